@@ -1,0 +1,164 @@
+"""A Tenstorrent mesh in software: TT-NN's multi-device programs, run and explained without a card.
+
+`import softmesh as ttnn`, or keep `import ttnn` and run the file with `softmesh run file.py`.
+"""
+
+from __future__ import annotations
+
+from softmesh.cores import (
+    CoreCoord,
+    CoreGrid,
+    CoreRange,
+    CoreRangeSet,
+    corerange_to_cores,
+    grid_to_cores,
+    num_cores_to_corerangeset,
+    num_cores_to_corerangeset_in_subcoregrids,
+    split_work_to_cores,
+)
+from softmesh.distribute import distribute
+from softmesh.errors import (
+    ArgumentError,
+    MeshError,
+    NotModelled,
+    PartialError,
+    PartialWarning,
+    SoftmeshError,
+    SoftmeshWarning,
+    did_you_mean,
+)
+from softmesh.hardware import *  # noqa: F403  (its __init__ is a table of names)
+from softmesh.lenience import lenient
+from softmesh.mesh import (
+    BoundaryMode,
+    MeshCoordinate,
+    MeshCoordinateRange,
+    MeshCoordinateRangeSet,
+    MeshShape,
+    line_order,
+    ring_order,
+)
+from softmesh.ops import catalogue as _catalogue
+from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
+from softmesh.ops.embedding import EmbeddingsType
+from softmesh.ops.layout import assign, copy, to_dtype
+from softmesh.ops.registry import operations_under
+from softmesh.placement.composers import (
+    ConcatMesh2dToTensor,
+    ConcatMeshToTensor,
+    MeshComposerConfig,
+    MeshToTensor,
+    concat_2d_mesh_to_tensor_composer,
+    concat_mesh_to_tensor_composer,
+    create_mesh_composer,
+)
+from softmesh.placement.mappers import (
+    MeshMapperConfig,
+    ReplicateTensorToMesh,
+    ReplicateTensorToMeshWrapper,
+    ShardTensor2dMesh,
+    ShardTensorToMesh,
+    TensorToMesh,
+    create_mesh_mapper,
+    replicate_tensor_to_mesh_mapper,
+    shard_tensor_to_mesh_mapper,
+)
+from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
+from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
+from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
+from softmesh.runtime.commands import Command, Cost, Observer, observe
+from softmesh.runtime.command_log import log_commands
+from softmesh.runtime.device import FabricNodeId, MeshDevice
+from softmesh.runtime.opening import (
+    DEFAULT_L1_SMALL_SIZE,
+    DEFAULT_TRACE_REGION_SIZE,
+    DEFAULT_WORKER_L1_SIZE,
+    CloseDevice,
+    CloseDevices,
+    CreateDevice,
+    CreateDevices,
+    DeviceGrid,
+    GetDefaultDevice,
+    SetDefaultDevice,
+    close_device,
+    close_device_mesh,
+    close_mesh_device,
+    create_mesh_device,
+    get_arch_name,
+    get_device_ids,
+    get_num_devices,
+    manage_device,
+    open_device,
+    open_device_mesh,
+    open_mesh_device,
+    synchronize_device,
+)
+from softmesh.tensor import methods as _methods
+from softmesh.tensor.dtype import (
+    ROW_MAJOR_LAYOUT,
+    TILE_LAYOUT,
+    TILE_SIZE,
+    DataType,
+    Layout,
+    bfloat4_b,
+    bfloat8_b,
+    bfloat16,
+    element_size,
+    float32,
+    fp8_e4m3,
+    int8,
+    int32,
+    tile_size,
+    ttnn_dtype_to_torch_dtype,
+    uint8,
+    uint16,
+    uint32,
+)
+from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
+from softmesh.tensor.memory import (
+    DRAM_MEMORY_CONFIG,
+    L1_BLOCK_SHARDED_MEMORY_CONFIG,
+    L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+    L1_MEMORY_CONFIG,
+    L1_WIDTH_SHARDED_MEMORY_CONFIG,
+    BufferType,
+    MemoryConfig,
+    NdShardSpec,
+    ShardDistributionStrategy,
+    ShardOrientation,
+    ShardSpec,
+    ShardStrategy,
+    TensorMemoryLayout,
+    create_sharded_memory_config,
+    create_sharded_memory_config_,
+)
+from softmesh.tensor.printing import set_printoptions
+from softmesh.tensor.shape import Shape
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.tensor import StorageType, Tensor
+from softmesh.tensor.tile import Tile
+from softmesh.tensor.transfer import (
+    aggregate_tensor,
+    allocate_tensor_on_device,
+    allocate_tensor_on_host,
+    combine_device_tensors,
+    compose,
+    copy_device_to_host_tensor,
+    copy_host_to_device_tensor,
+    distribute_tensor,
+    from_device,
+    from_host_shards,
+    from_torch,
+    get_device_tensors,
+    placements,
+    to_device,
+    to_torch,
+)
+
+__version__ = "0.1.0"
+
+Device = MeshDevice
+CppTensorToMesh = TensorToMesh
+CppMeshToTensor = MeshToTensor
+
+globals().update({name: op for name, op in operations_under("").items() if name not in globals()})

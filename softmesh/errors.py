@@ -1,0 +1,57 @@
+"""One family of exceptions and warnings.
+
+Where TT-NN raises, it raises RuntimeError (its native checks), TypeError (its bindings), ValueError or
+IndexError (its Python helpers). Users' tests catch those, so each error here is also one of them; the
+first line of a message holds TT-NN's own words where it has any, what follows says cause and remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SoftmeshError(Exception):
+    """Every error raised on purpose."""
+
+
+class MeshError(SoftmeshError, RuntimeError):
+    """What TT-NN's native layer refuses: the caller asked for something that cannot be."""
+
+
+class ArgumentError(SoftmeshError, TypeError):
+    """An argument of the wrong kind, or a name the operation does not have."""
+
+
+class ArgumentValueError(SoftmeshError, ValueError):
+    """An argument of the right kind whose value cannot be used."""
+
+
+class TensorIndexError(SoftmeshError, IndexError):
+    """An index outside the tensor."""
+
+
+class NotModelled(SoftmeshError, AttributeError, NotImplementedError):
+    """TT-NN has it; softmesh does not, yet."""
+
+
+class PartialError(MeshError):
+    """In strict mode: a value that is still a partial sum was used as if it were whole."""
+
+
+class SoftmeshWarning(UserWarning):
+    """Every warning given on purpose; an error under SOFTMESH_STRICT=1."""
+
+
+class PartialWarning(SoftmeshWarning):
+    """A value that is still a partial sum was used as if it were whole: a collective is missing."""
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """`" Did you mean 'memory_config'?"`, or nothing where no known name is near.
+
+    >>> did_you_mean("memory_confg", ["dtype", "memory_config"])
+    " Did you mean 'memory_config'?"
+    """
+    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,107 @@
+"""Values that only steer hardware: ops take them, check their names, and compute the same without.
+
+Also the facts about chips and fabric that later modules read: architectures, topologies, dispatch.
+"""
+
+from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
+from softmesh.hardware.compute import (
+    BlackholeComputeKernelConfig,
+    DeviceComputeKernelConfig,
+    MathFidelity,
+    ThrottleLevel,
+    WormholeComputeKernelConfig,
+    init_device_compute_kernel_config,
+)
+from softmesh.hardware.convolution import (
+    Conv1dConfig,
+    Conv2dConfig,
+    Conv2dDRAMSliceHeight,
+    Conv2dDRAMSliceWidth,
+    Conv2dL1FullSliceConfig,
+    Conv2dSliceConfig,
+    Op2DDRAMSliceHeight,
+    Op2DDRAMSliceWidth,
+    Op2DL1FullSliceConfig,
+    Op2DSliceConfig,
+    PaddingMode,
+)
+from softmesh.hardware.data_movement import (
+    NOC,
+    Arch,
+    DataMovementProcessor,
+    DumpTensorMode,
+    TileReshapeMapMode,
+)
+from softmesh.hardware.dispatch import DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType, SubDeviceId
+from softmesh.native_enum import NativeEnum
+from softmesh.hardware.fabric import FabricConfig, FabricReliabilityMode, FabricTensixConfig, Topology
+from softmesh.hardware.matmul import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    MatmulProgramConfig,
+    MinimalMatmulConfig,
+)
+from softmesh.hardware.normalization import (
+    LayerNormDefaultProgramConfig,
+    LayerNormProgramConfig,
+    LayerNormShardedMultiCoreProgramConfig,
+    SDPAProgramConfig,
+    SoftmaxDefaultProgramConfig,
+    SoftmaxProgramConfig,
+    SoftmaxShardedMultiCoreProgramConfig,
+)
+
+__all__ = [
+    "Arch",
+    "BlackholeComputeKernelConfig",
+    "Conv1dConfig",
+    "Conv2dConfig",
+    "Conv2dDRAMSliceHeight",
+    "Conv2dDRAMSliceWidth",
+    "Conv2dL1FullSliceConfig",
+    "Conv2dSliceConfig",
+    "DataMovementProcessor",
+    "DeviceComputeKernelConfig",
+    "DispatchCoreAxis",
+    "DispatchCoreConfig",
+    "DispatchCoreType",
+    "DumpTensorMode",
+    "FabricConfig",
+    "FabricReliabilityMode",
+    "FabricTensixConfig",
+    "GeluVariant",
+    "LayerNormDefaultProgramConfig",
+    "LayerNormProgramConfig",
+    "LayerNormShardedMultiCoreProgramConfig",
+    "MathFidelity",
+    "MatmulMultiCoreReuseMultiCast1DProgramConfig",
+    "MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig",
+    "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig",
+    "MatmulMultiCoreReuseMultiCastProgramConfig",
+    "MatmulMultiCoreReuseProgramConfig",
+    "MatmulProgramConfig",
+    "MinimalMatmulConfig",
+    "NOC",
+    "NativeEnum",
+    "Op2DDRAMSliceHeight",
+    "Op2DDRAMSliceWidth",
+    "Op2DL1FullSliceConfig",
+    "Op2DSliceConfig",
+    "PaddingMode",
+    "SDPAProgramConfig",
+    "SigmoidMode",
+    "SoftmaxDefaultProgramConfig",
+    "SoftmaxProgramConfig",
+    "SoftmaxShardedMultiCoreProgramConfig",
+    "SubDeviceId",
+    "ThrottleLevel",
+    "TileReshapeMapMode",
+    "Topology",
+    "UnaryOpType",
+    "UnaryWithParam",
+    "WormholeComputeKernelConfig",
+    "init_device_compute_kernel_config",
+]

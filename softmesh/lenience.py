@@ -1,0 +1,44 @@
+"""Conveniences beyond TT-NN, opted into by name; and strictness, which turns warnings into errors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from softmesh.callsite import user_call_site
+from softmesh.errors import MeshError, SoftmeshWarning
+
+_LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
+
+
+@contextmanager
+def lenient() -> Iterator[None]:
+    """Allow what TT-NN refuses but has one obvious meaning: uneven shards.
+
+    The tail of an uneven split is filled with zeros so that all shards have one shape; the true extent
+    is remembered, and composing cuts the filler off again.
+    """
+    token = _LENIENT.set(True)
+    try:
+        yield
+    finally:
+        _LENIENT.reset(token)
+
+
+def is_lenient() -> bool:
+    return _LENIENT.get()
+
+
+def is_strict() -> bool:
+    return os.environ.get("SOFTMESH_STRICT", "0") not in ("", "0")
+
+
+def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[MeshError]) -> None:
+    """A warning at the user's line; under SOFTMESH_STRICT=1 an error."""
+    site = user_call_site()
+    if is_strict():
+        raise error(f"{message} [{site}]")
+    warnings.warn_explicit(message, warning, site.file, site.line)

@@ -1,0 +1,17 @@
+"""Importing this file registers every op: one line for each family."""
+
+from __future__ import annotations
+
+from softmesh.ops import (  # noqa: F401
+    activation,
+    binary,
+    creation,
+    embedding,
+    layout,
+    matmul,
+    movement,
+    normalization,
+    operators,
+    reduction,
+    unary,
+)

@@ -1,0 +1,180 @@
+"""Tensors from nothing: constants, ranges, random numbers; on the host or the same on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.placement.mappers import MeshMapperConfig, TensorToMesh
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.opening import GetDefaultDevice
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import from_torch
+
+
+def _create(
+    values: torch.Tensor,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+    mapper: TensorToMesh | None = None,
+) -> Tensor:
+    return cast(
+        Tensor,
+        from_torch(
+            values,
+            dtype=dtype or DataType.BFLOAT16,
+            layout=layout or Layout.ROW_MAJOR,
+            device=device or GetDefaultDevice(),
+            memory_config=memory_config,
+            mesh_mapper=mapper,
+        ),
+    )
+
+
+def full(
+    shape: Sequence[int],
+    fill_value: float,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+    optional_tensor: Tensor | None = None,
+) -> Tensor:
+    """`fill_value` everywhere; written into `optional_tensor` where one is given."""
+    made = torch.full(tuple(shape), fill_value, dtype=torch.float64 if isinstance(fill_value, float) else torch.int64)
+    if optional_tensor is None:
+        return _create(made, dtype, layout, device, memory_config)
+    if tuple(optional_tensor.shape) != tuple(shape):
+        raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
+    filled = _create(made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)
+    optional_tensor.overwrite(filled.view_data(), filled.view_distribution())
+    return optional_tensor
+
+
+def zeros(
+    shape: Sequence[int],
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    return full(shape, 0, dtype, layout, device, memory_config)
+
+
+def ones(
+    shape: Sequence[int],
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    return full(shape, 1, dtype, layout, device, memory_config)
+
+
+def empty(
+    shape: Sequence[int],
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.ROW_MAJOR,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """Contents are undefined in TT-NN; here they are zeros."""
+    return full(shape, 0, dtype, layout, device, memory_config)
+
+
+def arange(
+    start: int,
+    end: int | None = None,
+    step: int = 1,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+    layout: Layout = Layout.ROW_MAJOR,
+) -> Tensor:
+    """`(end)` counts from 0; `(start, end, step)` from start."""
+    first, last = (0, start) if end is None else (start, end)
+    if step == 0 or (last - first) * step < 0:
+        raise MeshError(f"arange: step {step} does not lead from {first} to {last}.")
+    return _create(torch.arange(first, last, step), dtype, layout, device, memory_config)
+
+
+def rand(
+    shape: Sequence[int],
+    device: MeshDevice | None = None,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.TILE,
+    memory_config: MemoryConfig | None = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: int = 0,
+    mesh_mapper: MeshMapperConfig | None = None,
+) -> Tensor:
+    """Uniform in [low, high). Seed 0 draws from torch's generator, any other seed repeats itself.
+
+    With a mapper config `shape` is the whole tensor, split as the config says.
+    """
+    if not low <= high:
+        raise MeshError(f"rand: low={low} must not be above high={high}.")
+    generator = torch.Generator().manual_seed(seed) if seed else None
+    values = torch.rand(tuple(shape), generator=generator) * (high - low) + low
+    mapper = None
+    if mesh_mapper is not None:
+        if device is None:
+            raise ArgumentError("rand: mesh_mapper needs a device to map to.")
+        mapper = TensorToMesh(device.shape, mesh_mapper)
+    return _create(values, dtype, layout, device, memory_config, mapper)
+
+
+_LIKE = {"cost": moves_bytes, "precision": "data", "on_host": True, "controls": "dtype memory_config optional_tensor"}
+
+
+def _filled(tensor: Operand, fill_value: float, layout: Layout | None) -> Local:
+    def rule(at: rules.Situation) -> rules.Placement:
+        return at.word if isinstance(at.word, rules.Shard) else rules.LOCAL
+
+    return Local(
+        lambda x: torch.full_like(x, fill_value, dtype=torch.float32 if isinstance(fill_value, float) else torch.int64),
+        rule,
+        layouts=(layout or tensor.layout,),
+    )
+
+
+@operation(**_LIKE, tuning="device")
+def full_like(tensor: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
+    """`fill_value` in the shape and placement of `tensor`."""
+    return _filled(tensor, fill_value, layout)
+
+
+@operation(**_LIKE, tuning="device")
+def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    return _filled(tensor, 0, layout)
+
+
+@operation(**_LIKE, tuning="device")
+def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    return _filled(tensor, 1, layout)
+
+
+@operation(**_LIKE, tuning="device")
+def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    """Contents are undefined in TT-NN; here they are zeros."""
+    return _filled(tensor, 0, layout)
+
+
+@operation(cost=moves_bytes, precision="data", controls="dtype memory_config")
+def moreh_full_like(input: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
+    return _filled(input, fill_value, layout)

@@ -1,0 +1,76 @@
+"""Looking rows up in a table."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.native_enum import NativeEnum
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.dtype import Layout
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
+
+
+class EmbeddingsType(NativeEnum):
+    GENERIC = 0
+    PADDED = 1
+    BINARY = 2
+
+
+def look_up(ids: torch.Tensor, table: torch.Tensor, ids_rank: int) -> torch.Tensor:
+    """(..., *ids, width) from ids (..., *ids) and a table (..., rows, width), mesh dims in front of both."""
+    lead = ids.dim() - ids_rank
+    rows, width = table.shape[-2:]
+    if int(ids.max()) >= rows if ids.numel() else False:
+        raise MeshError(f"embedding: index {int(ids.max())} is outside the table of {rows} rows on each device.")
+    if all(extent == 1 for extent in table.shape[:-2]):
+        return table.reshape(rows, width)[ids.long()]
+    extents = [max(a, b) for a, b in zip(ids.shape[:lead], table.shape[:lead], strict=True)]
+    flat_ids = ids.expand(*extents, *ids.shape[lead:]).reshape(*extents, -1).long()
+    tables = table.reshape(*table.shape[:lead], rows, width).expand(*extents, rows, width)
+    picked = torch.gather(tables, -2, flat_ids.unsqueeze(-1).expand(*flat_ids.shape, width))
+    return picked.reshape(*extents, *ids.shape[lead:], width)
+
+
+@operation(cost=moves_bytes, precision="data", controls="dtype memory_config output_tensor queue_id")
+def embedding(
+    input_tensor: Operand,
+    weight: Operand,
+    *,
+    padding_idx: int | None = None,
+    layout: Layout | None = None,
+    embeddings_type: EmbeddingsType = EmbeddingsType.GENERIC,
+) -> Local:
+    """Rows of `weight` (..., rows, width) by the indices in `input_tensor`; the result ends in `width`."""
+    if input_tensor.is_float:
+        raise ArgumentError(f"embedding: input_tensor must hold indices (ttnn.uint32), got {input_tensor.dtype}")
+    if weight.rank < 2 or any(n != 1 for n in weight.shape[:-2]):
+        raise MeshError(f"embedding: weight must be (rows, width), 1s in front allowed; got {list(weight.shape)}.")
+    rank = input_tensor.rank
+    extra = weight.rank - 2
+
+    def compute(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        lead = table.dim() - 2 - extra
+        return look_up(ids, table.reshape(*table.shape[:lead], *table.shape[-2:]), rank)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        ids, table = at.words
+        if any(isinstance(word, rules.Partial) for word in at.words):
+            raise rules.UsesPartial(0 if isinstance(ids, rules.Partial) else 1)
+        if table is rules.REPLICATE and isinstance(ids, rules.Shard):
+            return ids
+        if ids is rules.REPLICATE and isinstance(table, rules.Shard) and table.dim == extra + 1:
+            return table.at(rank)
+        return rules.LOCAL
+
+    return Local(
+        compute,
+        rule,
+        dtypes=(weight.dtype,),
+        layouts=(layout or weight.layout,),
+        memory_config=DRAM_MEMORY_CONFIG,
+    )

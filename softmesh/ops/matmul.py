@@ -1,0 +1,213 @@
+"""Matrix products, in fp32 with one rounding at the end.
+
+bfloat16 products on CPUs without native support are several times slower than fp32 ones, and fp32
+accumulation is what the chip does anyway. A replicated operand is never expanded into copies: the mesh
+dims that only the other operand has are folded into its rows, so that a data-parallel product is one
+GEMM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.ops.activation import Activation, activation_function
+from softmesh.ops.cost import matmul_cost
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local, check_broadcast
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
+
+_TUNING = (
+    "program_config compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
+)
+_CONTROLS = "memory_config dtype optional_output_tensor queue_id"
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
+    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    if math.prod(lead_b) == 1:  # one GEMM over all rows of a
+        return torch.matmul(a, b.reshape(b.shape[-2:]))
+    only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
+    if not only_a or lead_a == lead_b:
+        return torch.matmul(a, b)
+    return _fold_rows(a, b, only_a)
+
+
+def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Tensor:
+    """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
+    lead = a.dim() - 2
+    others = [i for i in range(lead) if i not in only_a]
+    rows = math.prod(a.shape[i] for i in only_a) * a.shape[-2]
+    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(*(a.shape[i] for i in others), rows, a.shape[-1])
+    result = torch.matmul(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
+    batch = result.shape[:-2]
+    spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
+    back = [0] * lead
+    for position, dim in enumerate([*others, *only_a]):
+        back[dim] = position
+    return spread.permute(*back, lead, lead + 1)
+
+
+def _matrices(op: str, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> int:
+    """Check that the shapes multiply; returns the rank of the product."""
+    if a.rank < 2 or b.rank < 2:
+        raise MeshError(
+            f"{op}: needs tensors of rank 2 or more, got {a.name} {list(a.shape)} and {b.name} {list(b.shape)}: "
+            "unsqueeze a vector to a matrix first."
+        )
+    inner_a = a.shape[-2] if transpose_a else a.shape[-1]
+    inner_b = b.shape[-1] if transpose_b else b.shape[-2]
+    if inner_a != inner_b:
+        raise MeshError(
+            f"The width of the first tensor must be equal to the height of the second tensor: {op} of {a.name} "
+            f"{list(a.shape)}{' transposed' if transpose_a else ''} and {b.name} {list(b.shape)}"
+            f"{' transposed' if transpose_b else ''}: {inner_a} against {inner_b} on each device."
+        )
+    rank = max(a.rank, b.rank)
+    check_broadcast(op, [(a.name, a.shape[:-2] or (1,)), (b.name, b.shape[:-2] or (1,))])
+    return rank
+
+
+def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> rules.Rule:
+    """The rule as seen after transposing: split dims swap places with the shapes."""
+    swaps = {0: (a.rank, transpose_a), 1: (b.rank, transpose_b)}
+
+    def oriented(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        words, shapes = list(at.words), list(at.shapes)
+        for index, (rank, swap) in swaps.items():
+            word, shape = words[index], shapes[index]
+            if swap and shape is not None:
+                shapes[index] = (*shape[:-2], shape[-1], shape[-2])
+                if isinstance(word, rules.Shard) and word.dim >= rank - 2:
+                    words[index] = word.at(2 * rank - 3 - word.dim)
+        return rule(at._replace(words=tuple(words), shapes=tuple(shapes)))
+
+    return oriented
+
+
+def product_local(
+    op: str,
+    a: Operand,
+    b: Operand,
+    bias: Operand | None,
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: Activation | None,
+) -> Local:
+    rank = _matrices(op, a, b, transpose_a, transpose_b)
+    inner = a.shape[-2] if transpose_a else a.shape[-1]
+    if bias is not None:
+        width = b.shape[-2] if transpose_b else b.shape[-1]
+        if bias.rank and bias.shape[-1] not in (width, 1):
+            raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
+        rank = max(rank, bias.rank)
+    last: Callable[[torch.Tensor], torch.Tensor] | None = (
+        None if activation is None else activation_function(activation, op)
+    )
+
+    def compute(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
+        x = x.transpose(-2, -1) if transpose_a else x
+        y = y.transpose(-2, -1) if transpose_b else y
+        result = product(x, y)
+        if z is not None:
+            result = result + z
+        return result if last is None else last(result)
+
+    rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
+    if last is not None:
+        rule = _then_nonlinear(rule)
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=rank, cost=matmul_cost(inner)
+    )
+
+
+def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
+    def after(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        word = rule(at)
+        if isinstance(word, rules.Partial):
+            raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
+        return word
+
+    return after
+
+
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True)
+def matmul(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    activation: Activation | None = None,
+) -> Local:
+    """a @ b on each device. Split along the summed dim on both sides, the result is Partial(sum)."""
+    return product_local("matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation)
+
+
+@operation(controls=_CONTROLS, tuning=_TUNING + " in0_column_offset", needs_tile=True)
+def linear(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    bias: Operand | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    activation: Activation | None = None,
+) -> Local:
+    """a @ b + bias, with an activation behind it."""
+    return product_local("linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation)
+
+
+@operation("experimental.minimal_matmul", controls="memory_config dtype", tuning="compute_kernel_config config", needs_tile=True)
+def minimal_matmul(
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    *,
+    bias_tensor: Operand | None = None,
+    fused_activation: Activation | None = None,
+    fuse_swiglu: bool = False,
+) -> Local:
+    """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
+    local = product_local("minimal_matmul", input_tensor, weight_tensor, bias_tensor, False, False, fused_activation)
+    if not fuse_swiglu:
+        return local
+
+    def gated(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
+        up, gate = local.compute(x, y, z).chunk(2, -1)
+        return up * torch.nn.functional.silu(gate)
+
+    rule = _then_nonlinear(local.rule)
+
+    def halves(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        word = rule(at)
+        last = len(at.out_shape) - 1
+        return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == last else word
+
+    return Local(gated, halves, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=local.broadcast_rank, cost=local.cost)
+
+
+@operation("moreh_dot", aliases=("operations.moreh.dot",), controls="dtype memory_config", tuning="compute_kernel_config output", needs_tile=True)
+def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """The scalar product of two vectors given as (1, 1, 1, N)."""
+    for operand in (input_tensor_a, input_tensor_b):
+        if math.prod(operand.shape[:-1]) != 1:
+            raise MeshError(f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}.")
+    if input_tensor_a.shape != input_tensor_b.shape:
+        raise MeshError(
+            f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}."
+        )
+    last = input_tensor_a.rank - 1
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if any(isinstance(word, rules.Partial) for word in at.words):
+            return rules.multiplicative(at)
+        same = at.words[0] is at.words[1] and isinstance(at.words[0], rules.Shard)
+        return rules.Partial("sum") if same and at.words[0].dim == last else rules.LOCAL  # type: ignore[union-attr]
+
+    return Local(lambda x, y: (x * y).sum(-1, keepdim=True), rule, cost=matmul_cost(input_tensor_a.shape[-1]))

@@ -1,0 +1,222 @@
+"""softmax and the norms, over the last dim of each device's piece."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.dtype import TILE_SIZE, DataType
+
+_TUNING = "compute_kernel_config program_config"
+
+
+@operation(cost=flops_per_element(12), controls="memory_config queue_id", tuning="compute_kernel_config program_config", needs_tile=True)
+def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
+    """Along `dim` of each device's piece: over a split dim the result is Local."""
+    at = input_tensor.from_end(dim)
+    return Local(lambda x: torch.softmax(x, at), rules.within(at))
+
+
+def _check_width(op: str, operand: Operand | None, width: int) -> None:
+    """A weight or bias holds `width` values: as one row, or TT-NN's row-major blocks of 32."""
+    if operand is not None and operand.spec.logical_volume() != width:
+        raise MeshError(
+            f"{op}: {operand.name} {list(operand.shape)} must hold {width} values, one for each element of the "
+            "normalised dim."
+        )
+
+
+def _as_row(values: torch.Tensor, rank: int, width: int) -> torch.Tensor:
+    """Any of TT-NN's forms of a weight (1, 1, 1, W), (W,), (1, 1, W/32, 32) as (..., W)."""
+    return values.reshape(*values.shape[: values.dim() - rank], width)
+
+
+def _norm_rule(at: rules.Situation) -> rules.Placement:
+    """Over a split last dim nothing global is left; a weight must be replicated otherwise."""
+    base = rules.within(-1)(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
+    others = [word for word in at.words[1:] if word is not None and word is not rules.REPLICATE]
+    return base if not others else rules.LOCAL
+
+
+def _norm(
+    op: str,
+    input_tensor: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    residual: Operand | None,
+    epsilon: float,
+    centred: bool,
+) -> Local:
+    if not input_tensor.rank:
+        raise MeshError(f"{op}: input_tensor must have at least one dim.")
+    width, rank = input_tensor.shape[-1], input_tensor.rank
+    _check_width(op, weight, width)
+    _check_width(op, bias, width)
+    if residual is not None and residual.shape != input_tensor.shape:
+        raise MeshError(
+            f"{op}: residual_input_tensor {list(residual.shape)} must have the input's shape {list(input_tensor.shape)}."
+        )
+    ranks = [0 if o is None else o.rank for o in (weight, bias)]
+
+    def compute(
+        x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
+    ) -> torch.Tensor:
+        x = x if r is None else x + r
+        centred_x = x - x.mean(-1, keepdim=True) if centred else x
+        result = centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
+        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
+            if values is not None:
+                row = _as_row(values, own_rank, width)
+                lead = row.dim() - 1
+                result = combine(result, row.reshape(*row.shape[:lead], *(1,) * (rank - 1), width))
+        return result
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if at.words[3] is None:
+            return _norm_rule(at)
+        whole = rules.additive(rules.Situation((at.words[0], at.words[3]), (at.shapes[0], at.shapes[3]), at.out_shapes))
+        if whole is rules.REPLICATE or isinstance(whole, rules.Shard):
+            return _norm_rule(at._replace(words=(whole, *at.words[1:3], None)))
+        return whole
+
+    return Local(compute, rule)
+
+
+@operation(cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor", needs_tile=False)
+def layer_norm(
+    input_tensor: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    residual_input_tensor: Operand | None = None,
+) -> Local:
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    return _norm("layer_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=True)
+
+
+@operation(cost=flops_per_element(6), controls="memory_config", tuning=_TUNING)
+def rms_norm(
+    input_tensor: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    residual_input_tensor: Operand | None = None,
+) -> Local:
+    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
+
+
+def _statistics(op: str, input_tensor: Operand, residual: Operand | None, dtype: DataType, centred: bool) -> Local:
+    """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
+
+    The remaining columns of each tile are 0. Gathered along the last dim they make up the statistics
+    of the whole row, which the post step divides by the number of elements.
+    """
+
+    def compute(x: torch.Tensor, r: torch.Tensor | None) -> torch.Tensor:
+        x = x if r is None else x + r
+        parts = [x.square().sum(-1, keepdim=True)] + ([x.sum(-1, keepdim=True)] if centred else [])
+        tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
+        return torch.cat(tiles, -1)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        return rules.within(-1)(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
+
+    return Local(compute, rule, dtypes=(dtype,))
+
+
+def _apply_statistics(
+    op: str,
+    input_tensor: Operand,
+    stats: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    epsilon: float,
+    centred: bool,
+) -> Local:
+    width, rank = input_tensor.shape[-1], input_tensor.rank
+    columns = TILE_SIZE * (2 if centred else 1)
+    if stats.rank != rank or stats.shape[-1] % columns:
+        raise MeshError(
+            f"{op}: stats {list(stats.shape)} must hold {columns} columns for each device that took part, as "
+            f"{op.replace('post', 'pre')} makes them and an all_gather along the last dim joins them."
+        )
+    _check_width(op, weight, width)
+    _check_width(op, bias, width)
+    devices = stats.shape[-1] // columns
+    ranks = [0 if o is None else o.rank for o in (weight, bias)]
+
+    def compute(
+        x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None
+    ) -> torch.Tensor:
+        total = width * devices
+        tiles = s.reshape(*s.shape[:-1], devices, -1, TILE_SIZE)[..., 0].sum(-2) / total
+        squares = tiles[..., :1]
+        mean = tiles[..., 1:2] if centred else torch.zeros_like(squares)
+        result = (x - mean) * torch.rsqrt(squares - mean.square() + epsilon)
+        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
+            if values is not None:
+                row = _as_row(values, own_rank, width)
+                result = combine(result, row.reshape(*row.shape[:-1], *(1,) * (rank - 1), width))
+        return result
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """The statistics are whole, so a split last dim stays split; weights split alike."""
+        last = len(at.out_shape) - 1
+        words: list[rules.Placement | None] = [at.words[0], at.words[1]]
+        for word, own_rank in zip(at.words[2:], ranks, strict=True):
+            is_row_shard = isinstance(word, rules.Shard) and word.dim >= own_rank - 2
+            words.append(word.at(last) if is_row_shard and isinstance(word, rules.Shard) else word)
+        full = at.out_shape
+        return rules.elementwise(rules.Situation(tuple(words), (full, *(None if w is None else full for w in words[1:])), at.out_shapes))
+
+    return Local(compute, rule)
+
+
+@operation(cost=flops_per_element(2), controls="memory_config", tuning=_TUNING + " use_2d_core_grid fast_and_approximate_mode")
+def rms_norm_pre_all_gather(
+    input_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16, residual_input_tensor: Operand | None = None
+) -> Local:
+    """This device's share of the statistics of rms_norm: sum(x^2) in column 0 of one tile."""
+    return _statistics("rms_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=False)
+
+
+@operation(cost=flops_per_element(2), controls="memory_config", tuning=_TUNING + " recip_tensor fast_and_approximate_mode")
+def layer_norm_pre_all_gather(
+    input_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16, residual_input_tensor: Operand | None = None
+) -> Local:
+    """This device's share of the statistics of layer_norm: sum(x^2) and sum(x), each in column 0 of a tile."""
+    return _statistics("layer_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=True)
+
+
+@operation(cost=flops_per_element(4), controls="memory_config dtype", tuning=_TUNING + " use_2d_core_grid")
+def rms_norm_post_all_gather(
+    input_tensor: Operand,
+    stats: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+) -> Local:
+    """rms_norm of a row that is split over devices, from the gathered statistics."""
+    return _apply_statistics("rms_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=False)
+
+
+@operation(cost=flops_per_element(5), controls="memory_config dtype", tuning=_TUNING)
+def layer_norm_post_all_gather(
+    input_tensor: Operand,
+    stats: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+) -> Local:
+    """layer_norm of a row that is split over devices, from the gathered statistics."""
+    return _apply_statistics("layer_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=True)

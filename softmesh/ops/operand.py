@@ -1,0 +1,64 @@
+"""What an op's definition sees of a tensor: shape, dtype, layout; no values, no mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from softmesh.errors import MeshError
+from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.spec import TensorSpec
+
+
+class Operand(NamedTuple):
+    name: str
+    spec: TensorSpec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.spec.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.spec.shape)
+
+    @property
+    def dtype(self) -> DataType:
+        return self.spec.dtype
+
+    @property
+    def layout(self) -> Layout:
+        return self.spec.layout
+
+    @property
+    def is_float(self) -> bool:
+        return facts(self.spec.dtype).is_float
+
+    def dim(self, dim: int, argument: str = "dim") -> int:
+        """`dim` counted from the front, or an error that names the argument and the range."""
+        rank = self.rank
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise MeshError(f"{argument} must be an int, got {dim!r}")
+        if not -rank <= dim < rank:
+            raise MeshError(
+                f"{argument}={dim} is out of range for {self.name} of shape {list(self.shape)}: "
+                f"use {-rank} to {rank - 1}."
+            )
+        return dim % rank
+
+    def from_end(self, dim: int, argument: str = "dim") -> int:
+        """`dim` counted from the end: the same dim whatever mesh dims stand in front."""
+        return self.dim(dim, argument) - self.rank
+
+    def dims(self, dims: int | Sequence[int] | None, argument: str = "dim") -> tuple[int, ...]:
+        """One, several or (None) all dims, counted from the front, each once."""
+        if dims is None:
+            return tuple(range(self.rank))
+        chosen = [dims] if isinstance(dims, int) else list(dims)
+        found = tuple(self.dim(dim, argument) for dim in chosen)
+        if len(set(found)) != len(found):
+            raise MeshError(f"{argument}={dims} names a dim twice.")
+        return found
+
+
+Value = Operand | float | int  # a tensor or a number

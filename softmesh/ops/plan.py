@@ -1,0 +1,242 @@
+"""A plan: how one op runs on operands of given specs and distributions. Built once, run many times.
+
+Building checks arguments, brings the operands' mesh dims together, asks the op's definition for the
+local computation and its rule for the placements, and learns from the first run what the result looks
+like. A later call with the same specs is a dictionary look-up and the torch calls themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.placement.distribution import (
+    Distribution,
+    common_coordinates,
+    common_refinement,
+    distribution,
+    flatten,
+    refine,
+)
+from softmesh.placement.pieces import pieces_at, regrid
+from softmesh.placement.rules import Rule, Situation, UsesPartial
+from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.runtime.commands import Cost
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.storage import alias
+
+Adapt = Callable[[torch.Tensor], torch.Tensor] | None
+CostRule = Callable[[Sequence[TensorSpec], Sequence[TensorSpec]], Cost]
+
+
+@dataclass(frozen=True)
+class Output:
+    spec: TensorSpec
+    dist: Distribution
+
+
+@dataclass(frozen=True)
+class Local:
+    """What an op's definition returns for one call: the local computation, and what comes out of it.
+
+    `dtypes` and `layouts` are given where an output differs from the first tensor operand.
+    """
+
+    compute: Callable[..., Any]
+    rule: Rule
+    dtypes: tuple[DataType, ...] | None = None
+    layouts: tuple[Layout, ...] | None = None
+    memory_config: MemoryConfig | None = None
+    broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape
+    cost: CostRule | None = None  # where it depends on this call's arguments
+
+
+@dataclass(eq=False)
+class Plan:
+    """`adapts[i]` prepares operand i (None: as it is); `finishes` round the results."""
+
+    compute: Callable[..., Any]
+    adapts: tuple[Adapt, ...]
+    outputs: tuple[Output, ...] = ()
+    finishes: tuple[Adapt, ...] = ()
+    returns_list: bool = False
+    problem: str | None = None
+    cost: CostRule | None = None
+
+    def __post_init__(self) -> None:
+        self.needs_adapting = any(adapt is not None for adapt in self.adapts)
+
+    def compute_only(self, values: Sequence[Any]) -> Any:
+        if self.needs_adapting:
+            values = [v if f is None else f(v) for f, v in zip(self.adapts, values, strict=True)]
+        return self.compute(*values)
+
+    def finish(self, results: Any) -> tuple[torch.Tensor, ...]:
+        if isinstance(results, torch.Tensor):
+            rounding = self.finishes[0]
+            return (results if rounding is None else rounding(results),)
+        return tuple(r if f is None else f(r) for f, r in zip(self.finishes, results, strict=True))
+
+    def run(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        return self.finish(self.compute_only(values))
+
+
+def bring_together(dists: Sequence[Distribution]) -> tuple[list[Distribution], list[Adapt]]:
+    """The operands' distributions over one common grid, and how to put each one's data there."""
+    first = dists[0]
+    if all(d.grid == first.grid and d.coords == first.coords for d in dists):
+        return list(dists), [None] * len(dists)
+    if all(d.coordinates() == first.coordinates() for d in dists):
+        fine: tuple[int, ...] | None = first.grid
+        for dist in dists[1:]:
+            fine = common_refinement(fine, dist.grid) if fine is not None else None
+        if fine is not None:
+            return [refine(d, fine) for d in dists], [_regridder(d, fine) for d in dists]
+    coords = common_coordinates(list(dists))
+    together = [flatten(d, coords) for d in dists]
+    return together, [_picker(d, t) for d, t in zip(dists, together, strict=True)]
+
+
+def _regridder(dist: Distribution, fine: tuple[int, ...]) -> Adapt:
+    return None if dist.grid == fine else lambda data: regrid(data, dist, fine)
+
+
+def _picker(dist: Distribution, flat: Distribution) -> Adapt:
+    coords = flat.coordinates()
+    if flat.is_replicated:
+        return lambda data: data.reshape(1, *data.shape[dist.lead :])
+    return lambda data: pieces_at(data, dist, coords)
+
+
+def chain(*steps: Adapt) -> Adapt:
+    """The steps one after the other; None where there is nothing to do."""
+    real = [step for step in steps if step is not None]
+    if not real:
+        return None
+    if len(real) == 1:
+        return real[0]
+
+    def run(data: torch.Tensor) -> torch.Tensor:
+        for step in real:
+            data = step(data)
+        return data
+
+    return run
+
+
+def lift_to_float32(data: torch.Tensor) -> torch.Tensor:
+    return data.float()
+
+
+def lifts(storages: Sequence[torch.dtype], precision: str) -> list[Adapt]:
+    """How each operand's stored dtype is widened before computing.
+
+    `native` ops are single torch kernels that compute bfloat16 in fp32 inside; all others get fp32.
+    """
+    if precision == "data" or (precision == "native" and len(set(storages)) == 1):
+        return [None] * len(storages)
+    if any(dtype.is_floating_point for dtype in storages):
+        return [None if dtype is torch.float32 else lift_to_float32 for dtype in storages]
+    widest = max(storages, key=lambda dtype: dtype.itemsize)
+    return [None if dtype is widest else (lambda data: data.to(widest)) for dtype in storages]
+
+
+def rank_padder(lead: int, missing: int) -> Adapt:
+    """Insert the 1s that broadcasting would put in front of a local shape, behind the mesh dims."""
+    if not missing:
+        return None
+    ones = (1,) * missing
+    return lambda data: data.reshape(*data.shape[:lead], *ones, *data.shape[lead:])
+
+
+def finisher(result: torch.Tensor, spec: TensorSpec, inputs: Sequence[Any]) -> Adapt:
+    """Rounding to the output's dtype; None where the result already is of it."""
+    dtype = spec.dtype
+    if result.dtype is facts(dtype).storage and facts(dtype).exact_storage:
+        return alias if any(result is value for value in inputs) else None
+    if not len(spec.shape):  # a block of one: keep it apart from the mesh dims in front
+        return lambda data: round_to(data.unsqueeze(-1), dtype).squeeze(-1)
+    return lambda data: round_to(data, dtype)
+
+
+def result_distributions(
+    rule: Rule,
+    dists: Sequence[Distribution | None],
+    shapes: Sequence[tuple[int, ...] | None],
+    out_shapes: Sequence[tuple[int, ...]],
+) -> tuple[list[Distribution], list[tuple[int, int, Placement]]]:
+    """The distribution of each output, and (operand, axis, word) for each Partial misused on the way."""
+    real = [d for d in dists if d is not None]
+    grid = real[0].grid
+    words: list[list[Placement]] = [[] for _ in out_shapes]
+    misused: list[tuple[int, int, Placement]] = []
+    for axis in range(len(grid)):
+        at = tuple(None if d is None else d.placements[axis] for d in dists)
+        try:
+            answer = _axis_words(rule, Situation(at, tuple(shapes), tuple(out_shapes)))
+        except UsesPartial as use:
+            word = Partial("sum") if use.index == UsesPartial.OWN_PRODUCT else at[use.index]
+            assert word is not None
+            misused.append((use.index, axis, word))
+            answer = [LOCAL] * len(out_shapes)
+        for output, word in zip(words, answer, strict=True):
+            output.append(word)
+    label = _label(real)
+    outputs = [distribution(real[0].mesh, grid, tuple(output), real[0].coords, label) for output in words]
+    return outputs, misused
+
+
+def _axis_words(rule: Rule, at: Situation) -> list[Placement]:
+    present = {word for word in at.words if word is not None}
+    if LOCAL in present:
+        return [LOCAL] * len(at.out_shapes)
+    if present == {REPLICATE}:
+        return [REPLICATE] * len(at.out_shapes)
+    answer = rule(at)
+    return [answer] * len(at.out_shapes) if isinstance(answer, Placement) else list(answer)
+
+
+def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
+    """TT-NN's distribution shape of a result: the sharded inputs of the highest rank decide."""
+    sharded = [d for d in dists if any(isinstance(word, Shard) for word in d.placements)]
+    if not sharded:
+        return dists[0].label
+    rank = max(len(d.label) for d in sharded)
+    labels = [d.label for d in sharded if len(d.label) == rank]
+    return tuple(max(extents) for extents in zip(*labels, strict=True))
+
+
+def describe_partial(op: str, argument: str, word: Placement, axis: int, devices: int) -> str:
+    kind = word.op if isinstance(word, Partial) else "sum"
+    collective = f"ttnn.all_reduce({argument}, cluster_axis={axis})"
+    also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""
+    return (
+        f"{op}: {argument} is still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody "
+        f"has combined, and {op} of each is not a contribution to {op} of the whole. "
+        f"Missing before this: {collective}{also}."
+    )
+
+
+def check_broadcast(op: str, named_shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The broadcast shape, or an error naming both operands and the dim."""
+    rank = max(len(shape) for _, shape in named_shapes)
+    out: list[int] = []
+    for back in range(rank, 0, -1):
+        sizes = [(name, shape[-back]) for name, shape in named_shapes if len(shape) >= back]
+        extent = next((size for _, size in sizes if size != 1), 1)
+        if any(size not in (1, extent) for _, size in sizes):
+            each = ", ".join(f"{name} {list(shape)}" for name, shape in named_shapes)
+            raise MeshError(
+                f"{op}: Invalid subtile broadcast type: shapes do not broadcast: {each} differ at dim -{back} "
+                f"({' against '.join(str(size) for _, size in sizes)}). These are the shapes on each device; "
+                "reshape, repeat or shard one of them to fit."
+            )
+        out.append(extent)
+    return tuple(out)

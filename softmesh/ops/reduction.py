@@ -1,0 +1,145 @@
+"""Reductions over dims of each device's piece; over a split dim the result is a contribution (Partial)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, Layout
+
+ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
+_TUNING = "compute_kernel_config sub_core_grids fast_and_approximate_mode"
+
+
+class Reduction(NamedTuple):
+    """`combine` is how contributions of several devices make the whole; None: they do not."""
+
+    function: ReduceFunction
+    combine: str | None
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction(lambda x, dims, keep, _: x.sum(dims, keepdim=keep), "sum"),
+    "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg"),
+    "max": Reduction(lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
+    "min": Reduction(lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
+    "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None),
+    "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None),
+}
+
+
+def _register(name: str, entry: Reduction) -> None:
+    def define(
+        input_tensor: Operand,
+        dim: int | Sequence[int] | None = None,
+        keepdim: bool = False,
+        *,
+        scalar: float = 1.0,
+        correction: bool | None = None,
+        output_layout: Layout | None = None,
+    ) -> Local:
+        dims = input_tensor.dims(dim)
+        backward = [d - input_tensor.rank for d in dims]
+        bessel = True if correction is None else bool(correction)
+
+        def compute(x: torch.Tensor) -> torch.Tensor:
+            if not backward:
+                return x.clone() * scalar
+            result = entry.function(x, backward, keepdim, bessel)
+            return result if scalar == 1.0 else result * scalar
+
+        layouts = None if output_layout is None else (output_layout,)
+        return Local(compute, rules.reducing(entry.combine, dims, keepdim), layouts=layouts)
+
+    define.__doc__ = f"{name} over one dim, several, or (None) all."
+    operation(name, cost=flops_per_element(1), controls="memory_config", tuning=_TUNING)(define)
+
+
+for _name, _entry in REDUCTIONS.items():
+    _register(_name, _entry)
+
+
+@operation(controls="memory_config")
+def prod(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
+    """The product over one dim, or over all."""
+    dims = input_tensor.dims(dim)
+    rank = input_tensor.rank
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        for d in dims:
+            x = x.prod(d - rank, keepdim=True)
+        lead = x.dim() - rank
+        return x if keepdim else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in dims))
+
+    return Local(compute, rules.reducing("prod", dims, keepdim))
+
+
+@operation(controls="memory_config output_tensor", tuning="sub_core_grids enable_secondary_dm use_multicore")
+def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
+    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32."""
+    rank = input_tensor.rank
+    if dim is None:
+
+        def of_all(x: torch.Tensor) -> torch.Tensor:
+            flat = x.reshape(*x.shape[: x.dim() - rank], -1).argmax(-1)
+            return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
+
+        return Local(of_all, rules.reducing(None, range(rank), keepdim), dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
+    d = input_tensor.dim(dim)
+    return Local(
+        lambda x: x.argmax(d - rank, keepdim=keepdim),
+        rules.reducing(None, [d], keepdim),
+        dtypes=(DataType.UINT32,),
+        layouts=(Layout.ROW_MAJOR,),
+    )
+
+
+_LARGEST_UINT16 = 65535
+
+
+@operation(
+    cost=flops_per_element(8),
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids indices_tensor stable",
+)
+def topk(
+    input_tensor: Operand, k: int = 32, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Local:
+    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    d = input_tensor.dim(dim)
+    n = input_tensor.shape[d]
+    if not 1 <= k <= n:
+        raise MeshError(f"topk: k={k} must be between 1 and {n}, the extent of dim {dim}.")
+    at = d - input_tensor.rank
+    index_type = DataType.UINT16 if n <= _LARGEST_UINT16 else DataType.UINT32
+    return Local(
+        lambda x: tuple(x.topk(k, at, largest, sorted)),
+        rules.within(d),
+        dtypes=(input_tensor.dtype, index_type),
+    )
+
+
+@operation(cost=flops_per_element(1), controls="memory_config dtype")
+def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
+    """Running sums along `dim`; from the end with `reverse_order`."""
+    d = input.dim(dim)
+    at = d - input.rank
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(at).cumsum(at).flip(at) if reverse_order else x.cumsum(at)
+
+    return Local(compute, lambda situation: _running(situation, d))
+
+
+def _running(at: rules.Situation, d: int) -> rules.Placement:
+    if isinstance(at.word, rules.Shard) and at.word.dim == d:
+        return rules.LOCAL
+    return rules.linear(at)

@@ -1,0 +1,77 @@
+"""TT-NN's argument names of an op, sorted by what they are for.
+
+    operands     tensors (or numbers in their place): annotated Operand or Value in the definition
+    attributes   what else the computation depends on: all other parameters of the definition
+    controls     what the registry itself answers to: dtype, memory_config, output_tensor, queue_id
+    tuning       what only steers hardware: accepted, shown to observers, without effect on values
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from softmesh.errors import ArgumentError, did_you_mean
+
+_MISSING = inspect.Parameter.empty
+_SPELLINGS = {
+    "dtype": ("dtype", "output_dtype"),
+    "memory_config": ("memory_config",),
+    "output_tensor": ("output_tensor", "optional_tensor", "optional_output_tensor", "output_tensors", "preallocated_output"),
+    "queue_id": ("queue_id", "cq_id"),
+}
+
+
+class Signature:
+    def __init__(
+        self, op: str, define: Callable[..., Any], controls: Sequence[str], tuning: Sequence[str]
+    ) -> None:
+        parameters = inspect.signature(define).parameters
+        self.op = op
+        self.names = [*parameters, *controls, *tuning]
+        self.defaults = [p.default for p in parameters.values()] + [None] * (len(controls) + len(tuning))
+        self.positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
+        operand = [str(p.annotation).startswith(("Operand", "Value")) for p in parameters.values()]
+        self.operand_at = tuple(i for i, yes in enumerate(operand) if yes)
+        self.attribute_at = tuple(i for i, yes in enumerate(operand) if not yes)
+        self.tuning_at = tuple(range(len(parameters) + len(controls), len(self.names)))
+        self.dtype_at = self._control(controls, "dtype")
+        self.memory_config_at = self._control(controls, "memory_config")
+        self.output_at = self._control(controls, "output_tensor")
+        self.queue_at = self._control(controls, "queue_id")
+        self._index = {name: i for i, name in enumerate(self.names)}
+        self._required = tuple(i for i, default in enumerate(self.defaults) if default is _MISSING)
+
+    def _control(self, controls: Sequence[str], purpose: str) -> int | None:
+        spelled = next((name for name in controls if name in _SPELLINGS[purpose]), None)
+        return None if spelled is None else self.names.index(spelled)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """One value for each name, or an error that says which name is wrong, double or missing."""
+        given = len(args)
+        if given > self.positional:
+            raise self._refused(
+                f"takes {self.positional} positional arguments ({', '.join(self.names[: self.positional])}), "
+                f"got {given}; name the others"
+            )
+        values = [*args, *self.defaults[given:]]
+        for name, value in kwargs.items():
+            at = self._index.get(name)
+            if at is None:
+                raise self._refused(
+                    f"it has no argument {name!r}.{did_you_mean(name, self.names)} It takes {', '.join(self.names)}"
+                )
+            if at < given:
+                raise self._refused(f"argument {name!r} is given twice")
+            values[at] = value
+        for at in self._required:
+            if values[at] is _MISSING:
+                raise self._refused(f"argument {self.names[at]!r} is missing")
+        return values
+
+    def _refused(self, cause: str) -> ArgumentError:
+        return ArgumentError(f"{self.op}(): incompatible function arguments: {cause}.")
+
+    def named(self, values: list[Any], positions: Sequence[int]) -> dict[str, Any]:
+        return {self.names[i]: values[i] for i in positions}

@@ -1,0 +1,253 @@
+"""From one tensor to the devices of a mesh: what each of them gets.
+
+A mapper splits without copying: the result is a view whose leading dims are the distribution's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.lenience import is_lenient
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.placement.distribution import Distribution, Extents, common_refinement, distribution, refine
+from softmesh.placement.mapping import check_size, is_submesh, piece_coordinates
+from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology, TTPlacement
+from softmesh.placement.words import REPLICATE, Placement, Shard
+
+if TYPE_CHECKING:
+    from softmesh.runtime.device import MeshDevice
+
+
+class MeshMapperConfig:
+    """One placement for each dim of the distribution shape.
+
+    >>> MeshMapperConfig(row_dim=None, col_dim=3)
+    MeshMapperConfig(placements: [PlacementReplicate(), PlacementShard(3)])
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[TTPlacement] | int | None = None,
+        col_dim: int | MeshShape | None = None,
+        mesh_shape_override: MeshShape | None = None,
+        mesh_offset_override: MeshCoordinate | None = None,
+        *,
+        row_dim: int | None = None,
+    ) -> None:
+        if isinstance(col_dim, MeshShape):  # MeshMapperConfig(placements, mesh_shape)
+            col_dim, mesh_shape_override = None, col_dim
+        if isinstance(placements, int) or placements is None:
+            row_dim = placements if row_dim is None else row_dim
+            placements = [_placement(row_dim), _placement(col_dim)]
+        for placement in placements:
+            if not isinstance(placement, PlacementShard | PlacementReplicate):
+                raise ArgumentError(
+                    f"MeshMapperConfig(): incompatible function arguments: {placement!r} is neither "
+                    "PlacementShard(dim) nor PlacementReplicate()"
+                )
+        self.placements = list(placements)
+        self.mesh_shape_override = mesh_shape_override
+        self.mesh_offset_override = mesh_offset_override
+
+    def __repr__(self) -> str:
+        return f"MeshMapperConfig(placements: [{', '.join(map(repr, self.placements))}]{override_text(self)})"
+
+
+def _placement(dim: int | None) -> TTPlacement:
+    return PlacementReplicate() if dim is None else PlacementShard(dim)
+
+
+def override_text(config: object) -> str:
+    """The override part of a config's repr: nothing where nothing is overridden."""
+    shape = getattr(config, "mesh_shape_override", None)
+    offset = getattr(config, "mesh_offset_override", None)
+    return (f", mesh_shape_override={shape}" if shape is not None else "") + (
+        f", mesh_offset_override={offset}" if offset is not None else ""
+    )
+
+
+class TensorToMesh:
+    """A mapper: a mesh shape and a config that was checked against it."""
+
+    def __init__(self, mesh_shape: MeshShape, config: MeshMapperConfig) -> None:
+        self._mesh: Extents = tuple(mesh_shape)
+        self._config = config
+        override = config.mesh_shape_override
+        self._shape: Extents = self._mesh if override is None else tuple(override)
+        self._offset = None if config.mesh_offset_override is None else tuple(config.mesh_offset_override)
+        check_size(self._shape, self._mesh)
+        if len(self._shape) != len(config.placements):
+            raise MeshError(
+                f"The number of dimensions in the mesh shape {MeshShape(self._shape)} does not match the number "
+                f"of placements in the config {config}: give one placement for each of the "
+                f"{len(self._shape)} dims."
+            )
+        dims = [p.dim for p in config.placements if isinstance(p, PlacementShard)]
+        if len(set(dims)) != len(dims):
+            raise MeshError(f"dims must be unique: got {dims}; a tensor dim is split along one mesh axis only.")
+        piece_coordinates(self._shape, self._mesh, self._offset)
+
+    def config(self) -> MeshMapperConfig:
+        return self._config
+
+    @property
+    def mesh_shape(self) -> MeshShape:
+        return MeshShape(self._mesh)
+
+    def unwrap(self) -> TensorToMesh:
+        return self
+
+    def split(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Distribution, TensorTopology]:
+        """A view of `tensor` with the distribution's leading dims, and what they mean."""
+        dims = self._dims(tensor)
+        shape = list(self._shape)
+        words: list[Placement] = []
+        pieces = tensor
+        front = 0
+        for axis, dim in enumerate(dims):
+            if dim is None:
+                words.append(REPLICATE)
+                pieces = pieces.unsqueeze(front)
+            else:
+                count, word = self._chunks(tensor, dim, shape[axis])
+                if word.size is not None:
+                    pieces = _pad_dim(pieces, dim + front, count)
+                shape[axis] = count
+                words.append(word)
+                pieces = pieces.unflatten(dim + front, (count, -1)).movedim(dim + front, front)
+            front += 1
+        return pieces, *self._place(tuple(shape), tuple(words))
+
+    def _place(self, shape: Extents, words: tuple[Placement, ...]) -> tuple[Distribution, TensorTopology]:
+        if is_submesh(self._shape, self._mesh):
+            coords = piece_coordinates(shape, self._mesh, self._offset)
+        else:
+            coords = piece_coordinates((math.prod(shape),), self._mesh)
+        topology = TensorTopology(MeshShape(shape), self._config.placements, coords)
+        dist = distribution(self._mesh, shape, words, coords, shape)
+        fine = common_refinement(shape, self._mesh)
+        if fine is not None and math.prod(shape) == math.prod(self._mesh):
+            dist = distribution(self._mesh, fine, refine(dist, fine).placements, None, shape)
+        return dist, topology
+
+    def _dims(self, tensor: torch.Tensor) -> list[int | None]:
+        rank = tensor.dim()
+        dims: list[int | None] = []
+        for placement in self._config.placements:
+            if not isinstance(placement, PlacementShard):
+                dims.append(None)
+                continue
+            if not -rank <= placement.dim < rank:
+                raise MeshError(
+                    f"Invalid dimension index; got dims: {{{placement.dim}}}, tensor dimension: {rank}. "
+                    f"A tensor of shape {tuple(tensor.shape)} can be split along {-rank} to {rank - 1}."
+                    if rank
+                    else "Invalid dimension index; a rank-0 tensor can be replicated, not sharded."
+                )
+            dims.append(placement.dim % rank)
+        split = [d for d in dims if d is not None]
+        if len(set(split)) != len(split):
+            raise MeshError(f"dims must be unique: {split} name one tensor dim twice.")
+        return dims
+
+    def _chunks(self, tensor: torch.Tensor, dim: int, devices: int) -> tuple[int, Shard]:
+        """How many chunks TT-NN's rule makes of `dim`: ceil(n / devices) each, until it is used up."""
+        n = tensor.shape[dim]
+        if n == 0:
+            raise MeshError(f"No chunks were produced: dim {dim} of {tuple(tensor.shape)} is empty.")
+        chunk = -(-n // devices)
+        count = -(-n // chunk)
+        nd = len(self._shape) > 1
+        if is_lenient() and (n % chunk or (nd and count != devices)):
+            return devices if nd else count, Shard(dim, n)
+        if nd and count != devices:
+            raise MeshError(
+                f"ND sharding requires the number of chunks {count} to match the mesh dimension size {devices}: "
+                f"dim {dim} has {n} elements. {_remedy(n, devices)}"
+            )
+        if n % chunk:
+            full, short = list(tensor.shape), list(tensor.shape)
+            full[dim], short[dim] = chunk, n % chunk
+            raise MeshError(
+                f"Shard shape mismatch: expected Shape({full}) but got Shape({short}): dim {dim} has {n} "
+                f"elements, which {devices} devices cannot share evenly. {_remedy(n, devices)}"
+            )
+        return count, Shard(dim)
+
+
+def _remedy(n: int, devices: int) -> str:
+    return (
+        f"Pad it to {-(-n // devices) * devices}, choose another dim or mesh shape, "
+        "or allow uneven shards with `with softmesh.lenient():`."
+    )
+
+
+def _pad_dim(pieces: torch.Tensor, dim: int, count: int) -> torch.Tensor:
+    short = -pieces.shape[dim] % count
+    filler = list(pieces.shape)
+    filler[dim] = short
+    return torch.cat([pieces, pieces.new_zeros(filler)], dim)
+
+
+class ReplicateTensorToMeshWrapper:
+    """What `ReplicateTensorToMesh` returns; `unwrap()` gives the mapper itself."""
+
+    def __init__(self, mapper: TensorToMesh) -> None:
+        self._mapper = mapper
+
+    def unwrap(self) -> TensorToMesh:
+        return self._mapper
+
+
+Mapper = TensorToMesh | ReplicateTensorToMeshWrapper
+
+
+def create_mesh_mapper(mesh: MeshDevice | MeshShape, config: MeshMapperConfig) -> TensorToMesh:
+    return TensorToMesh(shape_of(mesh), config)
+
+
+def shape_of(mesh: MeshDevice | MeshShape) -> MeshShape:
+    if isinstance(mesh, MeshShape):
+        return mesh
+    shape = getattr(mesh, "shape", None)
+    if not isinstance(shape, MeshShape):
+        raise ArgumentError(f"incompatible function arguments: expected a MeshDevice, got {mesh!r}")
+    return shape
+
+
+def ReplicateTensorToMesh(mesh_device: MeshDevice) -> ReplicateTensorToMeshWrapper:
+    """Every device gets the whole tensor; it is stored once."""
+    return ReplicateTensorToMeshWrapper(
+        create_mesh_mapper(
+            mesh_device, MeshMapperConfig([PlacementReplicate()], MeshShape([shape_of(mesh_device).mesh_size()]))
+        )
+    )
+
+
+def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> TensorToMesh:
+    """Split `dim` over all devices, counted row-major."""
+    return create_mesh_mapper(
+        mesh_device, MeshMapperConfig([PlacementShard(dim)], MeshShape([shape_of(mesh_device).mesh_size()]))
+    )
+
+
+def ShardTensor2dMesh(
+    mesh_device: MeshDevice,
+    mesh_shape: MeshShape | tuple[int, int],
+    dims: tuple[int | None, int | None],
+) -> TensorToMesh:
+    """Split `dims[0]` over the mesh rows and `dims[1]` over its columns; None replicates."""
+    if len(list(dims)) != 2:
+        raise ArgumentError(f"ShardTensor2dMesh: dims must hold two entries (rows, columns), got {dims!r}")
+    return create_mesh_mapper(
+        mesh_device, MeshMapperConfig([_placement(dim) for dim in dims], MeshShape(tuple(mesh_shape)))
+    )
+
+
+shard_tensor_to_mesh_mapper = ShardTensorToMesh
+replicate_tensor_to_mesh_mapper = ReplicateTensorToMesh

@@ -1,0 +1,42 @@
+"""Taking pieces out of a mesh tensor's data and putting it under other leading dims.
+
+Everything here is a view unless a subset of devices is picked.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.placement.distribution import Coordinates, Distribution, Extents, split_axes
+from softmesh.placement.words import REPLICATE
+
+
+def regrid(data: torch.Tensor, dist: Distribution, fine: Extents) -> torch.Tensor:
+    """The same data under finer leading dims (an axis stored once stays stored once)."""
+    extents: list[int] = [1] * len(fine)
+    for axes, word in zip(split_axes(dist.grid, fine), dist.placements, strict=True):
+        if word is not REPLICATE:
+            for axis in axes:
+                extents[axis] = fine[axis]
+    return data.reshape(*extents, *data.shape[dist.lead :])
+
+
+def pieces_at(data: torch.Tensor, dist: Distribution, coords: Coordinates) -> torch.Tensor:
+    """(len(coords), *local): the piece each of these devices holds."""
+    local = data.shape[dist.lead :]
+    if dist.is_replicated:
+        return data.reshape(1, *local).expand(len(coords), *local)
+    flat = data.expand(*dist.grid, *local).reshape(-1, *local)
+    if coords == dist.coordinates():
+        return flat
+    position = {coord: i for i, coord in enumerate(dist.coordinates())}
+    return flat[[position[coord] for coord in coords]]
+
+
+def stored_index(dist: Distribution, position: int) -> tuple[int, ...]:
+    """Where in the leading dims the piece of the flat grid position is stored."""
+    index: list[int] = []
+    for n, word in zip(reversed(dist.grid), reversed(dist.placements), strict=True):
+        position, at = divmod(position, n)
+        index.append(0 if word is REPLICATE else at)
+    return tuple(reversed(index))

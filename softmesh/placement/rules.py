@@ -1,0 +1,291 @@
+"""What a plain op does to placements, one mesh axis at a time.
+
+A rule is asked once for each axis of the grid, with the words of the operands on that axis. It answers
+the word of the result. Two cases never reach a rule: all operands Replicate gives Replicate, any
+operand Local gives Local.
+
+A replicated operand next to a sharded one counts as repeated for each device: a mask that fits every
+shard of a batch leaves the result sharded. An answer of `Local` means that the results are not slices
+of any one value; raising `UsesPartial` means that an addend was used as if it were the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from softmesh.errors import MeshError
+from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+
+Dims = tuple[int, ...]
+
+
+class Situation(NamedTuple):
+    """One axis of one call. `words[i]` and `shapes[i]` belong to operand i; a scalar has neither."""
+
+    words: tuple[Placement | None, ...]
+    shapes: tuple[Dims | None, ...]
+    out_shapes: tuple[Dims, ...]
+
+    @property
+    def word(self) -> Placement:
+        """The word of the first operand."""
+        assert self.words[0] is not None
+        return self.words[0]
+
+    @property
+    def shape(self) -> Dims:
+        assert self.shapes[0] is not None
+        return self.shapes[0]
+
+    @property
+    def out_shape(self) -> Dims:
+        return self.out_shapes[0]
+
+
+Rule = Callable[[Situation], Placement | Sequence[Placement]]
+
+
+class UsesPartial(Exception):
+    """Operand `index` is Partial, and the op is not linear in it.
+
+    OWN_PRODUCT: a matmul's own product is a partial sum, and a bias was to be added on each device.
+    """
+
+    OWN_PRODUCT = -1
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+def _refuse_partial(at: Situation) -> None:
+    for index, word in enumerate(at.words):
+        if isinstance(word, Partial):
+            raise UsesPartial(index)
+
+
+def _refuse_uneven(word: Shard, doing: str) -> None:
+    if word.size is not None:
+        raise MeshError(
+            f"{doing} over dim {word.dim}, which is split unevenly ({word.size} elements): the zero filler of the "
+            "last shard would take part. Pad the tensor to an even split, or gather it first."
+        )
+
+
+def elementwise(at: Situation) -> Placement:
+    """Shards that line up stay shards; a Partial is refused."""
+    _refuse_partial(at)
+    return _lined_up(at)
+
+
+def _lined_up(at: Situation) -> Placement:
+    """The one dim of the result along which all sharded operands are split, if there is one."""
+    rank = len(at.out_shape)
+    found: set[Shard] = set()
+    for word, shape in zip(at.words, at.shapes, strict=True):
+        if isinstance(word, Shard) and shape is not None:
+            dim = word.dim + rank - len(shape)
+            if shape[word.dim] != at.out_shape[dim]:
+                return LOCAL  # broadcast along its own split
+            found.add(word.at(dim))
+    if not found:
+        return REPLICATE
+    return found.pop() if len(found) == 1 else LOCAL
+
+
+def linear(at: Situation) -> Placement:
+    """As elementwise, for an op that is linear in its one operand: addends stay addends."""
+    return at.word if isinstance(at.word, Partial) else _lined_up(at)
+
+
+def additive(at: Situation) -> Placement:
+    """a + b: sums of addends are addends; an average also takes what all devices share."""
+    partials = {word for word in at.words if isinstance(word, Partial)}
+    if not partials:
+        return _lined_up(at)
+    op = next(iter(partials)).op
+    others = [word for word in at.words if not isinstance(word, Partial)]
+    if len(partials) == 1 and op == "sum" and not others:
+        return Partial("sum")
+    if len(partials) == 1 and op == "avg" and all(word in (None, REPLICATE) for word in others):
+        return Partial("avg")
+    return _first_partial(at)
+
+
+def _first_partial(at: Situation) -> Placement:
+    raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)))
+
+
+def multiplicative(at: Situation) -> Placement:
+    """a * b: an addend times what all devices share is an addend."""
+    partials = [word for word in at.words if isinstance(word, Partial)]
+    if not partials:
+        return _lined_up(at)
+    others = [word for word in at.words if not isinstance(word, Partial)]
+    is_linear = partials[0].op in ("sum", "avg") and all(word in (None, REPLICATE) for word in others)
+    return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
+
+
+def dividing(at: Situation) -> Placement:
+    """a / b is linear in a only."""
+    if isinstance(at.words[1], Partial):
+        raise UsesPartial(1)
+    return multiplicative(at)
+
+
+def within(*dims: int) -> Rule:
+    """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
+
+    def rule(at: Situation) -> Placement:
+        _refuse_partial(at)
+        rank = len(at.shape)
+        mixed = {dim % rank for dim in dims} if rank else set()
+        if isinstance(at.word, Shard) and at.word.dim in mixed:
+            return LOCAL
+        return _lined_up(at)
+
+    return rule
+
+
+def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> Rule:
+    """A reduction over `dims`; over a split dim it leaves contributions, combined by `op` (None: by nothing)."""
+
+    def rule(at: Situation) -> Placement:
+        word = at.word
+        if isinstance(word, Partial):
+            if word.op == op or (op in ("sum", "avg") and word.op in ("sum", "avg")):
+                return word
+            raise UsesPartial(0)
+        assert isinstance(word, Shard)
+        rank = len(at.shape)
+        reduced = {dim % rank for dim in dims}
+        if word.dim in reduced:
+            _refuse_uneven(word, "a reduction")
+            return LOCAL if op is None else Partial(op)
+        return word if keepdim else word.at(word.dim - sum(dim < word.dim for dim in reduced))
+
+    return rule
+
+
+def reshaping(at: Situation) -> Placement:
+    """A split dim survives where it starts a run of elements that the new shape also starts."""
+    word = at.word
+    if not isinstance(word, Shard):
+        return word
+    before = math.prod(at.shape[: word.dim])
+    starts = [d for d in range(len(at.out_shape)) if math.prod(at.out_shape[:d]) == before]
+    if word.size is not None:  # uneven: the dim itself must come through whole
+        starts = [d for d in starts if at.out_shape[d] == at.shape[word.dim]]
+    if not starts:
+        return LOCAL
+    extent = at.shape[word.dim]
+    best = min(starts, key=lambda d: (at.out_shape[d] != extent, at.out_shape[d] == 1, d))
+    return word.at(best)
+
+
+def permuting(order: Sequence[int]) -> Rule:
+    def rule(at: Situation) -> Placement:
+        return at.word.at(list(order).index(at.word.dim)) if isinstance(at.word, Shard) else at.word
+
+    return rule
+
+
+def resizing(dims: Sequence[int], shift: int = 0) -> Rule:
+    """An op that cuts, pads, repeats or joins along `dims` and leaves the others alone.
+
+    `shift` is added to the others' positions (dims added or dropped in front).
+    """
+    touched = set(dims)
+
+    def rule(at: Situation) -> Placement:
+        words = {word for word in at.words if word is not None and word is not REPLICATE}
+        if len(words) > 1:
+            _refuse_partial(at)
+            return LOCAL
+        word = words.pop()
+        if isinstance(word, Partial):
+            if REPLICATE in at.words and len([w for w in at.words if w is not None]) > 1:
+                return _first_partial(at)
+            return word
+        assert isinstance(word, Shard)
+        return LOCAL if word.dim in touched else word.at(word.dim + shift)
+
+    return rule
+
+
+def matmul(at: Situation) -> Placement:
+    """a (..., M, K) @ b (..., K, N), with an optional bias as third operand."""
+    product = _product_word(at)
+    bias = at.words[2] if len(at.words) > 2 else None
+    if bias is None or (bias is REPLICATE and not isinstance(product, Partial)):
+        return product
+    if isinstance(product, Partial):  # the bias would be added once for each device
+        if bias is product:
+            return product
+        raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT)
+    bias_shape = at.shapes[2]
+    assert bias_shape is not None
+    together = Situation((product, bias), (at.out_shape, bias_shape), at.out_shapes)
+    return elementwise(together)
+
+
+def _product_word(at: Situation) -> Placement:
+    a, b = at.words[0], at.words[1]
+    shape_a, shape_b = at.shapes[0], at.shapes[1]
+    assert shape_a is not None and shape_b is not None
+    rank = len(at.out_shape)
+    for index, (this, other) in enumerate(((a, b), (b, a))):
+        if isinstance(this, Partial):
+            if other is REPLICATE and this.op in ("sum", "avg"):
+                return this
+            raise UsesPartial(index)
+    role_a = _matmul_role(a, shape_a, rank, inner=-1)
+    role_b = _matmul_role(b, shape_b, rank, inner=-2)
+    if role_a == role_b:
+        if role_a == "inner":
+            assert isinstance(a, Shard)
+            _refuse_uneven(a, "matmul")
+            return Partial("sum")
+        return a.at(role_a) if isinstance(a, Shard) and isinstance(role_a, int) else LOCAL
+    if role_b is None and isinstance(a, Shard):
+        return LOCAL if role_a == "inner" or role_a is None else a.at(int(role_a))
+    if role_a is None and isinstance(b, Shard):
+        return LOCAL if role_b == "inner" or role_b is None else b.at(int(role_b))
+    return LOCAL
+
+
+def _matmul_role(word: Placement | None, shape: Dims, rank: int, inner: int) -> int | str | None:
+    """The dim of the result that the split dim becomes, "inner" for the summed one, None if not split."""
+    if not isinstance(word, Shard):
+        return None
+    if word.dim == len(shape) + inner or (len(shape) == 1 and word.dim == 0):
+        return "inner"
+    return word.dim + rank - len(shape)
+
+
+def opaque(at: Situation) -> Placement:
+    """Nothing is known of how the result relates to split operands."""
+    _refuse_partial(at)
+    return LOCAL
+
+
+def along(dims: dict[int, Sequence[tuple[int, int | None]]], outputs: int = 1) -> Rule:
+    """A table for ops with a fixed shape contract.
+
+    `dims[o]` lists for output o the pairs (operand, dim): a shard of that operand's dim splits the
+    output's dim o. Every other split is Local. Sharded operands must agree.
+    """
+
+    def rule(at: Situation) -> Sequence[Placement]:
+        _refuse_partial(at)
+        found: set[Placement] = set()
+        for index, word in enumerate(at.words):
+            if isinstance(word, Shard):
+                target = [o for o, pairs in dims.items() if (index, word.dim) in pairs]
+                found.add(word.at(target[0]) if target else LOCAL)
+        word_out = found.pop() if len(found) == 1 else LOCAL
+        return [word_out] * outputs
+
+    return rule

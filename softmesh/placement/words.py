@@ -1,0 +1,98 @@
+"""The four words for what the devices along one mesh axis hold of a value.
+
+    Replicate      all hold the same
+    Shard(dim)     each holds its slice of `dim`; concatenated in order they are the value
+    Partial(op)    each holds a whole-sized contribution; combined by `op` they are the value
+    Local          each holds something of its own, with no meaning as one value
+
+Each word exists once (`Shard(3) is Shard(3)`), so words compare and hash by identity.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Placement:
+    """One of the four words."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Placement:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Placement:
+        return self
+
+
+class Replicate(Placement):
+    __slots__ = ()
+    _one: ClassVar[Replicate | None] = None
+
+    def __new__(cls) -> Replicate:
+        if cls._one is None:
+            cls._one = super().__new__(cls)
+        return cls._one
+
+    def __repr__(self) -> str:
+        return "Replicate"
+
+
+class Local(Placement):
+    __slots__ = ()
+    _one: ClassVar[Local | None] = None
+
+    def __new__(cls) -> Local:
+        if cls._one is None:
+            cls._one = super().__new__(cls)
+        return cls._one
+
+    def __repr__(self) -> str:
+        return "Local"
+
+
+class Shard(Placement):
+    """`size` is the global extent where it is not a multiple of the devices (lenient mode only)."""
+
+    __slots__ = ("dim", "size")
+    _all: ClassVar[dict[tuple[int, int | None], Shard]] = {}
+    dim: int
+    size: int | None
+
+    def __new__(cls, dim: int, size: int | None = None) -> Shard:
+        shard = cls._all.get((dim, size))
+        if shard is None:
+            shard = super().__new__(cls)
+            shard.dim, shard.size = dim, size
+            cls._all[dim, size] = shard
+        return shard
+
+    def at(self, dim: int) -> Shard:
+        """The same split, now found at another dim."""
+        return Shard(dim, self.size)
+
+    def __repr__(self) -> str:
+        return f"Shard({self.dim})" if self.size is None else f"Shard({self.dim}, size={self.size})"
+
+
+class Partial(Placement):
+    """`op` says how the contributions combine: sum, avg, max, min or prod."""
+
+    __slots__ = ("op",)
+    _all: ClassVar[dict[str, Partial]] = {}
+    op: str
+
+    def __new__(cls, op: str = "sum") -> Partial:
+        partial = cls._all.get(op)
+        if partial is None:
+            partial = super().__new__(cls)
+            partial.op = op
+            cls._all[op] = partial
+        return partial
+
+    def __repr__(self) -> str:
+        return f"Partial({self.op})"
+
+
+REPLICATE = Replicate()
+LOCAL = Local()

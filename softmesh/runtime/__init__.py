@@ -1,0 +1,1 @@
+"""Devices, and the stream of commands that run on them."""

@@ -1,0 +1,259 @@
+"""MeshDevice: a rectangle of chips that programs treat as one device.
+
+Here a device is a name and a shape. Values live in tensors, whose leading dims are the mesh.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from types import TracebackType
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.hardware import Arch
+from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
+from softmesh.systems.system import System
+from softmesh.cores import CoreCoord, CoreGrid
+
+_IDS = itertools.count(1)
+
+
+class FabricNodeId:
+    """A chip as the fabric names it: its mesh, and its row-major index in the system mesh."""
+
+    def __init__(self, mesh_id: int, chip_id: int) -> None:
+        self.mesh_id = mesh_id
+        self.chip_id = chip_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FabricNodeId) and (self.mesh_id, self.chip_id) == (other.mesh_id, other.chip_id)
+
+    def __hash__(self) -> int:
+        return hash((self.mesh_id, self.chip_id))
+
+    def __repr__(self) -> str:
+        return f"FabricNodeId(M{self.mesh_id}, D{self.chip_id})"
+
+
+class MeshDeviceView:
+    """The coordinates of a mesh, without its devices."""
+
+    def __init__(self, shape: MeshShape) -> None:
+        self._shape = shape
+
+    def shape(self) -> MeshShape:
+        return self._shape
+
+    def num_devices(self) -> int:
+        return self._shape.mesh_size()
+
+    def is_local(self, coord: MeshCoordinate) -> bool:
+        if not self._shape.contains(coord):
+            raise MeshError(f"Coordinate {coord} not found in mesh {self._shape}")
+        return True
+
+    def get_local_mesh_coord_range(self) -> MeshCoordinateRange:
+        return MeshCoordinateRange(self._shape)
+
+
+class MeshDevice:
+    """Made by `open_mesh_device` and `create_submesh`. Any attribute may be set on it."""
+
+    def __init__(
+        self,
+        shape: MeshShape,
+        device_ids: list[int],
+        system: System,
+        *,
+        parent: MeshDevice | None = None,
+        options: dict[str, object] | None = None,
+    ) -> None:
+        self._shape = shape
+        self._ids = device_ids
+        self._system = system
+        self._parent = parent  # keeps the parent alive while the submesh lives
+        self._submeshes: list[weakref.ref[MeshDevice]] = []
+        self._closed = False
+        self._id = next(_IDS)
+        self._program_cache: set[object] = set()
+        self._program_cache_enabled = True
+        self._program_cache_misses_allowed = True
+        self.options = dict(options or {})
+        self.torch_device = torch.device(os.environ.get("SOFTMESH_DEVICE", "cpu"))
+
+    def __repr__(self) -> str:
+        grid = "x".join(map(str, self._shape))
+        return f"MeshDevice({grid} grid, {self.get_num_devices()} devices)"
+
+    def __enter__(self) -> MeshDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def shape(self) -> MeshShape:
+        return self._shape
+
+    def id(self) -> int:
+        return self._id
+
+    def get_num_devices(self) -> int:
+        return len(self._ids)
+
+    def get_device_ids(self) -> list[int]:
+        return list(self._ids)
+
+    def get_device_id(self, coord: MeshCoordinate) -> int:
+        if not self._shape.contains(coord):
+            raise MeshError(f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}.")
+        return self._ids[self._shape.index(coord)]
+
+    def get_fabric_node_id(self, coord: MeshCoordinate) -> FabricNodeId:
+        return FabricNodeId(self.get_system_mesh_id(), self.get_device_id(coord))
+
+    def get_system_mesh_id(self) -> int:
+        return 0
+
+    def get_view(self) -> MeshDeviceView:
+        return MeshDeviceView(self._shape)
+
+    def arch(self) -> Arch:
+        return self._system.chip.arch
+
+    def compute_with_storage_grid_size(self) -> CoreCoord:
+        return CoreCoord(*self._system.chip.worker_grid)
+
+    @property
+    def core_grid(self) -> CoreGrid:
+        x, y = self._system.chip.worker_grid
+        return CoreGrid(x=x, y=y)
+
+    def dram_grid_size(self) -> CoreCoord:
+        return CoreCoord(*self._system.chip.dram_grid)
+
+    def worker_core_from_logical_core(self, logical_core: CoreCoord) -> CoreCoord:
+        x, y = self._system.chip.first_worker
+        return CoreCoord(logical_core.x + x, logical_core.y + y)
+
+    def logical_core_from_worker_core(self, virtual_core: CoreCoord) -> CoreCoord:
+        x, y = self._system.chip.first_worker
+        return CoreCoord(virtual_core.x - x, virtual_core.y - y)
+
+    def sfpu_eps(self) -> float:
+        return self._system.chip.sfpu_eps
+
+    def sfpu_nan(self) -> float:
+        return self._system.chip.sfpu_nan
+
+    def sfpu_inf(self) -> float:
+        return self._system.chip.sfpu_inf
+
+    def create_submesh(self, submesh_shape: MeshShape, offset: MeshCoordinate | None = None) -> MeshDevice:
+        """A mesh over a rectangle of this one; its coordinates start at 0 again."""
+        self.check_open("create_submesh")
+        self._check_submesh(submesh_shape, offset)
+        start = MeshCoordinate([0] * submesh_shape.dims()) if offset is None else offset
+        ids = [
+            self._ids[self._shape.index(MeshCoordinate([a + b for a, b in zip(start, piece, strict=True)]))]
+            for piece in submesh_shape.coordinates()
+        ]
+        submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options)
+        self._submeshes.append(weakref.ref(submesh))
+        return submesh
+
+    def _check_submesh(self, shape: MeshShape, offset: MeshCoordinate | None) -> None:
+        if any(n <= 0 for n in shape):
+            raise MeshError(f"Invalid submesh shape: ({shape}). All dimensions must be positive.")
+        if shape.dims() != self._shape.dims():
+            raise MeshError(
+                f"Submesh shape {shape} and mesh device shape {self._shape} must have the same number of dimensions."
+            )
+        if offset is not None and offset.dims() != shape.dims():
+            raise MeshError(
+                f"Submesh shape {shape} and offset {offset} must have the same number of dimensions."
+            )
+        start = [0] * shape.dims() if offset is None else list(offset)
+        if any(a + n > m for a, n, m in zip(start, shape, self._shape, strict=True)):
+            raise MeshError(
+                f"Submesh shape {shape} and offset {MeshCoordinate(start)} does not fit within parent mesh "
+                f"({self._shape})."
+            )
+
+    def create_submeshes(self, submesh_shape: MeshShape) -> list[MeshDevice]:
+        """Tile this mesh with submeshes, row-major over the tile positions."""
+        self.check_open("create_submeshes")
+        self._check_submesh(submesh_shape, None)
+        for dim, (n, m) in enumerate(zip(submesh_shape, self._shape, strict=True)):
+            if m % n:
+                raise MeshError(
+                    f"Shape {self._shape} is not divisible by submesh shape {submesh_shape} along dimension {dim}"
+                )
+        tiles = MeshShape([m // n for n, m in zip(submesh_shape, self._shape, strict=True)])
+        return [
+            self.create_submesh(
+                submesh_shape, MeshCoordinate([t * n for t, n in zip(tile, submesh_shape, strict=True)])
+            )
+            for tile in tiles.coordinates()
+        ]
+
+    def get_submeshes(self) -> list[MeshDevice]:
+        alive = (ref() for ref in self._submeshes)
+        return [submesh for submesh in alive if submesh is not None and not submesh._closed]
+
+    def reshape(self, new_shape: MeshShape) -> None:
+        """Give the same devices another shape. Tensors made before keep the shape they were made under."""
+        self.check_open("reshape")
+        self._ids = self._system.reshape_devices(self._ids, self._shape, new_shape)
+        self._shape = new_shape
+
+    def quiesce_devices(self) -> None:
+        """Drain all queues: softmesh runs each command to its end, so there is nothing to wait for."""
+        self.check_open("quiesce_devices")
+        if self.torch_device.type == "cuda":
+            torch.cuda.synchronize(self.torch_device)
+
+    def enable_program_cache(self) -> None:
+        self._program_cache_enabled = True
+
+    def clear_program_cache(self) -> None:
+        self._program_cache.clear()
+
+    def disable_and_clear_program_cache(self) -> None:
+        self._program_cache.clear()
+        self._program_cache_enabled = False
+
+    def set_program_cache_misses_allowed(self, allowed: bool) -> None:
+        self._program_cache_misses_allowed = allowed
+
+    def num_program_cache_entries(self) -> int:
+        return len(self._program_cache)
+
+    def note_program(self, key: object) -> None:
+        """Count a distinct op configuration, as TT-NN's program cache would."""
+        if key in self._program_cache or not self._program_cache_enabled:
+            return
+        if not self._program_cache_misses_allowed:
+            raise MeshError(
+                f"Device operation {key!r}: program cache miss occurred, but cache misses are forbidden"
+            )
+        self._program_cache.add(key)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed
+
+    def check_open(self, doing: str) -> None:
+        if self._closed:
+            raise MeshError(f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape}).")
+
+    def close(self) -> None:
+        """Close this mesh and its submeshes; closing twice is harmless."""
+        for submesh in self.get_submeshes():
+            submesh.close()
+        self._closed = True

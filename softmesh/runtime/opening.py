@@ -1,0 +1,223 @@
+"""Opening and closing meshes and devices: one process-wide table of which chips are taken."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.runtime.device import MeshDevice
+from softmesh.systems.system import current_system
+
+DEFAULT_L1_SMALL_SIZE = 0
+DEFAULT_TRACE_REGION_SIZE = 0
+DEFAULT_WORKER_L1_SIZE = 0
+
+_OPENED: weakref.WeakSet[MeshDevice] = weakref.WeakSet()
+
+
+def open_meshes() -> list[MeshDevice]:
+    """The meshes opened and not closed, oldest first; submeshes are not listed."""
+    return sorted((mesh for mesh in _OPENED if mesh.is_open), key=MeshDevice.id)
+
+
+def _ids_in_use() -> set[int]:
+    return {device_id for mesh in open_meshes() for device_id in mesh.get_device_ids()}
+
+
+class DeviceGrid:
+    """The tutorials' older spelling of a 2-D mesh shape: DeviceGrid(y=rows, x=columns)."""
+
+    def __init__(self, y: int, x: int) -> None:
+        self.y = y
+        self.x = x
+
+    def as_shape(self) -> MeshShape:
+        return MeshShape(self.y, self.x)
+
+    def __repr__(self) -> str:
+        return f"DeviceGrid(y={self.y}, x={self.x})"
+
+
+def open_mesh_device(
+    mesh_shape: MeshShape | None = None,
+    l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
+    trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
+    num_command_queues: int = 1,
+    dispatch_core_config: object = None,
+    offset: MeshCoordinate | None = None,
+    physical_device_ids: Sequence[int] = (),
+    worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
+) -> MeshDevice:
+    """Open a mesh of this shape; None opens the whole system mesh.
+
+    >>> open_mesh_device(MeshShape(2, 4))
+    MeshDevice(2x4 grid, 8 devices)
+    """
+    system = current_system()
+    shape = system.shape if mesh_shape is None else mesh_shape
+    if not isinstance(shape, MeshShape):
+        raise ArgumentError(
+            f"open_mesh_device(): incompatible function arguments: mesh_shape must be a MeshShape, got {shape!r}. "
+            f"Write ttnn.MeshShape{tuple(shape) if isinstance(shape, list | tuple) else '(rows, cols)'}."
+        )
+    if shape.mesh_size() == 0:
+        raise MeshError(
+            f"Requested mesh shape {shape} has zero devices (mesh_size=0). MeshShape must have at least one device."
+        )
+    if num_command_queues not in (1, 2):
+        raise MeshError(f"num_command_queues must be 1 or 2, got {num_command_queues}.")
+    if physical_device_ids:
+        ids = _check_physical_ids(list(physical_device_ids), shape)
+    else:
+        ids = system.choose_devices(shape, offset, _ids_in_use())
+    mesh = MeshDevice(
+        shape,
+        ids,
+        system,
+        options={
+            "l1_small_size": l1_small_size,
+            "trace_region_size": trace_region_size,
+            "num_command_queues": num_command_queues,
+            "dispatch_core_config": dispatch_core_config,
+            "worker_l1_size": worker_l1_size,
+        },
+    )
+    _OPENED.add(mesh)
+    return mesh
+
+
+def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
+    if len(ids) != shape.mesh_size():
+        raise MeshError(
+            f"Shape and values size mismatch; shape mesh_size: {shape.mesh_size()}, values size: {len(ids)}"
+        )
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    if twice:
+        raise MeshError(f"physical_device_ids names device {twice[0]} twice: {ids}. Each chip has one place in a mesh.")
+    if any(i < 0 for i in ids):
+        raise MeshError(f"physical_device_ids must not be negative: {ids}.")
+    taken = sorted(set(ids) & _ids_in_use())
+    if taken:
+        raise MeshError(
+            f"Cannot re-initialize device {taken[0]}, must first call close(): it belongs to an open mesh. "
+            "Close that with ttnn.close_mesh_device(...) or ttnn.close_device(...)."
+        )
+    return ids
+
+
+def close_mesh_device(mesh_device: MeshDevice) -> None:
+    if not isinstance(mesh_device, MeshDevice):
+        raise ArgumentError(
+            f"close_mesh_device(): incompatible function arguments: expected a MeshDevice, got {mesh_device!r}"
+        )
+    mesh_device.close()
+
+
+@contextmanager
+def create_mesh_device(*args: object, **kwargs: object) -> Iterator[MeshDevice]:
+    """`open_mesh_device` for a `with` block; closes on exceptions too."""
+    mesh = open_mesh_device(*args, **kwargs)  # type: ignore[arg-type]
+    try:
+        yield mesh
+    finally:
+        close_mesh_device(mesh)
+
+
+def open_device(
+    device_id: int,
+    l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
+    trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
+    num_command_queues: int = 1,
+    dispatch_core_config: object = None,
+    worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
+) -> MeshDevice:
+    """One chip, as a 1x1 mesh."""
+    return open_mesh_device(
+        MeshShape(1, 1),
+        l1_small_size=l1_small_size,
+        trace_region_size=trace_region_size,
+        num_command_queues=num_command_queues,
+        dispatch_core_config=dispatch_core_config,
+        physical_device_ids=[device_id],
+        worker_l1_size=worker_l1_size,
+    )
+
+
+close_device = close_mesh_device
+
+
+@contextmanager
+def manage_device(device_id: int) -> Iterator[MeshDevice]:
+    device = open_device(device_id=device_id)
+    try:
+        yield device
+    finally:
+        close_device(device)
+
+
+def CreateDevice(
+    device_id: int,
+    num_command_queues: int = 1,
+    l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
+    trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
+    dispatch_core_config: object = None,
+    *,
+    worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
+) -> MeshDevice:
+    return open_device(
+        device_id, l1_small_size, trace_region_size, num_command_queues, dispatch_core_config, worker_l1_size
+    )
+
+
+CloseDevice = close_mesh_device
+
+
+def CreateDevices(device_ids: Sequence[int], **options: int) -> dict[int, MeshDevice]:
+    return {device_id: CreateDevice(device_id, **options) for device_id in device_ids}
+
+
+def CloseDevices(devices: dict[int, MeshDevice]) -> None:
+    for device in devices.values():
+        close_mesh_device(device)
+
+
+def open_device_mesh(grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (), **options: object) -> MeshDevice:
+    """The tutorials' older spelling of `open_mesh_device`."""
+    shape = grid.as_shape() if isinstance(grid, DeviceGrid) else grid
+    return open_mesh_device(shape, physical_device_ids=device_ids, **options)  # type: ignore[arg-type]
+
+
+close_device_mesh = close_mesh_device
+
+
+def get_num_devices() -> int:
+    return current_system().shape.mesh_size()
+
+
+def get_device_ids() -> list[int]:
+    return list(range(get_num_devices()))
+
+
+def get_arch_name() -> str:
+    return current_system().chip.arch_name
+
+
+def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Sequence[object] = ()) -> None:
+    """Wait until all commands have run. They have: softmesh runs each to its end."""
+    device.check_open("synchronize_device")
+    device.quiesce_devices()
+
+
+_DEFAULT_DEVICE: MeshDevice | None = None
+
+
+def SetDefaultDevice(device: MeshDevice | None) -> None:
+    global _DEFAULT_DEVICE
+    _DEFAULT_DEVICE = device
+
+
+def GetDefaultDevice() -> MeshDevice | None:
+    return _DEFAULT_DEVICE

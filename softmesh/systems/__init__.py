@@ -1,0 +1,1 @@
+"""The machines a mesh can be opened on."""

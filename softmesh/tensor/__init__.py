@@ -1,0 +1,1 @@
+"""Tensors: data types, layouts, shapes, value conversion and printing."""

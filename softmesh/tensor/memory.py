@@ -1,0 +1,449 @@
+"""Where a tensor lies in a chip's memory: which memory, interleaved or sharded, and over which cores.
+
+Only memory accounting and the checks that TT-NN makes depend on it; values never do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, overload
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.native_enum import NativeEnum
+from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
+from softmesh.tensor.shape import Shape
+
+JsonObject = dict[str, Any]
+
+_TILE = 32
+
+
+class TensorMemoryLayout(NativeEnum):
+    """Pages dealt round-robin to all banks, or whole shards placed on cores."""
+
+    INTERLEAVED = 0
+    HEIGHT_SHARDED = 2
+    WIDTH_SHARDED = 3
+    BLOCK_SHARDED = 4
+    ND_SHARDED = 5
+
+
+class BufferType(NativeEnum):
+    """The memory a buffer is in."""
+
+    DRAM = 0
+    L1 = 1
+    L1_SMALL = 3
+    TRACE = 4
+
+
+class ShardOrientation(NativeEnum):
+    """The order in which shards are dealt to the cores of a grid."""
+
+    ROW_MAJOR = 0
+    COL_MAJOR = 1
+
+
+class ShardStrategy(NativeEnum):
+    """How `create_sharded_memory_config` cuts a tensor."""
+
+    HEIGHT = 1
+    WIDTH = 2
+    BLOCK = 3
+
+
+class ShardDistributionStrategy(NativeEnum):
+    """How the shards of an n-dimensional cut find their cores."""
+
+    ROUND_ROBIN_1D = 0
+    GRID_2D = 1
+    CONTIGUOUS_1D = 2
+
+
+def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError(
+            f"{owner}(): incompatible function arguments. {name} is a {kind.__name__}, not {value!r}"
+        )
+
+
+class ShardSpec:
+    """The 2-D shards of a tensor: their height and width, and the cores they lie on.
+
+    Attributes may be set; a MemoryConfig keeps a copy and hands out copies.
+    """
+
+    __slots__ = ("_shape", "grid", "orientation")
+
+    def __init__(
+        self, grid: CoreRangeSet, shard_shape: Sequence[int], shard_orientation: ShardOrientation
+    ) -> None:
+        _check("ShardSpec", "grid", grid, CoreRangeSet)
+        _check("ShardSpec", "shard_orientation", shard_orientation, ShardOrientation)
+        self.grid = grid
+        self.orientation = shard_orientation
+        self.shape = shard_shape
+
+    @property
+    def shape(self) -> list[int]:
+        return list(self._shape)
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        height_width = tuple(shape) if isinstance(shape, Iterable) else ()
+        if len(height_width) != 2 or not all(
+            isinstance(extent, int) and extent >= 0 for extent in height_width
+        ):
+            raise ArgumentError(
+                "__init__(): incompatible function arguments. The shape of a ShardSpec is [height, width], "
+                f"two integers; got {shape!r}"
+            )
+        self._shape = height_width
+
+    def num_cores(self) -> int:
+        return self.grid.num_cores()
+
+    def to_json(self) -> str:
+        return _dumps(self._as_json())
+
+    @classmethod
+    def from_json(cls, text: str) -> ShardSpec:
+        return cls._of_json(json.loads(text))
+
+    def _as_json(self) -> JsonObject:
+        return {"grid": self.grid._as_json(), "shape": self.shape, "orientation": self.orientation.name}
+
+    @classmethod
+    def _of_json(cls, data: JsonObject) -> ShardSpec:
+        return cls(CoreRangeSet._of_json(data["grid"]), data["shape"], ShardOrientation[data["orientation"]])
+
+    def __repr__(self) -> str:
+        grid, orientation = _grid_text(self.grid), self.orientation.cpp_name
+        return f"ShardSpec{{grid={grid}, shape={self.shape}, orientation={orientation}}}"
+
+    def _key(self) -> tuple[object, ...]:
+        return self.grid, self._shape, self.orientation
+
+    def _copy(self) -> ShardSpec:
+        return ShardSpec(self.grid, self._shape, self.orientation)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, ShardSpec) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+class NdShardSpec:
+    """Shards of any rank. Attributes may be set; a MemoryConfig keeps a copy and hands out copies."""
+
+    __slots__ = ("_shard_shape", "grid", "orientation", "shard_distribution_strategy")
+
+    def __init__(
+        self,
+        shard_shape: Iterable[int],
+        grid: CoreRangeSet,
+        orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
+        shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
+    ) -> None:
+        _check("NdShardSpec", "grid", grid, CoreRangeSet)
+        _check("NdShardSpec", "orientation", orientation, ShardOrientation)
+        self.shard_shape = shard_shape
+        self.grid = grid
+        self.orientation = orientation
+        self.shard_distribution_strategy = shard_distribution_strategy
+
+    @property
+    def shard_shape(self) -> Shape:
+        return self._shard_shape
+
+    @shard_shape.setter
+    def shard_shape(self, shape: Iterable[int]) -> None:
+        self._shard_shape = Shape(shape)
+
+    def num_cores(self) -> int:
+        return self.grid.num_cores()
+
+    def to_json(self) -> str:
+        return _dumps(self._as_json())
+
+    @classmethod
+    def from_json(cls, text: str) -> NdShardSpec:
+        return cls._of_json(json.loads(text))
+
+    def _as_json(self) -> JsonObject:
+        return {
+            "shard_shape": list(self._shard_shape),
+            "grid": self.grid._as_json(),
+            "orientation": self.orientation.name,
+            "shard_distribution_strategy": self.shard_distribution_strategy.name,
+        }
+
+    @classmethod
+    def _of_json(cls, data: JsonObject) -> NdShardSpec:
+        return cls(
+            data["shard_shape"],
+            CoreRangeSet._of_json(data["grid"]),
+            ShardOrientation[data["orientation"]],
+            ShardDistributionStrategy[data["shard_distribution_strategy"]],
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"NdShardSpec{{shard_shape={self._shard_shape}, grid={_grid_text(self.grid)}, "
+            f"orientation={self.orientation.cpp_name}, "
+            f"shard_distribution_strategy={self.shard_distribution_strategy.cpp_name}}}"
+        )
+
+    def _key(self) -> tuple[object, ...]:
+        return self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy
+
+    def _copy(self) -> NdShardSpec:
+        return NdShardSpec(self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, NdShardSpec) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+class MemoryConfig:
+    """The memory of a tensor; an immutable value.
+
+    >>> MemoryConfig(buffer_type=BufferType.L1) == L1_MEMORY_CONFIG
+    True
+    """
+
+    __slots__ = ("_buffer_type", "_hash", "_key", "_memory_layout", "_nd_shard_spec", "_shard_spec")
+
+    @overload
+    def __init__(
+        self,
+        memory_layout: TensorMemoryLayout = TensorMemoryLayout.INTERLEAVED,
+        buffer_type: BufferType = BufferType.DRAM,
+        shard_spec: ShardSpec | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(self, *, buffer_type: BufferType, nd_shard_spec: NdShardSpec) -> None: ...
+    @overload
+    def __init__(self, memory_layout: BufferType, buffer_type: NdShardSpec) -> None: ...
+    @overload
+    def __init__(self, memory_layout: BufferType, *, nd_shard_spec: NdShardSpec) -> None: ...
+    def __init__(
+        self,
+        memory_layout: TensorMemoryLayout | BufferType = TensorMemoryLayout.INTERLEAVED,
+        buffer_type: BufferType | NdShardSpec = BufferType.DRAM,
+        shard_spec: ShardSpec | None = None,
+        nd_shard_spec: NdShardSpec | None = None,
+    ) -> None:
+        # The n-dimensional form has its buffer type first and its spec second.
+        if isinstance(buffer_type, NdShardSpec):
+            nd_shard_spec, buffer_type = buffer_type, memory_layout  # type: ignore[assignment]
+        elif isinstance(memory_layout, BufferType) and nd_shard_spec is not None:
+            buffer_type = memory_layout
+        if nd_shard_spec is not None:
+            _check("MemoryConfig", "nd_shard_spec", nd_shard_spec, NdShardSpec)
+            memory_layout = TensorMemoryLayout.ND_SHARDED
+        _check("MemoryConfig", "memory_layout", memory_layout, TensorMemoryLayout)
+        _check("MemoryConfig", "buffer_type", buffer_type, BufferType)
+        if shard_spec is not None:
+            _check("MemoryConfig", "shard_spec", shard_spec, ShardSpec)
+        self._memory_layout: TensorMemoryLayout = memory_layout  # type: ignore[assignment]
+        self._buffer_type: BufferType = buffer_type  # type: ignore[assignment]
+        self._shard_spec = shard_spec and shard_spec._copy()
+        self._nd_shard_spec = nd_shard_spec and nd_shard_spec._copy()
+        self._key = (
+            memory_layout,
+            buffer_type,
+            shard_spec and shard_spec._key(),
+            nd_shard_spec and nd_shard_spec._key(),
+        )
+        self._hash = hash(self._key)
+
+    @property
+    def memory_layout(self) -> TensorMemoryLayout:
+        return self._memory_layout
+
+    @property
+    def buffer_type(self) -> BufferType:
+        return self._buffer_type
+
+    @property
+    def shard_spec(self) -> ShardSpec | None:
+        return self._shard_spec and self._shard_spec._copy()
+
+    @property
+    def nd_shard_spec(self) -> NdShardSpec | None:
+        return self._nd_shard_spec and self._nd_shard_spec._copy()
+
+    @property
+    def interleaved(self) -> bool:
+        return self._memory_layout is TensorMemoryLayout.INTERLEAVED
+
+    def is_sharded(self) -> bool:
+        return self._memory_layout is not TensorMemoryLayout.INTERLEAVED
+
+    def to_json(self) -> str:
+        return _dumps(
+            {
+                "memory_layout": self._memory_layout.name,
+                "buffer_type": self._buffer_type.name,
+                "shard_spec": self._shard_spec and self._shard_spec._as_json(),
+                "nd_shard_spec": self._nd_shard_spec and self._nd_shard_spec._as_json(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> MemoryConfig:
+        data = json.loads(text)
+        buffer_type = BufferType[data["buffer_type"]]
+        if data["nd_shard_spec"]:
+            return cls(buffer_type, NdShardSpec._of_json(data["nd_shard_spec"]))
+        shard_spec = ShardSpec._of_json(data["shard_spec"]) if data["shard_spec"] else None
+        return cls(TensorMemoryLayout[data["memory_layout"]], buffer_type, shard_spec)
+
+    def __repr__(self) -> str:
+        return (
+            f"MemoryConfig(memory_layout={self._memory_layout.cpp_name},buffer_type={self._buffer_type.cpp_name},"
+            f"shard_spec={self._shard_spec or 'std::nullopt'},"
+            f"nd_shard_spec={self._nd_shard_spec or 'std::nullopt'},"
+            f"created_with_nd_shard_spec={int(self._nd_shard_spec is not None)},"
+            "per_core_allocation=0,range_lockstep_allocation=0)"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return self._key == other._key if isinstance(other, MemoryConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+DRAM_MEMORY_CONFIG = MemoryConfig()
+L1_MEMORY_CONFIG = MemoryConfig(buffer_type=BufferType.L1)
+L1_BLOCK_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.BLOCK_SHARDED, BufferType.L1)
+L1_HEIGHT_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, BufferType.L1)
+L1_WIDTH_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, BufferType.L1)
+
+
+def create_sharded_memory_config(
+    shape: Sequence[int],
+    core_grid: CoreGrid | CoreRangeSet,
+    strategy: ShardStrategy,
+    orientation: ShardOrientation | None = None,
+    use_height_and_width_as_shard_shape: bool = False,
+) -> MemoryConfig:
+    """An L1 config that cuts a tensor of this shape evenly over the cores.
+
+    >>> config = create_sharded_memory_config((1, 1, 64, 96), CoreGrid(x=3, y=2), ShardStrategy.BLOCK)
+    >>> config.shard_spec.shape
+    [32, 32]
+    """
+    grid = _shard_grid(core_grid)
+    layout = _layout(strategy)
+    orientation = orientation or ShardOrientation.ROW_MAJOR
+    if use_height_and_width_as_shard_shape:
+        return _l1_sharded(layout, grid, _last_two(shape, orientation), orientation)
+    if isinstance(core_grid, CoreRangeSet):
+        raise MeshError(
+            "height and width must be shard shape with CoreRangeSet; pass the shape of one shard with "
+            "use_height_and_width_as_shard_shape=True, or give a CoreGrid"
+        )
+    tensor, parts = _height_and_width(shape), _parts(layout, grid, orientation)
+    if tensor.height % parts.height or tensor.width % parts.width:
+        raise MeshError(
+            f"Invalid sharding core_grid: a {tensor.height} x {tensor.width} tensor does not divide into "
+            f"{parts.height} x {parts.width} equal shards; pad it, or use another {core_grid!r}"
+        )
+    return _l1_sharded(
+        layout, grid, (tensor.height // parts.height, tensor.width // parts.width), orientation
+    )
+
+
+def create_sharded_memory_config_(
+    shape: Sequence[int],
+    core_grid: CoreGrid | CoreRangeSet,
+    strategy: ShardStrategy | TensorMemoryLayout,
+    orientation: ShardOrientation | None,
+    use_height_and_width_as_shard_shape: bool = False,
+    tile_layout: bool = False,
+) -> MemoryConfig:
+    """The same, rounding the shards up where they do not divide, and to whole tiles with `tile_layout`."""
+    grid = _shard_grid(core_grid)
+    layout = strategy if isinstance(strategy, TensorMemoryLayout) else _layout(strategy)
+    orientation = orientation or ShardOrientation.ROW_MAJOR
+    if use_height_and_width_as_shard_shape:
+        shard = _last_two(shape, orientation)
+    else:
+        tensor, parts = _height_and_width(shape), _parts(layout, grid, orientation)
+        shard = _divide_up(tensor.height, parts.height), _divide_up(tensor.width, parts.width)
+    if tile_layout:
+        shard = _divide_up(shard[0], _TILE) * _TILE, _divide_up(shard[1], _TILE) * _TILE
+    return _l1_sharded(layout, grid, shard, orientation)
+
+
+class _HeightWidth(NamedTuple):
+    height: int
+    width: int
+
+
+def _parts(layout: TensorMemoryLayout, grid: CoreRangeSet, orientation: ShardOrientation) -> _HeightWidth:
+    """Into how many shards the height and the width of a tensor are cut."""
+    if layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        return _HeightWidth(grid.num_cores(), 1)
+    if layout is TensorMemoryLayout.WIDTH_SHARDED:
+        return _HeightWidth(1, grid.num_cores())
+    box = grid.bounding_box().grid_size()
+    if box.x * box.y != grid.num_cores():
+        raise MeshError(
+            f"Invalid sharding core_grid: block sharding needs one rectangle of cores, not {grid}"
+        )
+    return (
+        _HeightWidth(box.y, box.x)
+        if orientation is ShardOrientation.ROW_MAJOR
+        else _HeightWidth(box.x, box.y)
+    )
+
+
+def _height_and_width(shape: Sequence[int]) -> _HeightWidth:
+    *leading, width = shape
+    return _HeightWidth(math.prod(leading), width)
+
+
+def _last_two(shape: Sequence[int], orientation: ShardOrientation) -> tuple[int, int]:
+    height, width = tuple(shape)[-2:]
+    return (height, width) if orientation is ShardOrientation.ROW_MAJOR else (width, height)
+
+
+def _shard_grid(core_grid: CoreGrid | CoreRangeSet) -> CoreRangeSet:
+    if isinstance(core_grid, CoreRangeSet):
+        return core_grid
+    if isinstance(core_grid, CoreGrid):
+        return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(core_grid.x - 1, core_grid.y - 1))])
+    raise ArgumentError(f"Invalid core_grid type: {core_grid!r} is neither a CoreGrid nor a CoreRangeSet")
+
+
+def _layout(strategy: ShardStrategy) -> TensorMemoryLayout:
+    _check("create_sharded_memory_config", "strategy", strategy, ShardStrategy)
+    return TensorMemoryLayout[f"{strategy.name}_SHARDED"]
+
+
+def _l1_sharded(
+    layout: TensorMemoryLayout, grid: CoreRangeSet, shard: Sequence[int], orientation: ShardOrientation
+) -> MemoryConfig:
+    return MemoryConfig(layout, BufferType.L1, ShardSpec(grid, shard, orientation))
+
+
+def _divide_up(number: int, divisor: int) -> int:
+    return -(-number // divisor)
+
+
+def _grid_text(grid: CoreRangeSet) -> str:
+    """TT-NN's own text for the grid of a spec, which leaves the last brace of a range open."""
+    return f"[{', '.join(core_range.to_json()[:-1] for core_range in grid.ranges())}]"
+
+
+def _dumps(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))

@@ -1,0 +1,74 @@
+"""Shape: the extents of a tensor, with TT-NN's own rules for indexing and equality.
+
+Knows numbers only: padding is in `tile`, and the shape of a mesh is `softmesh.mesh.MeshShape`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+from softmesh.errors import ArgumentError, MeshError
+
+# A shape of lower rank answers negative indices as if ones stood before it, up to this rank.
+_INDEXED_RANK = 4
+
+
+class Shape(tuple[int, ...]):
+    """The extents of a tensor.
+
+    >>> shape = Shape([3, 4])
+    >>> shape[-1], shape[-4], shape == [3, 4]
+    (4, 1, True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, shape: Iterable[SupportsIndex]) -> Shape:
+        self = super().__new__(cls, map(operator.index, shape))
+        if min(self, default=0) < 0:
+            raise ArgumentError(f"a shape has no negative extents, got {list(self)}")
+        return self
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+    def to_rank(self, rank: int) -> Shape:
+        """The same extents at another rank: ones are put before them, or taken away.
+
+        >>> Shape([1, 1, 3, 4]).to_rank(2)
+        Shape([3, 4])
+        """
+        surplus = max(len(self) - rank, 0)
+        extents = tuple(self)
+        if any(extent != 1 for extent in extents[:surplus]):
+            raise MeshError(
+                f"Can't convert shape rank: {self} to rank {rank}, for its first {surplus} dims are not all 1"
+            )
+        return Shape((1,) * (rank - len(self)) + extents[surplus:])
+
+    def __getitem__(self, index: SupportsIndex) -> int:  # type: ignore[override]  # TT-NN has no slices
+        if isinstance(index, slice):
+            raise ArgumentError("a Shape has no slices; take them from list(shape)")
+        i, rank = operator.index(index), len(self)
+        if -rank <= i < rank:
+            return super().__getitem__(i)
+        if -_INDEXED_RANK <= i < 0:
+            return 1
+        lowest = -max(rank, _INDEXED_RANK)
+        raise MeshError(f"ShapeBase[] index out of range. {i} not in [{lowest}, {rank})")
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list):
+            return super().__eq__(tuple(other))
+        return super().__eq__(other) is True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return f"Shape({list(self)})"

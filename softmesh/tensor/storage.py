@@ -1,0 +1,107 @@
+"""The memory behind tensors: one torch tensor for a whole mesh, shared by all its views.
+
+`data` is `(*extents, *local_shape)`, extent 1 where devices agree (see placement.distribution).
+A write to one device first gives it a value of its own (copy on write); a write never reaches memory
+that something else still reads: results that are views of an input, autograd's saved tensors, or the
+user's own torch tensor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import stored_index
+from softmesh.placement.words import LOCAL, REPLICATE, Shard
+
+if TYPE_CHECKING:
+    from softmesh.runtime.device import MeshDevice
+
+_ADDRESSES = itertools.count(1)
+_ADDRESS_STEP = 32
+
+
+class Storage:
+    """`data is None` once deallocated; `device is None` on the host."""
+
+    __slots__ = ("data", "dist", "device", "_address")
+
+    def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
+        self.data = data
+        self.dist = dist
+        self.device = device
+        self._address = 0
+
+    @property
+    def address(self) -> int:
+        """A stable number of its own, aligned as device memory is; the allocator's model is not this."""
+        if not self._address:
+            self._address = next(_ADDRESSES) * _ADDRESS_STEP
+        return self._address
+
+    def replace(self, data: torch.Tensor, dist: Distribution) -> None:
+        """Overwrite everything: all views see the new values under the new distribution.
+
+        Where the shape stays, values are copied into the memory that is there, so that whoever recorded
+        its place (a trace) reads the new ones.
+        """
+        old = self.data
+        if (
+            old is not None
+            and old.shape == data.shape
+            and old.dtype == data.dtype
+            and not (old.requires_grad or data.requires_grad)
+            and is_sole_owner(old)
+        ):
+            old.copy_(data)
+        else:
+            self.data = data if data is old else alias(data)
+        self.dist = dist
+
+    def writable(self) -> torch.Tensor:
+        """The data, safe to change in place."""
+        assert self.data is not None
+        if not is_sole_owner(self.data):
+            self.data = self.data.clone()
+        return self.data
+
+    def piece(self, position: int) -> torch.Tensor:
+        """A view of what the device at this position of the flattened grid holds."""
+        assert self.data is not None
+        return self.data[stored_index(self.dist, position)]
+
+    def write_piece(self, position: int, values: torch.Tensor) -> None:
+        """Give one device new values; the others keep theirs."""
+        assert self.data is not None
+        dist = self.dist
+        words = tuple(
+            LOCAL if word is REPLICATE and n > 1 else word for word, n in zip(dist.placements, dist.grid)
+        )
+        if words != dist.placements:
+            local = self.data.shape[dist.lead :]
+            self.data = self.data.expand(*dist.grid, *local).clone()
+            self.dist = dist.with_placements(words)
+        elif any(not isinstance(word, Shard) and word is not REPLICATE for word in words):
+            self.dist = dist.with_placements(
+                tuple(w if isinstance(w, Shard) or w is REPLICATE else LOCAL for w in words)
+            )
+        self.writable()[stored_index(self.dist, position)] = values
+
+
+def is_sole_owner(data: torch.Tensor) -> bool:
+    """Whether nothing but `data` reads its memory.
+
+    torch counts the owners of a storage; asking for the storage makes one more.
+    """
+    if data._base is not None or data.requires_grad:
+        return False
+    storage = data.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata) <= 2  # type: ignore[attr-defined]
+
+
+def alias(data: torch.Tensor) -> torch.Tensor:
+    """The same memory under a torch tensor of its own, so that both are seen to share it."""
+    return data.view_as(data)

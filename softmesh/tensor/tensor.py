@@ -1,0 +1,264 @@
+"""Tensor: a spec, the storage its values live in, and where on the mesh.
+
+Metadata and queries only. What moves or computes values is bound to the class from the modules that do
+it (`tensor.methods`, `ops.operators`), so that nothing here depends on them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.mesh import MeshCoordinate
+from softmesh.placement.distribution import Distribution, distribution
+from softmesh.placement.pieces import pieces_at
+from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
+from softmesh.placement.words import REPLICATE, Shard
+from softmesh.tensor.dtype import DataType, Layout, element_size, facts
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.shape import Shape
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tile import Tile
+
+if TYPE_CHECKING:
+    from softmesh.placement.composers import MeshToTensor
+    from softmesh.runtime.device import MeshDevice
+
+
+class StorageType(Enum):
+    HOST = 0
+    DEVICE = 1
+
+    __repr__ = Enum.__str__
+
+
+_IDS = itertools.count(1)
+
+
+class Tensor:
+    """A tensor on the host or on a mesh. `shape` is the shape of the piece on each device."""
+
+    __slots__ = ("_storage", "_spec", "_where", "_topology", "_id", "__weakref__")
+
+    _storage: Storage
+    _spec: TensorSpec
+    _where: tuple[int, ...] | None  # positions of a shard view in the storage's flattened grid
+    _topology: TensorTopology | None  # as the user's mapper put it, where that differs from the derived one
+    _id: int
+
+    @classmethod
+    def make(
+        cls,
+        storage: Storage,
+        spec: TensorSpec,
+        topology: TensorTopology | None = None,
+        where: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        tensor = cls.__new__(cls)
+        tensor._storage = storage
+        tensor._spec = spec
+        tensor._where = where
+        tensor._topology = topology
+        tensor._id = next(_IDS)
+        return tensor
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        return self._spec.shape
+
+    @property
+    def padded_shape(self) -> Shape:
+        return self._spec.padded_shape
+
+    @property
+    def dtype(self) -> DataType:
+        return self._spec.dtype
+
+    @property
+    def layout(self) -> Layout:
+        return self._spec.layout
+
+    @property
+    def spec(self) -> TensorSpec:
+        return self._spec
+
+    @property
+    def tile(self) -> Tile:
+        return self._spec.tile
+
+    @property
+    def tensor_id(self) -> int:
+        return self._id
+
+    def get_dtype(self) -> DataType:
+        return self._spec.dtype
+
+    def get_layout(self) -> Layout:
+        return self._spec.layout
+
+    def get_tile(self) -> Tile:
+        return self._spec.tile
+
+    def memory_config(self) -> MemoryConfig:
+        return self._spec.memory_config
+
+    def is_sharded(self) -> bool:
+        return self._spec.memory_config.is_sharded()
+
+    def logical_volume(self) -> int:
+        return self._spec.logical_volume()
+
+    def volume(self) -> int:
+        return self._spec.volume()
+
+    def element_size(self) -> int:
+        if facts(self.dtype).is_block:
+            raise ArgumentValueError(f"{self.dtype} shares exponents within a tile and has no element size.")
+        return element_size(self.dtype)
+
+    # -- where it is -----------------------------------------------------------------------------
+
+    def storage_type(self) -> StorageType:
+        return StorageType.HOST if self._storage.device is None else StorageType.DEVICE
+
+    def device(self) -> MeshDevice | None:
+        return self._storage.device if self.is_allocated() else None
+
+    def devices(self) -> list[MeshDevice]:
+        device = self.device()
+        return [] if device is None else [device]
+
+    def device_coords(self) -> list[MeshCoordinate]:
+        if self._storage.device is None:
+            raise MeshError("StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device.")
+        return list(self.view_distribution().coordinates())
+
+    def is_allocated(self) -> bool:
+        return self._storage.data is not None
+
+    def deallocate(self, force: bool = False) -> None:
+        """Free the values. With `force=False` only if no other tensor shares them."""
+        import sys
+
+        shared = sys.getrefcount(self._storage) > 2
+        if force or not shared:
+            self._storage.data = None
+
+    def buffer_address(self) -> int:
+        self._check_device_buffer("buffer_address")
+        return self._storage.address
+
+    def buffer_page_size(self) -> int:
+        self._check_device_buffer("buffer_page_size")
+        return self._spec.page_size()
+
+    def buffer_num_pages(self) -> int:
+        self._check_device_buffer("buffer_num_pages")
+        return self._spec.num_pages()
+
+    def buffer_aligned_page_size(self) -> int:
+        self._check_device_buffer("buffer_aligned_page_size")
+        return self._spec.aligned_page_size()
+
+    def _check_device_buffer(self, method: str) -> None:
+        if self._storage.device is None:
+            raise MeshError(f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device.")
+        self.check_allocated(method)
+
+    # -- how it is distributed -------------------------------------------------------------------
+
+    def tensor_topology(self) -> TensorTopology:
+        """In TT-NN's words; `softmesh.placements(t)` has all four."""
+        if self._topology is None:
+            self._topology = topology_of(self._storage.dist if self._where is None else self.view_distribution())
+        return self._topology
+
+    def update_tensor_topology(self, topology: TensorTopology) -> None:
+        self._storage.dist = distribution_from(topology, self._storage.dist, len(self._spec.shape))
+        self._topology = topology
+
+    def view_distribution(self) -> Distribution:
+        """The distribution of the pieces this tensor stands for."""
+        dist = self._storage.dist
+        if self._where is None:
+            return dist
+        all_coords = dist.coordinates()
+        coords = tuple(all_coords[i] for i in self._where)
+        word = REPLICATE if len(coords) == 1 else Shard(0)
+        return distribution(dist.mesh, (len(coords),), (word,), coords, (len(coords),))
+
+    def view_data(self) -> torch.Tensor:
+        """The values, with the leading dims that `view_distribution()` names."""
+        storage = self._storage
+        if storage.data is None:
+            self.check_allocated("reading it")
+        assert storage.data is not None
+        if self._where is None:
+            return storage.data
+        if len(self._where) == 1:
+            return storage.piece(self._where[0]).unsqueeze(0)
+        return pieces_at(storage.data, storage.dist, self.view_distribution().coordinates())
+
+    def pieces(self) -> torch.Tensor:
+        """(devices, *shape): what each occupied device holds, in grid order."""
+        dist = self.view_distribution()
+        return pieces_at(self.view_data(), dist, dist.coordinates())
+
+    def overwrite(self, data: torch.Tensor, dist: Distribution) -> None:
+        """Put new values in place, so that every tensor on this storage sees them."""
+        if self._where is None:
+            self._storage.replace(data, dist)
+            self._topology = None
+            return
+        values = pieces_at(data, dist, dist.coordinates())
+        for position, piece in zip(self._where, values.expand(len(self._where), *values.shape[1:]), strict=True):
+            self._storage.write_piece(position, piece)
+
+    def check_allocated(self, doing: str) -> None:
+        if self._storage.data is None:
+            raise MeshError(
+                f"Tensor is not allocated: {doing} needs its values, and it was deallocated "
+                f"({self.shape}, {self.dtype}). Drop the ttnn.deallocate(...) before this use, or compute it again."
+            )
+
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:  # bound in tensor.methods and ops.operators
+
+        def to(self, *args: Any, **kwargs: Any) -> Tensor: ...
+        def cpu(self, blocking: bool = True, cq_id: int | None = None) -> Tensor: ...
+        def to_torch(self, mesh_composer: MeshToTensor | None = None) -> torch.Tensor: ...
+        def to_list(self) -> list[Any]: ...
+        def item(self) -> Any: ...
+        def reshape(self, *shape: int | Sequence[int]) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def tensor_method(name: str) -> Callable[[_Function], _Function]:
+    """Bind a function to Tensor as the method `name`."""
+
+    def bind(function: _Function) -> _Function:
+        setattr(Tensor, name, function)
+        return function
+
+    return bind
