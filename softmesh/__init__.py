@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.cores import (
     CoreCoord,
     CoreGrid,
@@ -25,7 +26,6 @@ from softmesh.errors import (
     PartialWarning,
     SoftmeshError,
     SoftmeshWarning,
-    did_you_mean,
 )
 from softmesh.hardware import *  # noqa: F403  (its __init__ is a table of names)
 from softmesh.lenience import lenient
@@ -38,6 +38,7 @@ from softmesh.mesh import (
     line_order,
     ring_order,
 )
+from softmesh.namespaces import load_late, publish
 from softmesh.ops import catalogue as _catalogue
 from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
 from softmesh.ops.embedding import EmbeddingsType
@@ -53,6 +54,7 @@ from softmesh.placement.composers import (
     create_mesh_composer,
 )
 from softmesh.placement.mappers import (
+    Mapper,
     MeshMapperConfig,
     ReplicateTensorToMesh,
     ReplicateTensorToMeshWrapper,
@@ -66,8 +68,8 @@ from softmesh.placement.mappers import (
 from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
 from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
 from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
-from softmesh.runtime.commands import Command, Cost, Observer, observe
 from softmesh.runtime.command_log import log_commands
+from softmesh.runtime.commands import Command, Cost, Observer, observe
 from softmesh.runtime.device import FabricNodeId, MeshDevice
 from softmesh.runtime.opening import (
     DEFAULT_L1_SMALL_SIZE,
@@ -162,3 +164,9 @@ CppTensorToMesh = TensorToMesh
 CppMeshToTensor = MeshToTensor
 
 globals().update({name: op for name, op in operations_under("").items() if name not in globals()})
+publish(__name__)
+
+
+def __getattr__(name: str) -> object:
+    """Names that load on first use; and for the rest, an error that knows the near ones."""
+    return load_late(__name__, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -53,7 +53,9 @@ def full(
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
     """`fill_value` everywhere; written into `optional_tensor` where one is given."""
-    made = torch.full(tuple(shape), fill_value, dtype=torch.float64 if isinstance(fill_value, float) else torch.int64)
+    made = torch.full(
+        tuple(shape), fill_value, dtype=torch.float64 if isinstance(fill_value, float) else torch.int64
+    )
     if optional_tensor is None:
         return _create(made, dtype, layout, device, memory_config)
     if tuple(optional_tensor.shape) != tuple(shape):
@@ -139,7 +141,12 @@ def rand(
     return _create(values, dtype, layout, device, memory_config, mapper)
 
 
-_LIKE = {"cost": moves_bytes, "precision": "data", "on_host": True, "controls": "dtype memory_config optional_tensor"}
+_LIKE: dict[str, Any] = {
+    "cost": moves_bytes,
+    "precision": "data",
+    "on_host": True,
+    "controls": "dtype memory_config optional_tensor",
+}
 
 
 def _filled(tensor: Operand, fill_value: float, layout: Layout | None) -> Local:
@@ -147,7 +154,9 @@ def _filled(tensor: Operand, fill_value: float, layout: Layout | None) -> Local:
         return at.word if isinstance(at.word, rules.Shard) else rules.LOCAL
 
     return Local(
-        lambda x: torch.full_like(x, fill_value, dtype=torch.float32 if isinstance(fill_value, float) else torch.int64),
+        lambda x: torch.full_like(
+            x, fill_value, dtype=torch.float32 if isinstance(fill_value, float) else torch.int64
+        ),
         rule,
         layouts=(layout or tensor.layout,),
     )

@@ -44,7 +44,9 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Ten
     lead = a.dim() - 2
     others = [i for i in range(lead) if i not in only_a]
     rows = math.prod(a.shape[i] for i in only_a) * a.shape[-2]
-    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(*(a.shape[i] for i in others), rows, a.shape[-1])
+    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(
+        *(a.shape[i] for i in others), rows, a.shape[-1]
+    )
     result = torch.matmul(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
     batch = result.shape[:-2]
     spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
@@ -164,7 +166,12 @@ def linear(
     return product_local("linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation)
 
 
-@operation("experimental.minimal_matmul", controls="memory_config dtype", tuning="compute_kernel_config config", needs_tile=True)
+@operation(
+    "experimental.minimal_matmul",
+    controls="memory_config dtype",
+    tuning="compute_kernel_config config",
+    needs_tile=True,
+)
 def minimal_matmul(
     input_tensor: Operand,
     weight_tensor: Operand,
@@ -174,7 +181,9 @@ def minimal_matmul(
     fuse_swiglu: bool = False,
 ) -> Local:
     """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
-    local = product_local("minimal_matmul", input_tensor, weight_tensor, bias_tensor, False, False, fused_activation)
+    local = product_local(
+        "minimal_matmul", input_tensor, weight_tensor, bias_tensor, False, False, fused_activation
+    )
     if not fuse_swiglu:
         return local
 
@@ -189,15 +198,25 @@ def minimal_matmul(
         last = len(at.out_shape) - 1
         return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == last else word
 
-    return Local(gated, halves, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=local.broadcast_rank, cost=local.cost)
+    return Local(
+        gated, halves, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=local.broadcast_rank, cost=local.cost
+    )
 
 
-@operation("moreh_dot", aliases=("operations.moreh.dot",), controls="dtype memory_config", tuning="compute_kernel_config output", needs_tile=True)
+@operation(
+    "moreh_dot",
+    aliases=("operations.moreh.dot",),
+    controls="dtype memory_config",
+    tuning="compute_kernel_config output",
+    needs_tile=True,
+)
 def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The scalar product of two vectors given as (1, 1, 1, N)."""
     for operand in (input_tensor_a, input_tensor_b):
         if math.prod(operand.shape[:-1]) != 1:
-            raise MeshError(f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}.")
+            raise MeshError(
+                f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}."
+            )
     if input_tensor_a.shape != input_tensor_b.shape:
         raise MeshError(
             f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}."

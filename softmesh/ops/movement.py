@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
 
-_OPTIONS = {"cost": moves_bytes, "precision": "data", "on_host": True}
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 
 
 def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...]:
@@ -28,7 +29,9 @@ def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...
     if len(unknown) == 1 and known and volume % known == 0:
         sizes[unknown[0]] = volume // known
     elif unknown:
-        raise MeshError(f"Invalid arguments to reshape: {op} of {list(operand.shape)} to {list(shape)}: one -1 at most.")
+        raise MeshError(
+            f"Invalid arguments to reshape: {op} of {list(operand.shape)} to {list(shape)}: one -1 at most."
+        )
     if any(n < 0 for n in sizes) or math.prod(sizes) != volume:
         raise MeshError(
             f"Invalid arguments to reshape: {op} of {list(operand.shape)} ({volume} elements on each device) to "
@@ -62,7 +65,11 @@ def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
 
 @operation("experimental.view", **_OPTIONS, controls="")
 def experimental_view(
-    input_tensor: Operand, shape: Sequence[int] | int, C: int | None = None, H: int | None = None, W: int | None = None
+    input_tensor: Operand,
+    shape: Sequence[int] | int,
+    C: int | None = None,
+    H: int | None = None,
+    W: int | None = None,
 ) -> Local:
     """`view` by a shape, or by four extents N, C, H, W."""
     return reshape_local("experimental.view", input_tensor, _four("experimental.view", shape, C, H, W))
@@ -73,7 +80,9 @@ def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[
         return first
     given = [first, *(n for n in others if n is not None)]
     if len(given) != 4:
-        raise ArgumentError(f"{op}(): incompatible function arguments: give one shape or four extents, got {given}")
+        raise ArgumentError(
+            f"{op}(): incompatible function arguments: give one shape or four extents, got {given}"
+        )
     return given
 
 
@@ -83,7 +92,12 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
 
 
-@operation("experimental.quasar.reshape", **_OPTIONS, controls="memory_config", tuning="pad_value sub_core_grids skip_padding_fill")
+@operation(
+    "experimental.quasar.reshape",
+    **_OPTIONS,
+    controls="memory_config",
+    tuning="pad_value sub_core_grids skip_padding_fill",
+)
 def quasar_reshape(
     input_tensor: Operand,
     shape: Sequence[int],
@@ -98,7 +112,9 @@ def quasar_reshape(
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     rank = input_tensor.rank
     if not -rank - 1 <= dim <= rank:
-        raise MeshError(f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})")
+        raise MeshError(
+            f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})"
+        )
     shape = list(input_tensor.shape)
     at = dim % (rank + 1)
     shape.insert(at, 1)
@@ -116,7 +132,9 @@ def _after_insert(rank: int, at: int) -> list[int]:
 @operation(**_OPTIONS, controls="")
 def unsqueeze_to_4D(tensor: Operand) -> Local:
     if tensor.rank > 4:
-        raise MeshError(f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims.")
+        raise MeshError(
+            f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims."
+        )
     missing = 4 - tensor.rank
     local = reshape_local("unsqueeze_to_4D", tensor, (1,) * missing + tensor.shape)
     return Local(local.compute, rules.permuting([-1] * missing + list(range(tensor.rank))))
@@ -157,7 +175,12 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
 
 
-@operation("slice", **_OPTIONS, controls="memory_config output_tensor queue_id", tuning="pad_value sub_core_grids slice_dim num_devices")
+@operation(
+    "slice",
+    **_OPTIONS,
+    controls="memory_config output_tensor queue_id",
+    tuning="pad_value sub_core_grids slice_dim num_devices",
+)
 def slice_(
     input_tensor: Operand,
     slice_start: Sequence[int],
@@ -174,7 +197,9 @@ def slice_(
         )
     cuts: list[slice] = []
     touched: list[int] = []
-    for d, (n, start, end, step) in enumerate(zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)):
+    for d, (n, start, end, step) in enumerate(
+        zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)
+    ):
         if step < 1:
             raise MeshError(f"slice: step {step} in dim {d} must be positive.")
         low, high, _ = slice(start, end, step).indices(n)
@@ -183,7 +208,8 @@ def slice_(
         cuts.append(slice(low, high, step))
         if (low, high, step) != (0, n, 1):
             touched.append(d)
-    return Local(lambda x: x[(..., *cuts)], rules.resizing(touched))
+    index = (..., *cuts)
+    return Local(lambda x: x[index], rules.resizing(touched))
 
 
 @operation(**_OPTIONS, controls="")
@@ -192,7 +218,9 @@ def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     n = input_tensor.shape[d]
     begin = start + n if start < 0 else start
     if not 0 <= begin <= begin + length <= n:
-        raise MeshError(f"narrow: start={start}, length={length} do not lie within dim {dim} of {n} elements.")
+        raise MeshError(
+            f"narrow: start={start}, length={length} do not lie within dim {dim} of {n} elements."
+        )
     whole = begin == 0 and length == n
     at = d - input_tensor.rank
     return Local(lambda x: x.narrow(at, begin, length), rules.resizing([] if whole else [d]))
@@ -205,7 +233,9 @@ def concat(tensors: Operand, dim: int = 0) -> Local:
     first = parts[0]
     d = first.dim(dim)
     for part in parts[1:]:
-        same = [n for i, n in enumerate(part.shape) if i != d] == [n for i, n in enumerate(first.shape) if i != d]
+        same = [n for i, n in enumerate(part.shape) if i != d] == [
+            n for i, n in enumerate(first.shape) if i != d
+        ]
         if part.rank != first.rank or not same:
             raise MeshError(
                 f"concat: All dimensions must be the same size except for the dimension along which the contenation "
@@ -235,7 +265,9 @@ def stack(input_tensors: Operand, dim: int) -> Local:
             raise MeshError(f"stack: shapes differ: {list(first.shape)} and {part.name} {list(part.shape)}.")
     rank = first.rank
     if not -rank - 1 <= dim <= rank:
-        raise MeshError(f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})")
+        raise MeshError(
+            f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})"
+        )
     at = dim % (rank + 1)
 
     def compute(*xs: torch.Tensor) -> torch.Tensor:
@@ -266,7 +298,12 @@ def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) 
 
 def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     at = d - operand.rank
-    return Local(lambda x: x.split(sizes, at), rules.resizing([d] if len(sizes) > 1 else []), dtypes=(operand.dtype,) * len(sizes), layouts=(operand.layout,) * len(sizes))
+    return Local(
+        lambda x: x.split(sizes, at),
+        rules.resizing([d] if len(sizes) > 1 else []),
+        dtypes=(operand.dtype,) * len(sizes),
+        layouts=(operand.layout,) * len(sizes),
+    )
 
 
 @operation(**_OPTIONS, controls="")
@@ -312,12 +349,16 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
     added = len(sizes) - rank
     if added < 0:
-        raise MeshError(f"expand: output_shape {sizes} has fewer dims than the tensor {list(input_tensor.shape)}.")
+        raise MeshError(
+            f"expand: output_shape {sizes} has fewer dims than the tensor {list(input_tensor.shape)}."
+        )
     for i, n in enumerate(input_tensor.shape):
         want = sizes[added + i]
         sizes[added + i] = n if want == -1 else want
         if n not in (1, sizes[added + i]):
-            raise MeshError(f"expand: dim {i} of {list(input_tensor.shape)} has {n} elements and cannot become {want}.")
+            raise MeshError(
+                f"expand: dim {i} of {list(input_tensor.shape)} has {n} elements and cannot become {want}."
+            )
     touched = [i for i, n in enumerate(input_tensor.shape) if sizes[added + i] != n]
 
     def compute(x: torch.Tensor) -> torch.Tensor:
@@ -378,13 +419,21 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
     return Local(lambda x: x.roll(several, [d - rank for d in dims]), rules.resizing(dims))
 
 
-@operation("gather", cost=moves_bytes, precision="data", controls="memory_config", tuning="sparse_grad sub_core_grids")
+@operation(
+    "gather",
+    cost=moves_bytes,
+    precision="data",
+    controls="memory_config",
+    tuning="sparse_grad sub_core_grids",
+)
 def gather_(input: Operand, dim: int, index: Operand) -> Local:
     """Elements picked along `dim` by an index tensor of the same rank, on each device."""
     d = input.dim(dim)
     at = d - input.rank
     if index.rank != input.rank:
-        raise MeshError(f"gather: index {list(index.shape)} and input {list(input.shape)} must have one rank.")
+        raise MeshError(
+            f"gather: index {list(index.shape)} and input {list(input.shape)} must have one rank."
+        )
     if index.is_float:
         raise ArgumentError(f"gather: index must hold integers, got {index.dtype}")
     rank = input.rank

@@ -15,7 +15,12 @@ from softmesh.tensor.dtype import TILE_SIZE, DataType
 _TUNING = "compute_kernel_config program_config"
 
 
-@operation(cost=flops_per_element(12), controls="memory_config queue_id", tuning="compute_kernel_config program_config", needs_tile=True)
+@operation(
+    cost=flops_per_element(12),
+    controls="memory_config queue_id",
+    tuning="compute_kernel_config program_config",
+    needs_tile=True,
+)
 def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
     """Along `dim` of each device's piece: over a split dim the result is Local."""
     at = input_tensor.from_end(dim)
@@ -79,7 +84,9 @@ def _norm(
     def rule(at: rules.Situation) -> rules.Placement:
         if at.words[3] is None:
             return _norm_rule(at)
-        whole = rules.additive(rules.Situation((at.words[0], at.words[3]), (at.shapes[0], at.shapes[3]), at.out_shapes))
+        whole = rules.additive(
+            rules.Situation((at.words[0], at.words[3]), (at.shapes[0], at.shapes[3]), at.out_shapes)
+        )
         if whole is rules.REPLICATE or isinstance(whole, rules.Shard):
             return _norm_rule(at._replace(words=(whole, *at.words[1:3], None)))
         return whole
@@ -87,7 +94,9 @@ def _norm(
     return Local(compute, rule)
 
 
-@operation(cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor", needs_tile=False)
+@operation(
+    cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor", needs_tile=False
+)
 def layer_norm(
     input_tensor: Operand,
     *,
@@ -113,7 +122,9 @@ def rms_norm(
     return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
 
 
-def _statistics(op: str, input_tensor: Operand, residual: Operand | None, dtype: DataType, centred: bool) -> Local:
+def _statistics(
+    op: str, input_tensor: Operand, residual: Operand | None, dtype: DataType, centred: bool
+) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
     The remaining columns of each tile are 0. Gathered along the last dim they make up the statistics
@@ -175,22 +186,40 @@ def _apply_statistics(
             is_row_shard = isinstance(word, rules.Shard) and word.dim >= own_rank - 2
             words.append(word.at(last) if is_row_shard and isinstance(word, rules.Shard) else word)
         full = at.out_shape
-        return rules.elementwise(rules.Situation(tuple(words), (full, *(None if w is None else full for w in words[1:])), at.out_shapes))
+        return rules.elementwise(
+            rules.Situation(
+                tuple(words), (full, *(None if w is None else full for w in words[1:])), at.out_shapes
+            )
+        )
 
     return Local(compute, rule)
 
 
-@operation(cost=flops_per_element(2), controls="memory_config", tuning=_TUNING + " use_2d_core_grid fast_and_approximate_mode")
+@operation(
+    cost=flops_per_element(2),
+    controls="memory_config",
+    tuning=_TUNING + " use_2d_core_grid fast_and_approximate_mode",
+)
 def rms_norm_pre_all_gather(
-    input_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16, residual_input_tensor: Operand | None = None
+    input_tensor: Operand,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    residual_input_tensor: Operand | None = None,
 ) -> Local:
     """This device's share of the statistics of rms_norm: sum(x^2) in column 0 of one tile."""
     return _statistics("rms_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=False)
 
 
-@operation(cost=flops_per_element(2), controls="memory_config", tuning=_TUNING + " recip_tensor fast_and_approximate_mode")
+@operation(
+    cost=flops_per_element(2),
+    controls="memory_config",
+    tuning=_TUNING + " recip_tensor fast_and_approximate_mode",
+)
 def layer_norm_pre_all_gather(
-    input_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16, residual_input_tensor: Operand | None = None
+    input_tensor: Operand,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    residual_input_tensor: Operand | None = None,
 ) -> Local:
     """This device's share of the statistics of layer_norm: sum(x^2) and sum(x), each in column 0 of a tile."""
     return _statistics("layer_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=True)
@@ -206,7 +235,9 @@ def rms_norm_post_all_gather(
     bias: Operand | None = None,
 ) -> Local:
     """rms_norm of a row that is split over devices, from the gathered statistics."""
-    return _apply_statistics("rms_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=False)
+    return _apply_statistics(
+        "rms_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=False
+    )
 
 
 @operation(cost=flops_per_element(5), controls="memory_config dtype", tuning=_TUNING)
@@ -219,4 +250,6 @@ def layer_norm_post_all_gather(
     bias: Operand | None = None,
 ) -> Local:
     """layer_norm of a row that is split over devices, from the gathered statistics."""
-    return _apply_statistics("layer_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=True)
+    return _apply_statistics(
+        "layer_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=True
+    )

@@ -77,7 +77,11 @@ def prod(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -
         for d in dims:
             x = x.prod(d - rank, keepdim=True)
         lead = x.dim() - rank
-        return x if keepdim else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in dims))
+        return (
+            x
+            if keepdim
+            else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in dims))
+        )
 
     return Local(compute, rules.reducing("prod", dims, keepdim))
 
@@ -92,7 +96,12 @@ def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False)
             flat = x.reshape(*x.shape[: x.dim() - rank], -1).argmax(-1)
             return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
 
-        return Local(of_all, rules.reducing(None, range(rank), keepdim), dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
+        return Local(
+            of_all,
+            rules.reducing(None, range(rank), keepdim),
+            dtypes=(DataType.UINT32,),
+            layouts=(Layout.ROW_MAJOR,),
+        )
     d = input_tensor.dim(dim)
     return Local(
         lambda x: x.argmax(d - rank, keepdim=keepdim),

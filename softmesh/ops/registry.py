@@ -46,6 +46,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
+_ONE_STEP = flops_per_element(1)
 _MAX_PLANS = 4096  # per op: a program that needs more is making up shapes, and starts over
 Define = Callable[..., Local]
 OPERATIONS: dict[str, Operation] = {}
@@ -162,7 +163,9 @@ class Operation:
         if target is not None:
             for one in target if isinstance(target, list | tuple) else (target,):
                 if not isinstance(one, Tensor):
-                    raise ArgumentError(f"{self.name}(): the output tensor must be a ttnn.Tensor, got {one!r}")
+                    raise ArgumentError(
+                        f"{self.name}(): the output tensor must be a ttnn.Tensor, got {one!r}"
+                    )
                 one.check_allocated(f"{self.name} (output tensor)")
                 if one._storage.device is not device:
                     self._refuse_devices([*tensors, one])
@@ -227,7 +230,8 @@ class Operation:
                 arguments[name] = Operand(name, value.spec)
             elif isinstance(value, list | tuple):
                 arguments[name] = [
-                    Operand(f"{name}[{i}]", v.spec) if isinstance(v, Tensor) else v for i, v in enumerate(value)
+                    Operand(f"{name}[{i}]", v.spec) if isinstance(v, Tensor) else v
+                    for i, v in enumerate(value)
                 ]
             elif value is None or isinstance(value, int | float):
                 arguments[name] = value
@@ -287,7 +291,9 @@ class Operation:
             where = config or local.memory_config or first.memory_config
             if where.is_sharded() and config is None and shape != tuple(first.shape):
                 where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
-            specs.append(make_spec(shape, dtype, Layout.TILE if facts(dtype).is_block else layout, where, first.tile))
+            specs.append(
+                make_spec(shape, dtype, Layout.TILE if facts(dtype).is_block else layout, where, first.tile)
+            )
         return specs
 
     def _target_spec(self, target: Tensor, shape: tuple[int, ...], asked: DataType | None) -> TensorSpec:
@@ -297,7 +303,9 @@ class Operation:
                 "with the result's shape."
             )
         if asked is not None and target.dtype is not asked:
-            raise MeshError(f"{self.name}: the output tensor is {target.dtype}, but dtype={asked} was asked for.")
+            raise MeshError(
+                f"{self.name}: the output tensor is {target.dtype}, but dtype={asked} was asked for."
+            )
         return target.spec
 
     def _place(
@@ -356,7 +364,12 @@ class Operation:
         signature = self.signature
         operands = signature.named(values, signature.operand_at)
         arguments = {name: value for name, value in operands.items() if isinstance(value, int | float)}
-        others = (*signature.attribute_at, signature.dtype_at, signature.memory_config_at, *signature.tuning_at)
+        others = (
+            *signature.attribute_at,
+            signature.dtype_at,
+            signature.memory_config_at,
+            *signature.tuning_at,
+        )
         given = signature.named(values, [at for at in others if at is not None])
         arguments |= {name: value for name, value in given.items() if value is not None}
         queue = None if signature.queue_at is None else values[signature.queue_at]
@@ -372,7 +385,9 @@ class Operation:
         )
 
 
-def _store(plan: Plan, results: tuple[torch.Tensor, ...], device: MeshDevice | None, target: Any) -> list[Tensor]:
+def _store(
+    plan: Plan, results: tuple[torch.Tensor, ...], device: MeshDevice | None, target: Any
+) -> list[Tensor]:
     if target is None:
         return [
             Tensor.make(Storage(result, output.dist, device), output.spec)
@@ -397,7 +412,7 @@ def _hashable(value: Any) -> Any:
 def operation(
     name: str | None = None,
     *,
-    cost: CostRule = flops_per_element(1),
+    cost: CostRule = _ONE_STEP,
     aliases: Sequence[str] = (),
     **options: Any,
 ) -> Callable[[Define], Operation]:

@@ -1,9 +1,9 @@
 """TT-NN's argument names of an op, sorted by what they are for.
 
-    operands     tensors (or numbers in their place): annotated Operand or Value in the definition
-    attributes   what else the computation depends on: all other parameters of the definition
-    controls     what the registry itself answers to: dtype, memory_config, output_tensor, queue_id
-    tuning       what only steers hardware: accepted, shown to observers, without effect on values
+operands     tensors (or numbers in their place): annotated Operand or Value in the definition
+attributes   what else the computation depends on: all other parameters of the definition
+controls     what the registry itself answers to: dtype, memory_config, output_tensor, queue_id
+tuning       what only steers hardware: accepted, shown to observers, without effect on values
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ _MISSING = inspect.Parameter.empty
 _SPELLINGS = {
     "dtype": ("dtype", "output_dtype"),
     "memory_config": ("memory_config",),
-    "output_tensor": ("output_tensor", "optional_tensor", "optional_output_tensor", "output_tensors", "preallocated_output"),
+    "output_tensor": (
+        "output_tensor",
+        "optional_tensor",
+        "optional_output_tensor",
+        "output_tensors",
+        "preallocated_output",
+    ),
     "queue_id": ("queue_id", "cq_id"),
 }
 

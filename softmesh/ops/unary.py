@@ -111,7 +111,9 @@ def _register(name: str, entry: Unary) -> Operation:
         return Local(entry.function, entry.rule)
 
     define.__doc__ = f"{name}, element by element."
-    return operation(name, cost=flops_per_element(entry.steps), precision="native", tuning=entry.tuning)(define)
+    return operation(name, cost=flops_per_element(entry.steps), precision="native", tuning=entry.tuning)(
+        define
+    )
 
 
 for _name, _entry in UNARY.items():

@@ -152,14 +152,14 @@ def combine(data: torch.Tensor, dim: int, op: str) -> torch.Tensor:
 
 def fitting_composer(dist: Distribution) -> str:
     """The composer a user would write for a tensor distributed like this, as code."""
-    dims = [word.dim if isinstance(word, Shard) else None for word in dist.placements]
-    shape = tuple(dist.label) if len(dist.label) > 1 else dist.mesh
-    if all(word is REPLICATE for word in dist.placements):
-        return "ttnn.to_torch(ttnn.get_device_tensors(t)[0])  # every device holds the same"
+    if dist.is_replicated:
+        return "ttnn.to_torch(ttnn.get_device_tensors(t)[0]), for every device holds the same"
+    words = [word for word, n in zip(dist.placements, dist.grid, strict=True) if n > 1]
+    dims = [word.dim if isinstance(word, Shard) else None for word in words]
     if len(set(dims)) == 1 and dims[0] is not None:
         return f"mesh_composer=ttnn.ConcatMeshToTensor(mesh_device, dim={dims[0]})"
-    if len(dims) == 2 and None not in dims:
-        return f"mesh_composer=ttnn.ConcatMesh2dToTensor(mesh_device, mesh_shape={shape}, dims={tuple(dims)})"
+    if len(dims) == 2 and None not in dims and len(dist.grid) == 2:
+        return f"mesh_composer=ttnn.ConcatMesh2dToTensor(mesh_device, mesh_shape={dist.grid}, dims={tuple(dims)})"
     return "softmesh.compose(t), which knows the placement"
 
 

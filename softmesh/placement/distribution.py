@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
 from softmesh.errors import MeshError
@@ -33,7 +33,7 @@ Coordinates = tuple[MeshCoordinate, ...]
 class Distribution:
     """Interned: build with `distribution(...)`."""
 
-    __slots__ = ("mesh", "grid", "placements", "coords", "label", "lead", "is_replicated", "__weakref__")
+    __slots__ = ("__weakref__", "coords", "grid", "is_replicated", "label", "lead", "mesh", "placements")
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Distribution:
         return f"Distribution(grid={self.grid}, {', '.join(map(repr, self.placements))}{where})"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _interned(
     mesh: Extents,
     grid: Extents,

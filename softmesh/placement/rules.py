@@ -45,6 +45,7 @@ class Situation(NamedTuple):
 
 
 Rule = Callable[[Situation], Placement | Sequence[Placement]]
+SingleRule = Callable[[Situation], Placement]  # for ops of one result
 
 
 class UsesPartial(Exception):
@@ -135,7 +136,7 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
-def within(*dims: int) -> Rule:
+def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
 
     def rule(at: Situation) -> Placement:
@@ -149,7 +150,7 @@ def within(*dims: int) -> Rule:
     return rule
 
 
-def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> Rule:
+def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     """A reduction over `dims`; over a split dim it leaves contributions, combined by `op` (None: by nothing)."""
 
     def rule(at: Situation) -> Placement:
@@ -185,14 +186,14 @@ def reshaping(at: Situation) -> Placement:
     return word.at(best)
 
 
-def permuting(order: Sequence[int]) -> Rule:
+def permuting(order: Sequence[int]) -> SingleRule:
     def rule(at: Situation) -> Placement:
         return at.word.at(list(order).index(at.word.dim)) if isinstance(at.word, Shard) else at.word
 
     return rule
 
 
-def resizing(dims: Sequence[int], shift: int = 0) -> Rule:
+def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     """An op that cuts, pads, repeats or joins along `dims` and leaves the others alone.
 
     `shift` is added to the others' positions (dims added or dropped in front).

@@ -55,7 +55,7 @@ TTPlacement = PlacementShard | PlacementReplicate
 class TensorTopology:
     """What `tensor.tensor_topology()` answers; compares by value."""
 
-    __slots__ = ("_shape", "_placements", "_coords")
+    __slots__ = ("_coords", "_placements", "_shape")
 
     def __init__(
         self,

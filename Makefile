@@ -1,0 +1,40 @@
+# Everything on a fresh machine: `make demo` to see it work, `make test` to check it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:
+	@echo "make demo    set up .venv and watch a mesh work"
+	@echo "make test    set up .venv, lint, type-check and run the whole suite"
+	@echo "make check   ruff and mypy only"
+	@echo "make bench   the benchmarks, against plain torch (and JAX, where installed)"
+	@echo "make clean   remove .venv and caches"
+
+$(READY): requirements-dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/softmesh demo
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# One torch thread for each of the test workers: two pools on the same cores only get in each other's way.
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+bench: $(READY)
+	$(BIN)/softmesh bench ops
+	$(BIN)/softmesh bench mlp
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,0 +1,30 @@
+"""How alike two tensors are, by the measure TT-NN's tests use."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+
+def pearson_correlation_coefficient(expected: torch.Tensor, actual: torch.Tensor) -> float:
+    """1.0 for tensors that agree up to scale and offset; 0.0 where only one of them is constant.
+
+    >>> pearson_correlation_coefficient(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0]))
+    1.0
+    """
+    a, b = expected.detach().double().flatten(), actual.detach().double().flatten()
+    if a.shape != b.shape:
+        raise ValueError(f"pearson_correlation_coefficient: shapes differ: {tuple(expected.shape)}, {tuple(actual.shape)}")
+    if torch.equal(a, b) or bool((a.isnan() & b.isnan()).all()):
+        return 1.0
+    if not bool(torch.isfinite(a).all() and torch.isfinite(b).all()):
+        finite = a.isfinite() & b.isfinite()
+        if not torch.equal(a[~finite].nan_to_num(), b[~finite].nan_to_num()):
+            return 0.0
+        a, b = a[finite], b[finite]
+    a, b = a - a.mean(), b - b.mean()
+    scale = math.sqrt(float(a.dot(a)) * float(b.dot(b)))
+    if scale == 0.0:
+        return 1.0 if torch.allclose(a, b) else 0.0
+    return min(1.0, float(a.dot(b)) / scale)

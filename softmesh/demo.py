@@ -1,0 +1,93 @@
+"""`softmesh demo`: a mesh at work, in a few seconds."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.panel import Panel
+from rich.rule import Rule
+
+import softmesh as ttnn
+
+Step = Callable[[Console], None]
+
+
+def split_a_tensor(console: Console) -> None:
+    """A tensor over eight devices: two rows share dim 0, four columns share dim 1."""
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        x = ttnn.from_torch(
+            torch.rand(64, 128),
+            dtype=ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
+            mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, 1)),
+        )
+        ttnn.visualize_tensor(x)
+
+
+def run_data_parallel(console: Console) -> None:
+    """The tutorial's MLP, its batch split over eight devices, its weights stored once."""
+    torch.manual_seed(0)
+    up, down = torch.nn.Linear(512, 2048, bias=False), torch.nn.Linear(2048, 512, bias=False)
+    batch = torch.rand(8, 1, 128, 512) * 2 - 1
+    with torch.no_grad():
+        expected = down(torch.nn.functional.gelu(up(batch)))
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        x = _to_mesh(batch, mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
+        w1, w2 = (_to_mesh(layer.weight.T, mesh, ttnn.ReplicateTensorToMesh(mesh)) for layer in (up, down))
+        with ttnn.log_commands(console):
+            y = ttnn.linear(ttnn.gelu(ttnn.linear(x, w1)), w2)
+        result = ttnn.to_torch(y, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+    pcc = ttnn.pearson_correlation_coefficient(expected, result)
+    console.print(f"bfloat16 on 8 devices against float32 torch on one: PCC [bold green]{pcc:.5f}[/]")
+
+
+def _to_mesh(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: ttnn.Mapper) -> ttnn.Tensor:
+    tensor = ttnn.from_torch(
+        values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper
+    )
+    assert tensor is not None
+    return tensor
+
+
+def forget_a_collective(console: Console) -> None:
+    """Weights split along the summed dim leave each device an addend. Nobody adds them up; then comes gelu."""
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = _to_mesh(torch.rand(32, 256), mesh, ttnn.ShardTensorToMesh(mesh, dim=1))
+        w = _to_mesh(torch.rand(256, 64), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
+        y = ttnn.matmul(x, w)
+        console.print("placements of x, w, x @ w:", *(ttnn.placements(t) for t in (x, w, y)))
+        ttnn.gelu(y)
+    console.print(Panel(str(caught[-1].message), title=caught[-1].category.__name__, border_style="yellow"))
+
+
+def grow_to_a_thousand(console: Console) -> None:
+    """What all devices share is stored and computed once, so 1,024 devices cost what one does."""
+    for shape in ((1, 1), (32, 32)):
+        with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
+            x = ttnn.rand((32, 32), mesh)
+            ttnn.relu(x)
+            start = time.perf_counter()
+            for _ in range(1000):
+                ttnn.relu(x)
+            each = (time.perf_counter() - start) * 1e3
+            held = x.view_data().nbytes
+            console.print(f"{mesh!r:36} relu of a replicated tile: {each:4.1f} µs, {held} bytes held")
+
+
+STEPS: tuple[Step, ...] = (split_a_tensor, run_data_parallel, forget_a_collective, grow_to_a_thousand)
+
+
+def main() -> int:
+    console = Console()
+    for number, step in enumerate(STEPS, 1):
+        console.print(Rule(f"[bold]{number}. {step.__doc__}"))
+        step(console)
+        console.print()
+    console.print("Next: [bold]softmesh run your_file.py[/] keeps its `import ttnn`; [bold]softmesh --help[/] lists the rest.")
+    return 0

@@ -1,0 +1,62 @@
+"""README and docs tell the truth: each Python block runs, and prints what the block after it says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+import softmesh
+from softmesh.runtime.opening import open_meshes
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
+
+EXAMPLES = [
+    pytest.param(document.stem, match["code"], match["output"], id=f"{document.stem}-{i}")
+    for document in DOCUMENTS
+    for i, match in enumerate(BLOCK.finditer(document.read_text(encoding="utf-8")))
+]
+
+
+def run(code: str, name: str) -> str:
+    """What a user would see: printed text, and warnings as Python shows them."""
+    output = io.StringIO()
+
+    def show(message: Warning | str, category: type[Warning], file: str, line: int, *_: object) -> None:
+        output.write(f"{file}:{line}: {category.__name__}: {message}\n")
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(output):
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        exec(compile(code, f"{name}.py", "exec"), {"__name__": "__main__"})
+    return output.getvalue()
+
+
+@pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
+def test_a_documented_example_prints_what_the_document_says(name: str, code: str, expected: str | None) -> None:
+    printed = run(code, name)
+    if expected is not None:
+        assert printed == expected
+
+
+@pytest.fixture(autouse=True)
+def _close_meshes():  # type: ignore[no-untyped-def]
+    yield
+    for mesh in open_meshes():
+        softmesh.close_mesh_device(mesh)
+
+
+def test_there_are_examples_to_run() -> None:
+    assert len(EXAMPLES) >= 5
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_files_of_the_project_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
