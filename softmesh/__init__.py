@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.cores import (
     CoreCoord,
@@ -167,6 +169,6 @@ globals().update({name: op for name, op in operations_under("").items() if name 
 publish(__name__)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Names that load on first use; and for the rest, an error that knows the near ones."""
     return load_late(__name__, name)

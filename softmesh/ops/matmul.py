@@ -30,9 +30,10 @@ _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
 
 def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
+    height, width = b.shape[-2], b.shape[-1]
+    if b.numel() == height * width:  # one GEMM over all rows of a
+        return torch.matmul(a, b.reshape(height, width))
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
-    if math.prod(lead_b) == 1:  # one GEMM over all rows of a
-        return torch.matmul(a, b.reshape(b.shape[-2:]))
     only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
     if not only_a or lead_a == lead_b:
         return torch.matmul(a, b)

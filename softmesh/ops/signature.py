@@ -46,6 +46,9 @@ class Signature:
         self.memory_config_at = self._control(controls, "memory_config")
         self.output_at = self._control(controls, "output_tensor")
         self.queue_at = self._control(controls, "queue_id")
+        chosen = (self.dtype_at, self.memory_config_at)
+        self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
+        self.operand_names = [self.names[i] for i in self.operand_at]
         self._index = {name: i for i, name in enumerate(self.names)}
         self._required = tuple(i for i, default in enumerate(self.defaults) if default is _MISSING)
 

@@ -1,0 +1,25 @@
+"""Everything that makes an op, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from softmesh.ops.plan import CostRule, Local
+from softmesh.ops.signature import Signature
+
+Define = Callable[..., Local]
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    define: Define
+    signature: Signature
+    cost: CostRule
+    precision: str = (
+        "float32"  # "native": one torch kernel, which widens bfloat16 inside; "data": values untouched
+    )
+    needs_tile: bool = False
+    on_host: bool = False
+    writes: int | None = None  # the operand that the computation changes in place

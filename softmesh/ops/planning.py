@@ -1,0 +1,176 @@
+"""The first call of an op with given specs: check, compute once, and keep what was learnt as a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError, SoftmeshError
+from softmesh.ops.definition import Definition
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import (
+    Adapt,
+    Local,
+    Output,
+    Plan,
+    bring_together,
+    chain,
+    describe_partial,
+    finisher,
+    lifts,
+    rank_padder,
+    result_distributions,
+)
+from softmesh.placement.distribution import Distribution
+from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.tensor import Tensor
+
+
+class Planner:
+    """One call being planned: the op, its bound arguments, its tensors and their data, flat."""
+
+    def __init__(
+        self, op: Definition, values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
+    ) -> None:
+        self.op = op
+        self.values = values
+        self.tensors = tensors
+        self.data = data
+        self.target = target
+
+    def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+        """The plan, and the results of running it once (None for an op that writes in place)."""
+        self._check_layouts()
+        local = self.op.define(**self._described())
+        dists, moves = bring_together([tensor.view_distribution() for tensor in self.tensors])
+        plan = Plan(local.compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
+        if self.op.writes is not None:
+            self._place(plan, local, dists, [self.tensors[self.op.writes].spec])
+            plan.finishes = (None,)
+            return plan, None
+        raw = self._try(plan)
+        plan.returns_list = not isinstance(raw, torch.Tensor)
+        results = list(raw) if plan.returns_list else [raw]
+        specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
+        self._place(plan, local, dists, specs)
+        plan.finishes = tuple(finisher(r, spec, self.data) for r, spec in zip(results, specs, strict=True))
+        return plan, plan.finish(raw)
+
+    def _check_layouts(self) -> None:
+        for tensor in self.tensors:
+            if self.op.needs_tile and tensor.layout is not Layout.TILE:
+                raise MeshError(
+                    f"Inputs to {self.op.name} must be tilized: got {tensor.layout} for {tensor.shape}. "
+                    "Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+                )
+
+    def _described(self) -> dict[str, Any]:
+        """The definition's arguments: tensors as Operands, everything else as it is."""
+        signature = self.op.signature
+        arguments = signature.named(self.values, signature.attribute_at)
+        for name, value in signature.named(self.values, signature.operand_at).items():
+            if isinstance(value, list | tuple):
+                arguments[name] = [self._operand(f"{name}[{i}]", item) for i, item in enumerate(value)]
+            else:
+                arguments[name] = self._operand(name, value)
+        return arguments
+
+    def _operand(self, name: str, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return Operand(name, value.spec)
+        if value is None or isinstance(value, int | float):
+            return value
+        raise ArgumentError(
+            f"{self.op.name}(): incompatible function arguments: {name} must be a ttnn.Tensor or a number, "
+            f"got {type(value).__name__}."
+        )
+
+    def _adapts(self, local: Local, dists: list[Distribution], moves: list[Adapt]) -> list[Adapt]:
+        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        steps = iter(
+            [
+                chain(move, rank_padder(dist.lead, max(local.broadcast_rank - len(tensor.shape), 0)), lift)
+                for tensor, dist, move, lift in zip(self.tensors, dists, moves, widened, strict=True)
+            ]
+        )
+        return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
+
+    def _try(self, plan: Plan) -> Any:
+        try:
+            return plan.compute_only(self.data)
+        except SoftmeshError:
+            raise
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
+            raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
+
+    def _control(self, at: int | None) -> Any:
+        return None if at is None else self.values[at]
+
+    def _out_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
+        asked: DataType | None = self._control(self.op.signature.dtype_at)
+        config: MemoryConfig | None = self._control(self.op.signature.memory_config_at)
+        self._check_controls(asked, config)
+        if self.target is not None:
+            targets = list(self.target) if isinstance(self.target, list | tuple) else [self.target]
+            return [self._target_spec(t, shape, asked) for t, shape in zip(targets, shapes, strict=True)]
+        first = self.tensors[0].spec
+        specs = []
+        for i, shape in enumerate(shapes):
+            dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
+            layout = local.layouts[i] if local.layouts else first.layout
+            where = config or local.memory_config or first.memory_config
+            if where.is_sharded() and config is None and shape != tuple(first.shape):
+                where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
+            layout = Layout.TILE if facts(dtype).is_block else layout
+            specs.append(make_spec(shape, dtype, layout, where, first.tile))
+        return specs
+
+    def _check_controls(self, dtype: object, config: object) -> None:
+        if dtype is not None and not isinstance(dtype, DataType):
+            raise ArgumentError(
+                f"{self.op.name}(): dtype must be a ttnn dtype such as ttnn.bfloat16, got {dtype!r}."
+            )
+        if config is not None and not isinstance(config, MemoryConfig):
+            raise ArgumentError(
+                f"{self.op.name}(): memory_config must be a ttnn.MemoryConfig, got {config!r}."
+            )
+
+    def _target_spec(self, target: Tensor, shape: tuple[int, ...], asked: DataType | None) -> TensorSpec:
+        if tuple(target.shape) != shape:
+            raise MeshError(
+                f"{self.op.name}: the output tensor has shape {target.shape}, the result {list(shape)}: "
+                "allocate it with the result's shape."
+            )
+        if asked is not None and target.dtype is not asked:
+            raise MeshError(
+                f"{self.op.name}: the output tensor is {target.dtype}, but dtype={asked} was asked for."
+            )
+        return target.spec
+
+    def _place(self, plan: Plan, local: Local, dists: list[Distribution], specs: list[TensorSpec]) -> None:
+        placed, shaped = iter(dists), iter(self.tensors)
+        is_tensor = [isinstance(value, torch.Tensor) for value in self.data]
+        found, misused = result_distributions(
+            local.rule,
+            [next(placed) if yes else None for yes in is_tensor],
+            [tuple(next(shaped).shape) if yes else None for yes in is_tensor],
+            [tuple(spec.shape) for spec in specs],
+        )
+        plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
+        if misused:
+            index, axis, word = misused[0]
+            devices = dists[0].grid[axis]
+            plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
+
+    def _operand_label(self, index: int) -> str:
+        if index < 0:
+            return "the product, before what follows it,"
+        labels: list[str] = []
+        for name, value in self.op.signature.named(self.values, self.op.signature.operand_at).items():
+            many = isinstance(value, list | tuple)
+            labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
+        return labels[index]
