@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
     Distribution,
     common_coordinates,
@@ -91,8 +92,9 @@ class Plan:
 def bring_together(dists: Sequence[Distribution]) -> tuple[list[Distribution], list[Adapt]]:
     """The operands' distributions over one common grid, and how to put each one's data there."""
     first = dists[0]
-    if all(d.grid == first.grid and d.coords == first.coords for d in dists):
+    if all(d.grid == first.grid and d.coords == first.coords and d.mesh == first.mesh for d in dists):
         return list(dists), [None] * len(dists)
+    _check_one_mesh(dists)
     if all(d.coordinates() == first.coordinates() for d in dists):
         fine: tuple[int, ...] | None = first.grid
         for dist in dists[1:]:
@@ -102,6 +104,15 @@ def bring_together(dists: Sequence[Distribution]) -> tuple[list[Distribution], l
     coords = common_coordinates(list(dists))
     together = [flatten(d, coords) for d in dists]
     return together, [_picker(d, t) for d, t in zip(dists, together, strict=True)]
+
+
+def _check_one_mesh(dists: Sequence[Distribution]) -> None:
+    shapes = [MeshShape(mesh) for mesh in dict.fromkeys(d.mesh for d in dists)]
+    if len(shapes) > 1:
+        raise MeshError(
+            f"Operands were made under different shapes of their mesh: {' and '.join(map(repr, shapes))}. "
+            "After mesh_device.reshape(...), bring tensors over with ttnn.to_device(ttnn.from_device(t), mesh_device)."
+        )
 
 
 def _regridder(dist: Distribution, fine: tuple[int, ...]) -> Adapt:
