@@ -111,7 +111,7 @@ def _check_one_mesh(dists: Sequence[Distribution]) -> None:
     if len(shapes) > 1:
         raise MeshError(
             f"Operands were made under different shapes of their mesh: {' and '.join(map(repr, shapes))}. "
-            "After mesh_device.reshape(...), bring tensors over with ttnn.to_device(ttnn.from_device(t), mesh_device)."
+            "Reshape a mesh before making tensors on it, or make the older ones again under its present shape."
         )
 
 
