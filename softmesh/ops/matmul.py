@@ -40,6 +40,11 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return _fold_rows(a, b, only_a)
 
 
+def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """GPUs multiply bfloat16 natively, accumulate in fp32 and round once."""
+    return a.is_cuda and a.dtype is torch.bfloat16 and b.dtype is torch.bfloat16
+
+
 def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Tensor:
     """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
     lead = a.dim() - 2
@@ -102,7 +107,9 @@ def product_local(
     transpose_a: bool,
     transpose_b: bool,
     activation: Activation | None,
+    goes_on: bool = False,
 ) -> Local:
+    """`goes_on`: the caller computes on with the result, so it must not be rounded yet."""
     rank = _matrices(op, a, b, transpose_a, transpose_b)
     inner = a.shape[-2] if transpose_a else a.shape[-1]
     if bias is not None:
@@ -113,8 +120,13 @@ def product_local(
     last: Callable[[torch.Tensor], torch.Tensor] | None = (
         None if activation is None else activation_function(activation, op)
     )
+    is_bare = (
+        bias is None and last is None and not goes_on
+    )  # nothing comes between the product and its rounding
 
     def compute(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
+        if not (is_bare and _multiplies_bfloat16(x, y)):
+            x, y = x.float(), y.float()
         x = x.transpose(-2, -1) if transpose_a else x
         y = y.transpose(-2, -1) if transpose_b else y
         result = product(x, y)
@@ -140,7 +152,7 @@ def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
     return after
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True)
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -153,7 +165,7 @@ def matmul(
     return product_local("matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation)
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING + " in0_column_offset", needs_tile=True)
+@operation(controls=_CONTROLS, tuning=_TUNING + " in0_column_offset", needs_tile=True, precision="data")
 def linear(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -172,6 +184,7 @@ def linear(
     controls="memory_config dtype",
     tuning="compute_kernel_config config",
     needs_tile=True,
+    precision="data",
 )
 def minimal_matmul(
     input_tensor: Operand,
@@ -183,7 +196,14 @@ def minimal_matmul(
 ) -> Local:
     """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
     local = product_local(
-        "minimal_matmul", input_tensor, weight_tensor, bias_tensor, False, False, fused_activation
+        "minimal_matmul",
+        input_tensor,
+        weight_tensor,
+        bias_tensor,
+        False,
+        False,
+        fused_activation,
+        fuse_swiglu,
     )
     if not fuse_swiglu:
         return local

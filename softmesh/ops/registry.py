@@ -75,6 +75,7 @@ class Operation:
                     data.append(item)
         target = None if signature.output_at is None else values[signature.output_at]
         device = self._check(tensors, data, target)
+        key.append(None if device is None else device.torch_device)
         for at in signature.key_at:
             key.append(values[at])
         if target is not None:
