@@ -200,8 +200,31 @@ def result_distributions(
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)
-    outputs = [distribution(real[0].mesh, grid, tuple(output), real[0].coords, label) for output in words]
+    outputs = [
+        distribution(real[0].mesh, grid, _in_order(output, real[0]), real[0].coords, label)
+        for output in words
+    ]
     return outputs, misused
+
+
+def _in_order(words: list[Placement], source: Distribution) -> tuple[Placement, ...]:
+    """Local where a reshape merged two split dims whose mesh axes nest the other way round.
+
+    Axes that split one dim are read outermost first; a merged dim must have been put together so.
+    """
+    merged: dict[int, list[int]] = {}
+    for axis, word in enumerate(words):
+        if isinstance(word, Shard):
+            merged.setdefault(word.dim, []).append(axis)
+    result = list(words)
+    for axes in merged.values():
+        came_from = [
+            word.dim for word in (source.placements[axis] for axis in axes) if isinstance(word, Shard)
+        ]
+        if came_from != sorted(came_from):
+            for axis in axes:
+                result[axis] = LOCAL
+    return tuple(result)
 
 
 def _axis_words(rule: Rule, at: Situation) -> list[Placement]:

@@ -191,3 +191,13 @@ def test_correlation_is_one_for_what_agrees_and_zero_for_what_does_not() -> None
     )
     with pytest.raises(ValueError, match="shapes differ"):
         ttnn.pearson_correlation_coefficient(x, x[:3])
+
+
+def test_a_reshape_that_merges_split_dims_against_the_order_of_the_axes_is_local(
+    mesh: ttnn.MeshDevice,
+) -> None:
+    values = torch.arange(2.0 * 4 * 32).reshape(4, 2 * 32)
+    in_order = ttnn.reshape(split(mesh, values[:2], (0, 1)), (16,))
+    assert torch.equal(ttnn.compose(in_order), values[:2].reshape(-1))
+    against = ttnn.reshape(split(mesh, values, (1, 0)), (32,))
+    assert ttnn.placements(against) == (ttnn.Local(), ttnn.Local())
