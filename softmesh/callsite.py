@@ -7,6 +7,7 @@ import sys
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PROGRAMS = (_PACKAGE + "demo.py", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 
 class CallSite(NamedTuple):
@@ -20,6 +21,10 @@ class CallSite(NamedTuple):
 
 def user_call_site() -> CallSite:
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import torch
 from rich.console import Console
 from rich.panel import Panel
-from rich.rule import Rule
 
 import softmesh as ttnn
 
@@ -56,12 +55,16 @@ def _to_mesh(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: ttnn.Mapper) -
 
 def forget_a_collective(console: Console) -> None:
     """Weights split along the summed dim leave each device an addend. Nobody adds them up; then comes gelu."""
-    with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh, warnings.catch_warnings(record=True) as caught:
+    with (
+        ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         x = _to_mesh(torch.rand(32, 256), mesh, ttnn.ShardTensorToMesh(mesh, dim=1))
         w = _to_mesh(torch.rand(256, 64), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
         y = ttnn.matmul(x, w)
-        console.print("placements of x, w, x @ w:", *(ttnn.placements(t) for t in (x, w, y)))
+        for name, tensor in (("x", x), ("w", w), ("x @ w", y)):
+            console.print(f"{name:6} {ttnn.placements(tensor)}")
         ttnn.gelu(y)
     console.print(Panel(str(caught[-1].message), title=caught[-1].category.__name__, border_style="yellow"))
 
@@ -77,7 +80,7 @@ def grow_to_a_thousand(console: Console) -> None:
                 ttnn.relu(x)
             each = (time.perf_counter() - start) * 1e3
             held = x.view_data().nbytes
-            console.print(f"{mesh!r:36} relu of a replicated tile: {each:4.1f} µs, {held} bytes held")
+            console.print(f"{mesh.get_num_devices():5} devices: relu {each:4.1f} µs, {held} bytes held")
 
 
 STEPS: tuple[Step, ...] = (split_a_tensor, run_data_parallel, forget_a_collective, grow_to_a_thousand)
@@ -86,8 +89,10 @@ STEPS: tuple[Step, ...] = (split_a_tensor, run_data_parallel, forget_a_collectiv
 def main() -> int:
     console = Console()
     for number, step in enumerate(STEPS, 1):
-        console.print(Rule(f"[bold]{number}. {step.__doc__}"))
+        console.print(f"[bold]{number}. {step.__doc__}[/]")
         step(console)
         console.print()
-    console.print("Next: [bold]softmesh run your_file.py[/] keeps its `import ttnn`; [bold]softmesh --help[/] lists the rest.")
+    console.print(
+        "Next: [bold]softmesh run your_file.py[/] keeps its `import ttnn`; [bold]softmesh --help[/] lists the rest."
+    )
     return 0

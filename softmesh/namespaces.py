@@ -1,4 +1,4 @@
-"""The dotted names of TT-NN's ops (`ttnn.transformer.x`, `ttnn.experimental.y`) as modules, and late names."""
+"""TT-NN's dotted names as modules (`ttnn.transformer.x`, `ttnn.device.y`), and names that load late."""
 
 from __future__ import annotations
 
@@ -9,29 +9,60 @@ from types import ModuleType
 from softmesh.errors import NotModelled, did_you_mean
 from softmesh.ops.registry import OPERATIONS, operations_under
 
-# Modules of the package that TT-NN's users reach as attributes; each loads when first asked for.
-_LATE = ("model_preprocessing",)
+# Modules of TT-NN whose names all stand in its top namespace too: the top namespace answers for them.
+_FLAT = ("core", "device", "distributed", "types")
+
+# Names that load when first asked for: a module of the package, or a function of one.
+_LATE = {
+    "model_preprocessing": "",
+    "visualize_mesh_device": "report.terminal",
+    "visualize_system_mesh": "report.terminal",
+    "visualize_tensor": "report.terminal",
+}
+
+
+class _FlatModule(ModuleType):
+    """The top namespace under another name."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(sys.modules[self.__name__.partition(".")[0]], name)
 
 
 def publish(root: str) -> None:
-    """Make a module for each dotted prefix of the registry, below the package `root`."""
+    """Make a module below the package `root` for each dotted prefix of the registry and each flat name."""
     prefixes = {name.rpartition(".")[0] for name in OPERATIONS if "." in name}
     prefixes |= {prefix.rpartition(".")[0] for prefix in prefixes if "." in prefix}
     for prefix in sorted(prefixes):
-        full = f"{root}.{prefix}"
-        module = ModuleType(full, f"The operations of ttnn.{prefix}.")
+        module = ModuleType(f"{root}.{prefix}", f"The operations of ttnn.{prefix}.")
         module.__dict__.update(operations_under(f"{prefix}."))
-        module.__path__ = []
-        sys.modules[full] = module
-        parent, _, short = full.rpartition(".")
-        setattr(sys.modules[parent], short, module)
+        _add(module)
+    for name in _FLAT:
+        _add(_FlatModule(f"{root}.{name}"))
+
+
+def _add(module: ModuleType) -> None:
+    module.__path__ = []
+    sys.modules[module.__name__] = module
+    parent, _, short = module.__name__.rpartition(".")
+    setattr(sys.modules[parent], short, module)
 
 
 def load_late(root: str, name: str) -> object:
     """The attribute `name` of the package, loaded now; NotModelled where there is none."""
     if name in _LATE:
-        return importlib.import_module(f"{root}.{name}")
+        home = _LATE[name]
+        found = getattr(_module(root, home), name) if home else _module(root, name)
+        setattr(sys.modules[root], name, found)
+        return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
-    known = [known for known in vars(sys.modules[root]) if not known.startswith("_")]
-    raise NotModelled(f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{did_you_mean(name, known)}")
+    known = [*_LATE, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
+    raise NotModelled(
+        f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{did_you_mean(name, known)}"
+    )
+
+
+def _module(root: str, name: str) -> ModuleType:
+    return importlib.import_module(f"{root}.{name}")

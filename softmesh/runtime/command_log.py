@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from softmesh.tensor.tensor import Tensor
 
 
+_SHORT = {
+    "BFLOAT16": "bf16",
+    "FLOAT32": "f32",
+    "BFLOAT8_B": "bf8",
+    "BFLOAT4_B": "bf4",
+    "FP8_E4M3": "fp8",
+    "UINT8": "u8",
+    "UINT16": "u16",
+    "UINT32": "u32",
+    "INT8": "i8",
+    "INT32": "i32",
+}
+
+
 class CommandLog:
     """What ran, a row for each command. Keeps texts only, never tensors."""
 
     columns = ("#", "command", "inputs", "outputs", "placement", "queue", "devices", "at")
+    _kept_whole = ("command", "at")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []
@@ -30,9 +45,9 @@ class CommandLog:
                 command.name,
                 _shapes(command.inputs),
                 _shapes(command.outputs),
-                ", ".join(_placement(tensor) for tensor in command.outputs),
+                "\n".join(_placement(tensor) for tensor in command.outputs),
                 str(command.queue),
-                str(len(command.coords)),
+                _range(command),
                 str(command.site),
             )
         )
@@ -40,7 +55,9 @@ class CommandLog:
     def table(self) -> Table:
         from rich.table import Table
 
-        table = Table(*self.columns, title=f"{len(self.rows)} commands")
+        table = Table(title=f"{len(self.rows)} commands")
+        for column in self.columns:
+            table.add_column(column, no_wrap=column in self._kept_whole)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -50,11 +67,25 @@ class CommandLog:
 
 
 def _shapes(tensors: tuple[Tensor, ...]) -> str:
-    return ", ".join(f"{tensor.dtype.name.lower()}{list(tensor.shape)}" for tensor in tensors) or "-"
+    return "\n".join(map(_shape, tensors)) or "-"
+
+
+def _shape(tensor: Tensor) -> str:
+    """`bf16 1x1x32x64`"""
+    return f"{_SHORT[tensor.dtype.name]} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
 
 
 def _placement(tensor: Tensor) -> str:
-    return " x ".join(map(repr, tensor.view_distribution().placements))
+    return ", ".join(map(repr, tensor.view_distribution().placements))
+
+
+def _range(command: Command) -> str:
+    """Where it ran: `0,0 to 1,3`, a box after another."""
+    boxes = []
+    for box in command.mesh_range.ranges():
+        start, end = (",".join(map(str, corner)) for corner in (box.start, box.end))
+        boxes.append(start if start == end else f"{start} to {end}")
+    return "\n".join(boxes)
 
 
 @contextmanager

@@ -1,0 +1,116 @@
+"""The `softmesh` command. What a command needs is imported when that command runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from softmesh import __version__
+from softmesh.alias import AliasRefused, aliased
+
+_FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="softmesh")
+def commands() -> None:
+    """A Tenstorrent mesh in software: run TT-NN programs without a card.
+
+    \b
+    softmesh run model.py --its --own --arguments
+    softmesh show --mesh 2x4
+    """
+
+
+def main(argv: Sequence[str] | None = None, prog_name: str = "softmesh") -> None:
+    commands(argv, prog_name=prog_name)
+
+
+class _Refusal(click.ClickException):
+    """A mistake in how we were called: one sentence, exit code 2."""
+
+    exit_code = 2
+
+
+@commands.command(context_settings={"allow_interspersed_args": False})
+@click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
+@click.argument("file")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(file: str, args: tuple[str, ...], as_module: bool) -> None:
+    """Run a Python program in which `import ttnn` means softmesh.
+
+    It gets its own ARGS, and its exit code is ours.
+    """
+    if not as_module and not os.path.exists(file):
+        raise _Refusal(f"There is no file {file}.")
+    with _as_program(file, args, as_module):
+        try:
+            with aliased():
+                _execute(file, as_module)
+        except AliasRefused as error:
+            raise _Refusal(str(error)) from None
+
+
+@contextmanager
+def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None]:
+    """`sys.argv` and `sys.path` as `python file args` has them."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [file, *args]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _execute(file: str, as_module: bool) -> None:
+    """Run it as `__main__`; an exception is shown as Python shows it, from the program's first line on."""
+    try:
+        if as_module:
+            runpy.run_module(file, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(file, run_name="__main__")
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _drop_our_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _drop_our_frames(error: BaseException) -> None:
+    ours = {__file__, runpy.__file__, "<frozen runpy>"}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+@commands.command(context_settings=_FORWARDING, add_help_option=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def show(args: tuple[str, ...]) -> None:
+    """Draw a mesh and the shards of a tensor on it."""
+    command: click.Command = importlib.import_module("softmesh.report.show").show
+    command.main(list(args), prog_name="softmesh show")
+
+
+@commands.command(context_settings=_FORWARDING)
+@click.argument("name", type=click.Choice(["ops", "mlp"]))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def bench(name: str, args: tuple[str, ...]) -> None:
+    """Measure small ops, or a data-parallel MLP, against plain torch."""
+    sys.exit(importlib.import_module(f"softmesh.bench.{name}").main(list(args)))
+
+
+@commands.command()
+def demo() -> None:
+    """Watch a mesh work, in a few seconds."""
+    sys.exit(importlib.import_module("softmesh.demo").main())

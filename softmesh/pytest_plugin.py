@@ -1,0 +1,174 @@
+"""Runs a TT-NN test suite on softmesh: `pytest -p softmesh.pytest_plugin tests/`.
+
+`import ttnn` means softmesh, the fixtures that TT-NN's suites share are here, and what a test leaves open
+is closed after it. A suite's own conftest.py may define any of the fixtures again: pytest prefers those.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from softmesh import alias
+from softmesh.errors import ArgumentError
+from softmesh.hardware import DispatchCoreConfig
+from softmesh.mesh import MeshShape
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.opening import (
+    GetDefaultDevice,
+    SetDefaultDevice,
+    get_arch_name,
+    open_device,
+    open_mesh_device,
+    open_meshes,
+)
+
+_SEED = 213919
+_FABRIC = (
+    "fabric_config",
+    "fabric_manager",
+    "fabric_router_config",
+    "fabric_tensix_config",
+    "reliability_mode",
+)
+
+# Meshes of fixtures that outlive a test: theirs to close.
+_SHARED = pytest.StashKey[set[int]]()
+
+
+# -- import ttnn ---------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    _alias_during(early_config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SHARED] = set()
+    _alias_during(config)  # where a conftest.py names this plugin, it comes too late for the hook above
+
+
+def _alias_during(config: pytest.Config) -> None:
+    try:
+        installed = alias.install()
+    except alias.AliasRefused as error:
+        raise pytest.UsageError(str(error)) from None
+    if installed:
+        config.add_cleanup(alias.uninstall)
+
+
+# -- fixtures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device_params(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Options for opening `device` or `mesh_device`, given by indirect parametrisation."""
+    return dict(getattr(request, "param", None) or {})
+
+
+@pytest.fixture
+def device(device_params: dict[str, Any]) -> Iterator[MeshDevice]:
+    """One chip, which is also the default device."""
+    opening, fabric = _sorted_out(device_params)
+    with open_device(device_id=0, **opening) as opened:
+        opened.options.update(fabric)
+        SetDefaultDevice(opened)
+        yield opened
+
+
+@pytest.fixture
+def mesh_device(request: pytest.FixtureRequest, device_params: dict[str, Any]) -> Iterator[MeshDevice]:
+    """A mesh of the shape given by indirect parametrisation: (2, 4), MeshShape(2, 4), or 8 for 1x8.
+
+    A pair of a shape and a dict adds to `device_params`. Without a parameter the mesh is 1x1.
+    """
+    shape, more = _shape_and_params(getattr(request, "param", 1))
+    opening, fabric = _sorted_out({**device_params, **more})
+    with open_mesh_device(shape, **opening) as opened:
+        opened.options.update(fabric)
+        yield opened
+
+
+def _shape_and_params(param: Any) -> tuple[MeshShape, Mapping[str, Any]]:
+    if isinstance(param, tuple) and len(param) == 2 and isinstance(param[1], Mapping):
+        return _as_shape(param[0]), param[1]
+    return _as_shape(param), {}
+
+
+def _as_shape(param: Any) -> MeshShape:
+    if isinstance(param, MeshShape):
+        return param
+    if isinstance(param, int):
+        return MeshShape(1, param)
+    if isinstance(param, tuple | list) and all(isinstance(extent, int) for extent in param):
+        return MeshShape(list(param))
+    raise ArgumentError(
+        f"mesh_device takes a shape as (rows, cols), as ttnn.MeshShape or as a number of devices; got {param!r}."
+    )
+
+
+def _sorted_out(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What opening a mesh takes (and checks), and what only the fabric wants to know."""
+    fabric = {name: value for name, value in params.items() if name in _FABRIC}
+    opening = {name: value for name, value in params.items() if name not in _FABRIC}
+    dispatch_type, axis = opening.pop("dispatch_core_type", None), opening.pop("dispatch_core_axis", None)
+    if dispatch_type is not None or axis is not None:
+        tensix = fabric.get("fabric_tensix_config")
+        opening["dispatch_core_config"] = DispatchCoreConfig(dispatch_type, axis, tensix)
+    return opening, fabric
+
+
+@pytest.fixture
+def reset_seeds() -> None:
+    """The same random numbers in every run."""
+    torch.manual_seed(_SEED)
+    numpy.random.seed(_SEED)
+    random.seed(_SEED)
+
+
+@pytest.fixture(scope="session")
+def is_ci_env() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+@pytest.fixture(scope="session")
+def silicon_arch_name() -> str:
+    return get_arch_name()
+
+
+# -- closing what a test leaves open ---------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    before = {mesh.id() for mesh in open_meshes()}
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            request.config.stash[_SHARED] |= {mesh.id() for mesh in open_meshes()} - before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    finally:
+        left = [mesh for mesh in open_meshes() if mesh.id() not in item.config.stash[_SHARED]]
+        for mesh in left:
+            mesh.close()
+        if left:
+            meshes = f"{len(left)} mesh" + ("es" if len(left) > 1 else "")
+            item.add_report_section("teardown", "softmesh", f"closed {meshes} left open by the test: {left}")
+        default = GetDefaultDevice()
+        if default is not None and not default.is_open:
+            SetDefaultDevice(None)
