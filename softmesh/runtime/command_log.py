@@ -32,8 +32,8 @@ _SHORT = {
 class CommandLog:
     """What ran, a row for each command. Keeps texts only, never tensors."""
 
-    columns = ("#", "command", "inputs", "outputs", "placement", "queue", "devices", "at")
-    _kept_whole = ("command", "at")
+    columns = ("#", "command", "inputs", "outputs", "placement", "cq", "devices", "at")
+    _kept_whole = ("command", "inputs", "outputs", "at")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []
@@ -53,11 +53,12 @@ class CommandLog:
         )
 
     def table(self) -> Table:
+        from rich import box
         from rich.table import Table
 
-        table = Table(title=f"{len(self.rows)} commands")
+        table = Table(title=f"{len(self.rows)} commands", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column in self.columns:
-            table.add_column(column, no_wrap=column in self._kept_whole)
+            table.add_column(column, no_wrap=column in self._kept_whole, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -80,11 +81,11 @@ def _placement(tensor: Tensor) -> str:
 
 
 def _range(command: Command) -> str:
-    """Where it ran: `0,0 to 1,3`, a box after another."""
+    """Where it ran: `0,0..1,3`, a box after another."""
     boxes = []
     for box in command.mesh_range.ranges():
         start, end = (",".join(map(str, corner)) for corner in (box.start, box.end))
-        boxes.append(start if start == end else f"{start} to {end}")
+        boxes.append(start if start == end else f"{start}..{end}")
     return "\n".join(boxes)
 
 
