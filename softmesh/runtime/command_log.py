@@ -32,8 +32,8 @@ _SHORT = {
 class CommandLog:
     """What ran, a row for each command. Keeps texts only, never tensors."""
 
-    columns = ("#", "command", "inputs", "outputs", "placement", "cq", "devices", "at")
-    _kept_whole = ("command", "inputs", "outputs", "at")
+    columns = ("#", "command", "inputs", "outputs and placement", "cq", "devices", "at")
+    _kept_whole = ("command", "inputs", "outputs and placement", "devices", "at")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []
@@ -43,9 +43,8 @@ class CommandLog:
             (
                 str(len(self.rows)),
                 command.name,
-                _shapes(command.inputs),
-                _shapes(command.outputs),
-                "\n".join(_placement(tensor) for tensor in command.outputs),
+                "\n".join(map(_shape, command.inputs)) or "-",
+                "\n".join(f"{_shape(tensor)}\n{_placement(tensor)}" for tensor in command.outputs) or "-",
                 str(command.queue),
                 _range(command),
                 str(command.site),
@@ -65,10 +64,6 @@ class CommandLog:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def _shapes(tensors: tuple[Tensor, ...]) -> str:
-    return "\n".join(map(_shape, tensors)) or "-"
 
 
 def _shape(tensor: Tensor) -> str:
