@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from softmesh.ops import (  # noqa: F401
     activation,
+    attention,
     binary,
+    cache,
+    convolution,
     creation,
     embedding,
+    heads,
     layout,
     matmul,
     movement,

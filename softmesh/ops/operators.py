@@ -101,3 +101,9 @@ def _check_host_index(index: Any, steps: list[int]) -> None:
             raise MeshError(
                 "Host tensors cannot be sliced with negative bounds: move it with ttnn.to_device first."
             )
+
+
+@tensor_method("reshape")
+def reshape(self: Tensor, *shape: Any) -> Tensor:
+    """`reshape(a, b, c, d)` or `reshape(shape)`."""
+    return cast(Tensor, OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape))

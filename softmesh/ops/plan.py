@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ def _regridder(dist: Distribution, fine: tuple[int, ...]) -> Adapt:
 
 def _picker(dist: Distribution, flat: Distribution) -> Adapt:
     coords = flat.coordinates()
-    if flat.is_replicated:
+    if dist.is_replicated:
         return lambda data: data.reshape(1, *data.shape[dist.lead :])
     return lambda data: pieces_at(data, dist, coords)
 
@@ -235,6 +236,35 @@ def _axis_words(rule: Rule, at: Situation) -> list[Placement]:
         return [REPLICATE] * len(at.out_shapes)
     answer = rule(at)
     return [answer] * len(at.out_shapes) if isinstance(answer, Placement) else list(answer)
+
+
+def _untangled(words: list[Placement], operands: Sequence[Distribution]) -> tuple[Placement, ...]:
+    """The words of a result, Local on axes that split one dim in ways that do not nest."""
+    tangled: set[int] = set()
+    for dim in {word.dim for word in words if isinstance(word, Shard)}:
+        axes = [axis for axis, word in enumerate(words) if isinstance(word, Shard) and word.dim == dim]
+        if len(axes) > 1 and not (len({words[axis] for axis in axes}) == 1 and _nest(axes, operands)):
+            tangled.update(axes)
+    return tuple(LOCAL if axis in tangled else word for axis, word in enumerate(words))
+
+
+def _nest(axes: Sequence[int], operands: Sequence[Distribution]) -> bool:
+    """Whether the pieces along `axes`, first axis outermost, are in order slices of one dim.
+
+    Two dims of an operand merge into one only where the outer dim is split along the earlier axis, and
+    evenly. Operands split along different axes are different slices: a + b, with a split down the rows
+    of the mesh and b across its columns, is a sum on no device but those on the diagonal.
+    """
+    split: list[set[int]] = []
+    for operand in operands:
+        shards = [(axis, word) for axis in axes if isinstance(word := operand.placements[axis], Shard)]
+        dims = [word.dim for _, word in shards]
+        is_merge = len(set(dims)) > 1
+        if dims != sorted(dims) or (is_merge and any(word.size is not None for _, word in shards)):
+            return False
+        split.append({axis for axis, _ in shards})
+    split = sorted(filter(None, split), key=len)
+    return all(fewer <= more for fewer, more in pairwise(split))
 
 
 def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:

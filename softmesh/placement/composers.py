@@ -14,7 +14,7 @@ from softmesh.placement.distribution import Distribution, Extents
 from softmesh.placement.mappers import override_text, shape_of
 from softmesh.placement.mapping import check_size, piece_coordinates
 from softmesh.placement.pieces import pieces_at
-from softmesh.placement.words import REPLICATE, Partial, Shard
+from softmesh.placement.words import Partial, Shard
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

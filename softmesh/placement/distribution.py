@@ -24,7 +24,7 @@ from itertools import accumulate
 
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.words import LOCAL, REPLICATE, Placement, Shard
+from softmesh.placement.words import LOCAL, REPLICATE, Placement
 
 Extents = tuple[int, ...]
 Coordinates = tuple[MeshCoordinate, ...]
@@ -92,10 +92,7 @@ def distribution(
     label: Extents | None = None,
 ) -> Distribution:
     """The one Distribution of these parts; an axis of one device is Replicate."""
-    words = tuple(
-        REPLICATE if n == 1 and not (isinstance(word, Shard) and word.size is not None) else word
-        for word, n in zip(placements, grid, strict=True)
-    )
+    words = tuple(REPLICATE if n == 1 else word for word, n in zip(placements, grid, strict=True))
     if coords is not None and coords == mesh_coordinates(mesh) and common_refinement(grid, mesh) == grid:
         coords = None
     return _interned(mesh, grid, words, coords, grid if label is None else label)

@@ -89,7 +89,9 @@ class TensorToMesh:
             )
         dims = [p.dim for p in config.placements if isinstance(p, PlacementShard)]
         if len(set(dims)) != len(dims):
-            raise MeshError(f"dims must be unique: got {dims}; a tensor dim is split along one mesh axis only.")
+            raise MeshError(
+                f"dims must be unique: got {dims}; a tensor dim is split along one mesh axis only."
+            )
         piece_coordinates(self._shape, self._mesh, self._offset)
 
     def config(self) -> MeshMapperConfig:
@@ -108,19 +110,17 @@ class TensorToMesh:
         shape = list(self._shape)
         words: list[Placement] = []
         pieces = tensor
-        front = 0
-        for axis, dim in enumerate(dims):
+        for axis, dim in enumerate(dims):  # behind `axis` leading dims already made
             if dim is None:
                 words.append(REPLICATE)
-                pieces = pieces.unsqueeze(front)
+                pieces = pieces.unsqueeze(axis)
             else:
                 count, word = self._chunks(tensor, dim, shape[axis])
                 if word.size is not None:
-                    pieces = _pad_dim(pieces, dim + front, count)
+                    pieces = _pad_dim(pieces, dim + axis, count)
                 shape[axis] = count
                 words.append(word)
-                pieces = pieces.unflatten(dim + front, (count, -1)).movedim(dim + front, front)
-            front += 1
+                pieces = pieces.unflatten(dim + axis, (count, -1)).movedim(dim + axis, axis)
         return pieces, *self._place(tuple(shape), tuple(words))
 
     def _place(self, shape: Extents, words: tuple[Placement, ...]) -> tuple[Distribution, TensorTopology]:
@@ -224,7 +224,8 @@ def ReplicateTensorToMesh(mesh_device: MeshDevice) -> ReplicateTensorToMeshWrapp
     """Every device gets the whole tensor; it is stored once."""
     return ReplicateTensorToMeshWrapper(
         create_mesh_mapper(
-            mesh_device, MeshMapperConfig([PlacementReplicate()], MeshShape([shape_of(mesh_device).mesh_size()]))
+            mesh_device,
+            MeshMapperConfig([PlacementReplicate()], MeshShape([shape_of(mesh_device).mesh_size()])),
         )
     )
 

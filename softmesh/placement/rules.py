@@ -19,6 +19,8 @@ from softmesh.errors import MeshError
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 
 Dims = tuple[int, ...]
+LINEAR_OPS = ("sum", "avg")  # contributions that a linear op may take one by one
+IDEMPOTENT_OPS = ("avg", "max", "min")  # what all devices share is a contribution to itself
 
 
 class Situation(NamedTuple):
@@ -93,12 +95,30 @@ def _lined_up(at: Situation) -> Placement:
             found.add(word.at(dim))
     if not found:
         return REPLICATE
-    return found.pop() if len(found) == 1 else LOCAL
+    word = found.pop()
+    return LOCAL if found or not _repeats_along(at, word.dim) else word
+
+
+def _repeats_along(at: Situation, dim: int) -> bool:
+    """Whether each operand meets `dim` of the result at full extent, or is broadcast along it."""
+    extents = [
+        shape[dim - len(at.out_shape)]
+        for shape in at.shapes
+        if shape and len(at.out_shape) - dim <= len(shape)
+    ]
+    return all(n in (1, at.out_shape[dim]) for n in extents)
+
+
+def keeping(at: Situation) -> Placement:
+    """As elementwise, for an op that leaves its one operand's values as they are: any word stays."""
+    return at.word if isinstance(at.word, Partial) else _lined_up(at)
 
 
 def linear(at: Situation) -> Placement:
     """As elementwise, for an op that is linear in its one operand: addends stay addends."""
-    return at.word if isinstance(at.word, Partial) else _lined_up(at)
+    if isinstance(at.word, Partial) and at.word.op in LINEAR_OPS:
+        return at.word
+    return elementwise(at)
 
 
 def additive(at: Situation) -> Placement:
@@ -125,7 +145,7 @@ def multiplicative(at: Situation) -> Placement:
     if not partials:
         return _lined_up(at)
     others = [word for word in at.words if not isinstance(word, Partial)]
-    is_linear = partials[0].op in ("sum", "avg") and all(word in (None, REPLICATE) for word in others)
+    is_linear = partials[0].op in LINEAR_OPS and all(word in (None, REPLICATE) for word in others)
     return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
 
 
@@ -156,7 +176,7 @@ def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     def rule(at: Situation) -> Placement:
         word = at.word
         if isinstance(word, Partial):
-            if word.op == op or (op in ("sum", "avg") and word.op in ("sum", "avg")):
+            if word.op == op or (op in LINEAR_OPS and word.op in LINEAR_OPS):
                 return word
             raise UsesPartial(0)
         assert isinstance(word, Shard)
@@ -207,9 +227,8 @@ def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
             return LOCAL
         word = words.pop()
         if isinstance(word, Partial):
-            if REPLICATE in at.words and len([w for w in at.words if w is not None]) > 1:
-                return _first_partial(at)
-            return word
+            shared = REPLICATE in at.words
+            return _first_partial(at) if shared and word.op not in IDEMPOTENT_OPS else word
         assert isinstance(word, Shard)
         return LOCAL if word.dim in touched else word.at(word.dim + shift)
 
@@ -220,50 +239,46 @@ def matmul(at: Situation) -> Placement:
     """a (..., M, K) @ b (..., K, N), with an optional bias as third operand."""
     product = _product_word(at)
     bias = at.words[2] if len(at.words) > 2 else None
-    if bias is None or (bias is REPLICATE and not isinstance(product, Partial)):
+    if bias is None:
         return product
-    if isinstance(product, Partial):  # the bias would be added once for each device
-        if bias is product:
+    if isinstance(product, Partial):  # a shared bias would be added once for each device
+        if bias is product or (bias is REPLICATE and product.op == "avg"):
             return product
         raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT)
-    bias_shape = at.shapes[2]
-    assert bias_shape is not None
-    together = Situation((product, bias), (at.out_shape, bias_shape), at.out_shapes)
-    return elementwise(together)
+    if isinstance(bias, Partial):
+        raise UsesPartial(2)
+    if product is LOCAL:
+        return LOCAL
+    return _lined_up(Situation((product, bias), (at.out_shape, at.shapes[2]), at.out_shapes))
 
 
 def _product_word(at: Situation) -> Placement:
     a, b = at.words[0], at.words[1]
-    shape_a, shape_b = at.shapes[0], at.shapes[1]
-    assert shape_a is not None and shape_b is not None
-    rank = len(at.out_shape)
     for index, (this, other) in enumerate(((a, b), (b, a))):
         if isinstance(this, Partial):
-            if other is REPLICATE and this.op in ("sum", "avg"):
+            if other is REPLICATE and this.op in LINEAR_OPS:
                 return this
             raise UsesPartial(index)
-    role_a = _matmul_role(a, shape_a, rank, inner=-1)
-    role_b = _matmul_role(b, shape_b, rank, inner=-2)
-    if role_a == role_b:
-        if role_a == "inner":
-            assert isinstance(a, Shard)
-            _refuse_uneven(a, "matmul")
-            return Partial("sum")
-        return a.at(role_a) if isinstance(a, Shard) and isinstance(role_a, int) else LOCAL
-    if role_b is None and isinstance(a, Shard):
-        return LOCAL if role_a == "inner" or role_a is None else a.at(int(role_a))
-    if role_a is None and isinstance(b, Shard):
-        return LOCAL if role_b == "inner" or role_b is None else b.at(int(role_b))
-    return LOCAL
+    shards = [
+        (word, shape, inner)
+        for word, shape, inner in zip((a, b), at.shapes, (-1, -2), strict=False)
+        if isinstance(word, Shard) and shape is not None
+    ]
+    summed = [word for word, shape, inner in shards if word.dim == len(shape) + inner]
+    if len(summed) == 2:
+        for word in summed:
+            _refuse_uneven(word, "matmul")
+        return Partial("sum")
+    found = {LOCAL if summed else _product_split(word, shape, at.out_shape) for word, shape, _ in shards}
+    if not found:
+        return REPLICATE
+    return found.pop() if len(found) == 1 else LOCAL
 
 
-def _matmul_role(word: Placement | None, shape: Dims, rank: int, inner: int) -> int | str | None:
-    """The dim of the result that the split dim becomes, "inner" for the summed one, None if not split."""
-    if not isinstance(word, Shard):
-        return None
-    if word.dim == len(shape) + inner or (len(shape) == 1 and word.dim == 0):
-        return "inner"
-    return word.dim + rank - len(shape)
+def _product_split(word: Shard, shape: Dims, out_shape: Dims) -> Placement:
+    """The split of the product that a split of one factor makes; Local where that is broadcast along it."""
+    dim = word.dim + len(out_shape) - len(shape)
+    return word.at(dim) if shape[word.dim] == out_shape[dim] else LOCAL
 
 
 def opaque(at: Situation) -> Placement:

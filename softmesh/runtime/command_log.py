@@ -32,8 +32,8 @@ _SHORT = {
 class CommandLog:
     """What ran, a row for each command. Keeps texts only, never tensors."""
 
-    columns = ("#", "command", "inputs", "outputs and placement", "cq", "devices", "at")
-    _kept_whole = ("command", "inputs", "outputs and placement", "devices", "at")
+    columns = ("#", "command", "inputs", "outputs, placement", "cq", "devices", "at")
+    _kept_whole = ("command", "inputs", "outputs, placement", "devices", "at")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []

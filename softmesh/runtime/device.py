@@ -8,34 +8,46 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
+from dataclasses import dataclass
 from types import TracebackType
+from typing import overload
 
 import torch
 
+from softmesh.arguments import checked
+from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError
-from softmesh.hardware import Arch
+from softmesh.hardware import NOC, Arch
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 from softmesh.systems.system import System
-from softmesh.cores import CoreCoord, CoreGrid
 
 _IDS = itertools.count(1)
+_A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
+_A_SHAPE = "a MeshShape such as ttnn.MeshShape(1, 2)"
 
 
+@dataclass(frozen=True)
+class MeshId:
+    """The number of a mesh in the fabric."""
+
+    value: int
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"MeshId({self.value})"
+
+
+@dataclass(frozen=True)
 class FabricNodeId:
     """A chip as the fabric names it: its mesh, and its row-major index in the system mesh."""
 
-    def __init__(self, mesh_id: int, chip_id: int) -> None:
-        self.mesh_id = mesh_id
-        self.chip_id = chip_id
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FabricNodeId) and (self.mesh_id, self.chip_id) == (other.mesh_id, other.chip_id)
-
-    def __hash__(self) -> int:
-        return hash((self.mesh_id, self.chip_id))
+    mesh_id: MeshId
+    chip_id: int
 
     def __repr__(self) -> str:
-        return f"FabricNodeId(M{self.mesh_id}, D{self.chip_id})"
+        return f"FabricNodeId(M{int(self.mesh_id)}, D{self.chip_id})"
 
 
 class MeshDeviceView:
@@ -51,12 +63,31 @@ class MeshDeviceView:
         return self._shape.mesh_size()
 
     def is_local(self, coord: MeshCoordinate) -> bool:
-        if not self._shape.contains(coord):
+        if not self._shape.contains(checked("is_local", "coord", coord, MeshCoordinate, _A_COORDINATE)):
             raise MeshError(f"Coordinate {coord} not found in mesh {self._shape}")
         return True
 
     def get_local_mesh_coord_range(self) -> MeshCoordinateRange:
         return MeshCoordinateRange(self._shape)
+
+
+def _chosen_torch_device() -> torch.device:
+    """Where the values of virtual devices live: SOFTMESH_DEVICE, or the CPU."""
+    chosen = os.environ.get("SOFTMESH_DEVICE") or "cpu"
+    if chosen.partition(":")[0] not in ("cpu", "cuda"):
+        raise MeshError(f"SOFTMESH_DEVICE={chosen}: choose cpu or cuda.")
+    return torch.device(chosen)
+
+
+def _check_core(name: str, core: CoreCoord, first: tuple[int, int], extent: tuple[int, int]) -> None:
+    """Refuse a core outside the grid of `extent` (columns, rows) that begins at `first`."""
+    checked("MeshDevice", name, core, CoreCoord, "a CoreCoord such as ttnn.CoreCoord(0, 0)")
+    inside = all(a <= c < a + n for a, c, n in zip(first, (core.x, core.y), extent, strict=True))
+    if not inside:
+        last = CoreCoord(first[0] + extent[0] - 1, first[1] + extent[1] - 1)
+        raise MeshError(
+            f"No core coordinate found at location {core}: {name} lies between {CoreCoord(*first)} and {last}."
+        )
 
 
 class MeshDevice:
@@ -82,7 +113,7 @@ class MeshDevice:
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
         self.options = dict(options or {})
-        self.torch_device = torch.device(os.environ.get("SOFTMESH_DEVICE", "cpu"))
+        self.torch_device = _chosen_torch_device()
 
     def __repr__(self) -> str:
         grid = "x".join(map(str, self._shape))
@@ -110,12 +141,14 @@ class MeshDevice:
         return list(self._ids)
 
     def get_device_id(self, coord: MeshCoordinate) -> int:
-        if not self._shape.contains(coord):
-            raise MeshError(f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}.")
+        if not self._shape.contains(checked("get_device_id", "coord", coord, MeshCoordinate, _A_COORDINATE)):
+            raise MeshError(
+                f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}."
+            )
         return self._ids[self._shape.index(coord)]
 
     def get_fabric_node_id(self, coord: MeshCoordinate) -> FabricNodeId:
-        return FabricNodeId(self.get_system_mesh_id(), self.get_device_id(coord))
+        return FabricNodeId(MeshId(self.get_system_mesh_id()), self.get_device_id(coord))
 
     def get_system_mesh_id(self) -> int:
         return 0
@@ -138,12 +171,39 @@ class MeshDevice:
         return CoreCoord(*self._system.chip.dram_grid)
 
     def worker_core_from_logical_core(self, logical_core: CoreCoord) -> CoreCoord:
-        x, y = self._system.chip.first_worker
+        chip = self._system.chip
+        _check_core("logical_core", logical_core, (0, 0), chip.worker_grid)
+        x, y = chip.first_worker
         return CoreCoord(logical_core.x + x, logical_core.y + y)
 
     def logical_core_from_worker_core(self, virtual_core: CoreCoord) -> CoreCoord:
-        x, y = self._system.chip.first_worker
+        chip = self._system.chip
+        _check_core("virtual_core", virtual_core, chip.first_worker, chip.worker_grid)
+        x, y = chip.first_worker
         return CoreCoord(virtual_core.x - x, virtual_core.y - y)
+
+    def dram_core_from_logical_core(self, logical_core: CoreCoord) -> CoreCoord:
+        """The core of a DRAM bank. The model has one core for each bank, under its logical number."""
+        _check_core("logical_core", logical_core, (0, 0), self._system.chip.dram_grid)
+        return CoreCoord(logical_core.x, logical_core.y)
+
+    @overload
+    def get_optimal_dram_bank_to_logical_worker_assignment(self, noc: NOC) -> list[CoreCoord]: ...
+    @overload
+    def get_optimal_dram_bank_to_logical_worker_assignment(
+        self, noc: NOC, coord: MeshCoordinate
+    ) -> dict[int, CoreCoord]: ...
+    def get_optimal_dram_bank_to_logical_worker_assignment(
+        self, noc: NOC, coord: MeshCoordinate | None = None
+    ) -> list[CoreCoord] | dict[int, CoreCoord]:
+        """A worker core of its own for each DRAM bank; which one costs nothing here, so they go row by row."""
+        checked("get_optimal_dram_bank_to_logical_worker_assignment", "noc", noc, NOC, "a ttnn.NOC")
+        banks, columns = self._system.chip.dram_grid[0], self._system.chip.worker_grid[0]
+        workers = [CoreCoord(bank % columns, bank // columns) for bank in range(banks)]
+        if coord is None:
+            return workers
+        self.get_device_id(coord)
+        return dict(enumerate(workers))
 
     def sfpu_eps(self) -> float:
         return self._system.chip.sfpu_eps
@@ -157,6 +217,9 @@ class MeshDevice:
     def create_submesh(self, submesh_shape: MeshShape, offset: MeshCoordinate | None = None) -> MeshDevice:
         """A mesh over a rectangle of this one; its coordinates start at 0 again."""
         self.check_open("create_submesh")
+        checked("create_submesh", "submesh_shape", submesh_shape, MeshShape, _A_SHAPE)
+        if offset is not None:
+            checked("create_submesh", "offset", offset, MeshCoordinate, _A_COORDINATE)
         self._check_submesh(submesh_shape, offset)
         start = MeshCoordinate([0] * submesh_shape.dims()) if offset is None else offset
         ids = [
@@ -188,6 +251,7 @@ class MeshDevice:
     def create_submeshes(self, submesh_shape: MeshShape) -> list[MeshDevice]:
         """Tile this mesh with submeshes, row-major over the tile positions."""
         self.check_open("create_submeshes")
+        checked("create_submeshes", "submesh_shape", submesh_shape, MeshShape, _A_SHAPE)
         self._check_submesh(submesh_shape, None)
         for dim, (n, m) in enumerate(zip(submesh_shape, self._shape, strict=True)):
             if m % n:
@@ -209,6 +273,7 @@ class MeshDevice:
     def reshape(self, new_shape: MeshShape) -> None:
         """Give the same devices another shape. Tensors made before keep the shape they were made under."""
         self.check_open("reshape")
+        checked("reshape", "new_shape", new_shape, MeshShape, _A_SHAPE)
         self._ids = self._system.reshape_devices(self._ids, self._shape, new_shape)
         self._shape = new_shape
 
@@ -250,7 +315,9 @@ class MeshDevice:
 
     def check_open(self, doing: str) -> None:
         if self._closed:
-            raise MeshError(f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape}).")
+            raise MeshError(
+                f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape})."
+            )
 
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""

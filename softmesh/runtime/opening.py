@@ -6,14 +6,19 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.arguments import checked, checked_int, checked_ints, knows_its_names, refused
+from softmesh.errors import MeshError
+from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.machine import get_arch_name, get_device_ids, get_num_devices  # noqa: F401
 from softmesh.systems.system import current_system
 
 DEFAULT_L1_SMALL_SIZE = 0
 DEFAULT_TRACE_REGION_SIZE = 0
 DEFAULT_WORKER_L1_SIZE = 0
+
+_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 
 _OPENED: weakref.WeakSet[MeshDevice] = weakref.WeakSet()
 
@@ -31,8 +36,8 @@ class DeviceGrid:
     """The tutorials' older spelling of a 2-D mesh shape: DeviceGrid(y=rows, x=columns)."""
 
     def __init__(self, y: int, x: int) -> None:
-        self.y = y
-        self.x = x
+        self.y = checked_int("DeviceGrid", "y", y)
+        self.x = checked_int("DeviceGrid", "x", x)
 
     def as_shape(self) -> MeshShape:
         return MeshShape(self.y, self.x)
@@ -41,12 +46,13 @@ class DeviceGrid:
         return f"DeviceGrid(y={self.y}, x={self.x})"
 
 
+@knows_its_names
 def open_mesh_device(
     mesh_shape: MeshShape | None = None,
     l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
     trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
     num_command_queues: int = 1,
-    dispatch_core_config: object = None,
+    dispatch_core_config: DispatchCoreConfig | None = None,
     offset: MeshCoordinate | None = None,
     physical_device_ids: Sequence[int] = (),
     worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
@@ -57,36 +63,49 @@ def open_mesh_device(
     MeshDevice(2x4 grid, 8 devices)
     """
     system = current_system()
-    shape = system.shape if mesh_shape is None else mesh_shape
-    if not isinstance(shape, MeshShape):
-        raise ArgumentError(
-            f"open_mesh_device(): incompatible function arguments: mesh_shape must be a MeshShape, got {shape!r}. "
-            f"Write ttnn.MeshShape{tuple(shape) if isinstance(shape, list | tuple) else '(rows, cols)'}."
-        )
-    if shape.mesh_size() == 0:
-        raise MeshError(
-            f"Requested mesh shape {shape} has zero devices (mesh_size=0). MeshShape must have at least one device."
-        )
-    if num_command_queues not in (1, 2):
-        raise MeshError(f"num_command_queues must be 1 or 2, got {num_command_queues}.")
-    if physical_device_ids:
-        ids = _check_physical_ids(list(physical_device_ids), shape)
-    else:
-        ids = system.choose_devices(shape, offset, _ids_in_use())
-    mesh = MeshDevice(
-        shape,
-        ids,
-        system,
-        options={
-            "l1_small_size": l1_small_size,
-            "trace_region_size": trace_region_size,
-            "num_command_queues": num_command_queues,
-            "dispatch_core_config": dispatch_core_config,
-            "worker_l1_size": worker_l1_size,
-        },
-    )
+    shape = system.shape if mesh_shape is None else _checked_shape(mesh_shape)
+    if offset is not None:
+        wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 2)"
+        checked("open_mesh_device", "offset", offset, MeshCoordinate, wanted)
+    options = _checked_options(num_command_queues, dispatch_core_config) | {
+        "l1_small_size": _checked_size("l1_small_size", l1_small_size),
+        "trace_region_size": _checked_size("trace_region_size", trace_region_size),
+        "worker_l1_size": _checked_size("worker_l1_size", worker_l1_size),
+    }
+    given = checked_ints("open_mesh_device", "physical_device_ids", physical_device_ids)
+    ids = _check_physical_ids(given, shape) if given else system.choose_devices(shape, offset, _ids_in_use())
+    mesh = MeshDevice(shape, ids, system, options=options)
     _OPENED.add(mesh)
     return mesh
+
+
+def _checked_shape(shape: object) -> MeshShape:
+    written = tuple(shape) if isinstance(shape, list | tuple) else "(rows, cols)"
+    wanted = f"a MeshShape: write ttnn.MeshShape{written}"
+    mesh_shape = checked("open_mesh_device", "mesh_shape", shape, MeshShape, wanted)
+    if mesh_shape.mesh_size() == 0:
+        raise MeshError(
+            f"Requested mesh shape {mesh_shape} has zero devices (mesh_size=0). "
+            "MeshShape must have at least one device."
+        )
+    return mesh_shape
+
+
+def _checked_size(name: str, value: object) -> int:
+    size = checked_int("open_mesh_device", name, value)
+    if size < 0:
+        raise refused("open_mesh_device", f"{name} counts bytes and cannot be negative, got {size}")
+    return size
+
+
+def _checked_options(num_command_queues: object, dispatch: object) -> dict[str, object]:
+    queues = checked_int("open_mesh_device", "num_command_queues", num_command_queues)
+    if queues not in (1, 2):
+        raise MeshError(f"num_command_queues must be 1 or 2, got {queues}.")
+    if dispatch is not None:
+        wanted = "a ttnn.DispatchCoreConfig"
+        checked("open_mesh_device", "dispatch_core_config", dispatch, DispatchCoreConfig, wanted)
+    return {"num_command_queues": queues, "dispatch_core_config": dispatch}
 
 
 def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
@@ -96,7 +115,9 @@ def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
         )
     twice = sorted({i for i in ids if ids.count(i) > 1})
     if twice:
-        raise MeshError(f"physical_device_ids names device {twice[0]} twice: {ids}. Each chip has one place in a mesh.")
+        raise MeshError(
+            f"physical_device_ids names device {twice[0]} twice: {ids}. Each chip has one place in a mesh."
+        )
     if any(i < 0 for i in ids):
         raise MeshError(f"physical_device_ids must not be negative: {ids}.")
     taken = sorted(set(ids) & _ids_in_use())
@@ -109,11 +130,7 @@ def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
 
 
 def close_mesh_device(mesh_device: MeshDevice) -> None:
-    if not isinstance(mesh_device, MeshDevice):
-        raise ArgumentError(
-            f"close_mesh_device(): incompatible function arguments: expected a MeshDevice, got {mesh_device!r}"
-        )
-    mesh_device.close()
+    checked("close_mesh_device", "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE).close()
 
 
 @contextmanager
@@ -126,22 +143,23 @@ def create_mesh_device(*args: object, **kwargs: object) -> Iterator[MeshDevice]:
         close_mesh_device(mesh)
 
 
+@knows_its_names
 def open_device(
     device_id: int,
     l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
     trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
     num_command_queues: int = 1,
-    dispatch_core_config: object = None,
+    dispatch_core_config: DispatchCoreConfig | None = None,
     worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
 ) -> MeshDevice:
-    """One chip, as a 1x1 mesh."""
+    """One chip, as a 1x1 mesh. TT-NN takes keywords only; the tutorials write `open_device(0)`."""
     return open_mesh_device(
         MeshShape(1, 1),
         l1_small_size=l1_small_size,
         trace_region_size=trace_region_size,
         num_command_queues=num_command_queues,
         dispatch_core_config=dispatch_core_config,
-        physical_device_ids=[device_id],
+        physical_device_ids=[checked_int("open_device", "device_id", device_id)],
         worker_l1_size=worker_l1_size,
     )
 
@@ -158,12 +176,13 @@ def manage_device(device_id: int) -> Iterator[MeshDevice]:
         close_device(device)
 
 
+@knows_its_names
 def CreateDevice(
     device_id: int,
     num_command_queues: int = 1,
     l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
     trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
-    dispatch_core_config: object = None,
+    dispatch_core_config: DispatchCoreConfig | None = None,
     *,
     worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
 ) -> MeshDevice:
@@ -175,16 +194,43 @@ def CreateDevice(
 CloseDevice = close_mesh_device
 
 
-def CreateDevices(device_ids: Sequence[int], **options: int) -> dict[int, MeshDevice]:
-    return {device_id: CreateDevice(device_id, **options) for device_id in device_ids}
+@knows_its_names
+def CreateDevices(
+    device_ids: Sequence[int],
+    num_command_queues: int = 1,
+    l1_small_size: int = DEFAULT_L1_SMALL_SIZE,
+    trace_region_size: int = DEFAULT_TRACE_REGION_SIZE,
+    dispatch_core_config: DispatchCoreConfig | None = None,
+    *,
+    worker_l1_size: int = DEFAULT_WORKER_L1_SIZE,
+) -> dict[int, MeshDevice]:
+    """Several chips, each a 1x1 mesh, by their ids; all of them or none."""
+    ids = checked_ints("CreateDevices", "device_ids", device_ids)
+    devices: dict[int, MeshDevice] = {}
+    try:
+        for device_id in ids:
+            devices[device_id] = open_device(
+                device_id,
+                l1_small_size,
+                trace_region_size,
+                num_command_queues,
+                dispatch_core_config,
+                worker_l1_size,
+            )
+    except Exception:
+        CloseDevices(devices)
+        raise
+    return devices
 
 
 def CloseDevices(devices: dict[int, MeshDevice]) -> None:
-    for device in devices.values():
+    for device in checked("CloseDevices", "devices", devices, dict, "a dict of id to MeshDevice").values():
         close_mesh_device(device)
 
 
-def open_device_mesh(grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (), **options: object) -> MeshDevice:
+def open_device_mesh(
+    grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (), **options: object
+) -> MeshDevice:
     """The tutorials' older spelling of `open_mesh_device`."""
     shape = grid.as_shape() if isinstance(grid, DeviceGrid) else grid
     return open_mesh_device(shape, physical_device_ids=device_ids, **options)  # type: ignore[arg-type]
@@ -193,20 +239,11 @@ def open_device_mesh(grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (
 close_device_mesh = close_mesh_device
 
 
-def get_num_devices() -> int:
-    return current_system().shape.mesh_size()
-
-
-def get_device_ids() -> list[int]:
-    return list(range(get_num_devices()))
-
-
-def get_arch_name() -> str:
-    return current_system().chip.arch_name
-
-
-def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Sequence[object] = ()) -> None:
+def synchronize_device(
+    device: MeshDevice, cq_id: int | None = None, sub_device_ids: Sequence[object] = ()
+) -> None:
     """Wait until all commands have run. They have: softmesh runs each to its end."""
+    checked("synchronize_device", "device", device, MeshDevice, _A_MESH_DEVICE)
     device.check_open("synchronize_device")
     device.quiesce_devices()
 
@@ -216,6 +253,8 @@ _DEFAULT_DEVICE: MeshDevice | None = None
 
 def SetDefaultDevice(device: MeshDevice | None) -> None:
     global _DEFAULT_DEVICE
+    if device is not None:
+        checked("SetDefaultDevice", "device", device, MeshDevice, _A_MESH_DEVICE)
     _DEFAULT_DEVICE = device
 
 

@@ -9,11 +9,12 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh.errors import MeshError
+from softmesh.arguments import checked, described, knows_its_names, refused
+from softmesh.errors import MeshError, SoftmeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import HOST, Distribution, distribution
@@ -25,21 +26,24 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import from_device, from_torch, to_device
+from softmesh.tensor.transfer import distribute_tensor, from_device, from_torch, to_device
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
 
 _SUFFIX = ".tensorbin"
+_BROKEN_HEADER = (SoftmeshError, LookupError, ValueError, TypeError, AttributeError, OSError)
 
 
+@knows_its_names
 def dump_tensor(
     file_name: str | Path, tensor: Tensor, *, mode: DumpTensorMode = DumpTensorMode.DISTRIBUTED_GATHER
 ) -> None:
     """Write a tensor, distributed or not. The file appears whole or not at all."""
     from safetensors.torch import save_file
 
-    path = _checked(file_name)
+    path = _checked(file_name, "dump_tensor")
+    checked("dump_tensor", "mode", mode, DumpTensorMode, "a ttnn.DumpTensorMode")
     host = from_device(tensor)
     dist, spec = host.view_distribution(), host.spec
     header = {
@@ -59,11 +63,12 @@ def dump_tensor(
     os.replace(unfinished, path)
 
 
+@knows_its_names
 def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> Tensor:
     """Read a tensor back as it was written; onto `device` where one is given."""
     from safetensors import SafetensorError, safe_open
 
-    path = _checked(file_name)
+    path = _checked(file_name, "load_tensor")
     if not path.exists():
         raise MeshError(f"Unable to load the tensor from {path}.  The file does not exist.")
     try:
@@ -71,8 +76,9 @@ def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> T
             header = json.loads((file.metadata() or {})["softmesh"])
             data = file.get_tensor("data")
         tensor = _rebuild(header, data)
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
-        raise MeshError(f"Unable to load the tensor from {path}: it is not a tensor file of softmesh ({error}).") from error
+    except (SafetensorError, *_BROKEN_HEADER) as error:
+        cause = f"it is not a tensor file of softmesh ({error})"
+        raise MeshError(f"Unable to load the tensor from {path}: {cause}.") from error
     return tensor if device is None else to_device(tensor, device)
 
 
@@ -116,13 +122,16 @@ def _word_from_json(parts: list[Any]) -> Placement:
     return REPLICATE if kind == "replicate" else LOCAL
 
 
-def _checked(file_name: str | Path) -> Path:
+def _checked(file_name: str | Path, where: str) -> Path:
+    if not isinstance(file_name, str | Path):
+        raise refused(where, f"file_name must be a path, got {described(file_name)}")
     path = Path(file_name)
     if path.suffix != _SUFFIX:
         raise MeshError(f"File {path} must have .tensorbin extension")
     return path
 
 
+@knows_its_names
 def as_tensor(
     tensor: torch.Tensor,
     dtype: DataType | None = None,
@@ -141,29 +150,38 @@ def as_tensor(
     """
     if device is not None and memory_config is None:
         raise MeshError("memory_config must be specified when device is specified")
+    if preprocess is not None and not callable(preprocess):
+        raise refused("as_tensor", f"preprocess must be a function, got {described(preprocess)}")
     replicates = isinstance(mesh_mapper, ReplicateTensorToMeshWrapper)
 
     def build() -> Tensor:
         source = preprocess(tensor) if preprocess else tensor
         mapper = None if replicates else mesh_mapper
-        return cast(Tensor, from_torch(source, dtype, layout=layout, memory_config=memory_config, mesh_mapper=mapper))
-
-    def place(host: Tensor) -> Tensor:
-        if device is not None:
-            return to_device(host, device, memory_config)
-        if replicates and mesh_mapper is not None:
-            from softmesh.tensor.transfer import distribute_tensor
-
-            return distribute_tensor(host, mesh_mapper)
-        return host
+        made = from_torch(source, dtype, layout=layout, memory_config=memory_config, mesh_mapper=mapper)
+        return checked("as_tensor", "tensor", made, Tensor, "a torch.Tensor")
 
     if cache_file_name is None:
-        return place(build())
-    kind = "None" if dtype is None else dtype.name
-    lay = "None" if layout is None else layout.name
-    path = Path(f"{cache_file_name}_dtype_{kind}_layout_{lay}{_SUFFIX}")
+        host = build()
+    else:
+        host = _cached(_cache_path(cache_file_name, dtype, layout), build, cache_dump_mode)
+    if device is not None:
+        return to_device(host, device, memory_config)
+    if isinstance(mesh_mapper, ReplicateTensorToMeshWrapper):
+        return distribute_tensor(host, mesh_mapper.unwrap())
+    return host
+
+
+def _cache_path(name: str | Path, dtype: DataType | None, layout: Layout | None) -> Path:
+    """`{name}_dtype_BFLOAT16_layout_TILE.tensorbin`."""
+    if not isinstance(name, str | Path):
+        raise refused("as_tensor", f"cache_file_name must be a path, got {described(name)}")
+    kind, lay = (getattr(choice, "name", choice) for choice in (dtype, layout))
+    return Path(f"{name}_dtype_{kind}_layout_{lay}{_SUFFIX}")
+
+
+def _cached(path: Path, build: Callable[[], Tensor], mode: DumpTensorMode) -> Tensor:
     if path.exists():
-        return place(load_tensor(path))
+        return load_tensor(path)
     host = build()
-    dump_tensor(path, host, mode=cache_dump_mode)
-    return place(host)
+    dump_tensor(path, host, mode=mode)
+    return host

@@ -1,4 +1,4 @@
-"""Tensor methods that move values: constructors, printing, to and from torch, host-side padding."""
+"""Tensor methods that move values: constructors, printing, to and from torch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.arguments import checked, checked_ints, described, refused
+from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor
+from softmesh.placement.distribution import Distribution
 from softmesh.placement.mappers import Mapper
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.padding import check_host, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_shards
+from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor, tensor_method
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.transfer import from_device, from_torch, get_device_tensors, to_device, to_torch
@@ -25,37 +29,56 @@ from softmesh.tensor.transfer import from_device, from_torch, get_device_tensors
 @tensor_method("__init__")
 def construct(self: Tensor, *args: Any, **kwargs: Any) -> None:
     """`Tensor(values, shape, dtype, layout, ...)` from a list, or `Tensor(torch_or_numpy, dtype, ...)`."""
-    first = args[0] if args else kwargs.pop("tensor", None)
-    made = _from_list(*args, **kwargs) if isinstance(first, list) else _from_array(first, *args[1:], **kwargs)
+    names = [name for name in ("data", "tensor", "arg") if name in kwargs]
+    values = [*args, *(kwargs.pop(name) for name in names[: not args])]
+    first = values[0] if values else None
+    if isinstance(first, Tensor):
+        made = first
+    else:
+        make = _from_list if isinstance(first, list | tuple) else _from_array
+        try:
+            made = make(*values, **kwargs)
+        except TypeError as error:
+            raise refused("Tensor", str(error)) from error
     for slot in ("_storage", "_spec", "_where", "_topology", "_id"):
         setattr(self, slot, getattr(made, slot))
 
 
 def _from_list(
-    values: list[float],
+    data: Sequence[float],
     shape: Sequence[int],
-    dtype: DataType,
+    data_type: DataType,
     layout: Layout = Layout.ROW_MAJOR,
-    device: MeshDevice | None = None,
+    device: MeshDevice | Tile | None = None,
     memory_config: MemoryConfig | None = None,
     tile: Tile | None = None,
     pad_value: float | None = None,
 ) -> Tensor:
-    volume = int(np.prod(list(shape)))
-    if len(values) != volume:
-        raise MeshError(f"Buffer size {len(values)} differs from shape volume {volume}")
-    kind = torch.float32 if facts(dtype).is_float else torch.int64
-    source = torch.tensor(values, dtype=kind).reshape(tuple(shape))
-    return cast(
-        Tensor,
-        from_torch(
-            source, dtype, layout=layout, device=device, memory_config=memory_config, tile=tile, pad_value=pad_value
-        ),
+    if isinstance(device, Tile):  # Tensor(values, shape, dtype, layout, tile)
+        device, tile = None, device
+    sizes = checked_ints("Tensor", "shape", shape)
+    volume = int(np.prod(sizes))
+    if len(data) != volume:
+        raise MeshError(f"Buffer size {len(data)} differs from shape volume {volume}")
+    kind = torch.float32 if facts(data_type).is_float else torch.int64
+    try:
+        source = torch.tensor(data, dtype=kind).reshape(sizes)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise refused("Tensor", f"data must be a flat list of numbers, got {described(data)}") from error
+    made = from_torch(
+        source,
+        data_type,
+        layout=layout,
+        device=device,
+        memory_config=memory_config,
+        tile=tile,
+        pad_value=pad_value,
     )
+    return cast(Tensor, made)
 
 
 def _from_array(
-    tensor: Any,
+    tensor: Any = None,
     data_type: DataType | None = None,
     device: MeshDevice | None = None,
     layout: Layout | None = None,
@@ -64,39 +87,48 @@ def _from_array(
     cq_id: int | None = None,
     pad_value: float | None = None,
     mesh_mapper: Mapper | None = None,
+    preserve_nan_values: bool = False,
+    col_tilize: bool = False,
+    enable_bfloat_opt: bool = False,
 ) -> Tensor:
     if not isinstance(tensor, torch.Tensor | np.ndarray):
-        raise ArgumentError(
-            f"Tensor(): incompatible function arguments: expected a list with a shape, a torch.Tensor or a numpy "
-            f"array, got {type(tensor).__name__}"
+        raise refused(
+            "Tensor",
+            f"expected a list with a shape, a torch.Tensor or a numpy array, got {described(tensor)}",
         )
-    return cast(
-        Tensor,
-        from_torch(
-            cast(torch.Tensor, tensor),
-            data_type,
-            layout=layout,
-            device=device,
-            memory_config=mem_config,
-            tile=tile,
-            cq_id=cq_id,
-            pad_value=pad_value,
-            mesh_mapper=mesh_mapper,
-        ),
+    made = from_torch(
+        cast(torch.Tensor, tensor),
+        data_type,
+        layout=layout,
+        device=device,
+        memory_config=mem_config,
+        tile=tile,
+        cq_id=cq_id,
+        pad_value=pad_value,
+        mesh_mapper=mesh_mapper,
+        preserve_nan_values=preserve_nan_values,
+        col_tilize=col_tilize,
+        enable_bfloat_opt=enable_bfloat_opt,
     )
+    return cast(Tensor, made)
 
 
 @tensor_method("__repr__")
 def describe(self: Tensor) -> str:
     if not self.is_allocated():
         return format_deallocated(self.shape, self.dtype, self.layout)
-    dist = self.view_distribution()
     pieces = from_storage(self.pieces().detach().cpu(), self.dtype)
     device = self.device()
     headers: list[str | None] = [None] * len(pieces)
     if device is not None and device.get_num_devices() > 1:
-        headers = [f"device_id: {device.get_device_id(coord)}, {coord}" for coord in dist.coordinates()]
+        headers = list(_shard_headers(self.view_distribution(), device.get_device_ids()))
     return format_shards(list(zip(headers, pieces, strict=True)), self.shape, self.dtype, self.layout)
+
+
+def _shard_headers(dist: Distribution, ids: list[int]) -> list[str]:
+    """By the shape the tensor was made under: the mesh may have been reshaped since."""
+    shape = MeshShape(dist.mesh)
+    return [f"device_id: {ids[shape.index(coord)]}, {coord}" for coord in dist.coordinates()]
 
 
 @tensor_method("__bool__")
@@ -106,16 +138,31 @@ def is_true(self: Tensor) -> bool:
 
 
 @tensor_method("to")
-def to(self: Tensor, target: MeshDevice | Layout, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
-    """`to(device)` moves, `to(layout)` re-lays a host tensor."""
-    if isinstance(target, MeshDevice):
-        return to_device(self, target, mem_config, queue_id=cq_id)
-    if isinstance(target, Layout):
-        from softmesh.tensor.spec import make_spec
+def to(
+    self: Tensor,
+    target: MeshDevice | Layout | None = None,
+    mem_config: MemoryConfig | None = None,
+    cq_id: int | None = None,
+    *,
+    device: MeshDevice | None = None,
+    target_layout: Layout | None = None,
+) -> Tensor:
+    """`to(device)` moves, `to(target_layout)` re-lays a host tensor."""
+    where = next((given for given in (target, device, target_layout) if given is not None), None)
+    if isinstance(where, MeshDevice):
+        return to_device(self, where, mem_config, queue_id=cq_id)
+    if isinstance(where, Layout):
+        return _in_layout(self, where)
+    raise refused("to", f"expected a MeshDevice or a Layout, got {described(where)}")
 
-        spec = make_spec(tuple(self.shape), self.dtype, target, self.memory_config(), self.tile)
-        return Tensor.make(self._storage, spec, self._topology, self._where)
-    raise ArgumentError(f"to(): incompatible function arguments: expected a MeshDevice or a Layout, got {target!r}")
+
+def _in_layout(tensor: Tensor, layout: Layout) -> Tensor:
+    """Padding that is there stays: `unpad` takes it away."""
+    check_host(tensor, "to", "use ttnn.to_layout(tensor, layout) on a device")
+    spec = make_spec(tuple(tensor.shape), tensor.dtype, layout, tensor.memory_config(), tensor.tile)
+    if tensor.volume() > spec.volume():
+        spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value)
+    return with_spec(tensor, spec)
 
 
 @tensor_method("cpu")
@@ -130,13 +177,15 @@ def as_torch(self: Tensor, mesh_composer: MeshToTensor | None = None) -> torch.T
 
 @tensor_method("to_numpy")
 def as_numpy(self: Tensor, mesh_composer: MeshToTensor | None = None) -> np.ndarray[Any, Any]:
+    """Floats that numpy does not have come as float32."""
     values = to_torch(self, mesh_composer=mesh_composer)
-    return (values.float() if values.dtype is torch.bfloat16 else values).numpy()
+    has_counterpart = values.dtype not in (torch.bfloat16, torch.float8_e4m3fn)
+    return (values if has_counterpart else values.float()).numpy()
 
 
 @tensor_method("to_list")
 def as_list(self: Tensor) -> list[Any]:
-    return cast("list[Any]", to_torch(self).tolist())
+    return to_torch(self).tolist()
 
 
 @tensor_method("item")
@@ -150,12 +199,8 @@ def item(self: Tensor) -> Any:
 
 @tensor_method("to_torch_with_padded_shape")
 def as_padded_torch(self: Tensor) -> torch.Tensor:
-    """With the tile padding, which is 0."""
-    values = to_torch(self)
-    padded = tuple(self.padded_shape)
-    result = values.new_zeros(padded)
-    result[tuple(slice(0, n) for n in (1,) * (len(padded) - values.dim()) + tuple(values.shape))] = values
-    return result
+    """With the padding, which is 0 or what `pad_value` said."""
+    return with_padding(to_torch(self), self.spec)
 
 
 class HostBuffer:
@@ -170,14 +215,14 @@ class HostBuffer:
         return self._shape
 
     def is_local(self, coord: MeshCoordinate) -> bool:
-        return self._shape.contains(coord)
+        wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
+        return self._shape.contains(checked("is_local", "coord", coord, MeshCoordinate, wanted))
 
     def get_shard(self, coord: MeshCoordinate) -> Tensor | None:
-        return self._shards.get(coord)
+        return self._shards.get(coord) if self.is_local(coord) else None
 
 
 @tensor_method("host_buffer")
 def host_buffer(self: Tensor) -> HostBuffer:
-    if self._storage.device is not None:
-        raise MeshError("host_buffer: the tensor is on a device: use ttnn.from_device first.")
+    check_host(self, "host_buffer")
     return HostBuffer(self)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any, overload
 
-from softmesh.cores import CoreRangeSet
+from softmesh.arguments import checked, checked_ints, refused
+from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts, tile_size
 from softmesh.tensor.memory import (
@@ -14,6 +17,7 @@ from softmesh.tensor.memory import (
     BufferType,
     MemoryConfig,
     NdShardSpec,
+    ShardDistributionStrategy,
     ShardOrientation,
     ShardSpec,
     TensorMemoryLayout,
@@ -23,6 +27,12 @@ from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 _ALIGNMENT = {BufferType.DRAM: 32}
 _L1_ALIGNMENT = 16
+# The three forms of the constructor, told apart by what comes after the layout.
+_FORMS: dict[type, tuple[str, ...]] = {
+    BufferType: ("buffer_type", "tile"),
+    TensorMemoryLayout: ("memory_layout", "shard_spec", "buffer_type", "tile"),
+    NdShardSpec: ("nd_shard_spec", "buffer_type", "tile"),
+}
 
 
 class TensorSpec:
@@ -32,8 +42,17 @@ class TensorSpec:
     Shape([32, 64])
     """
 
-    __slots__ = ("shape", "dtype", "layout", "memory_config", "tile", "padded_shape", "_hash")
+    __slots__ = ("_hash", "dtype", "layout", "memory_config", "pad_value", "padded_shape", "shape", "tile")
 
+    shape: Shape
+    dtype: DataType
+    layout: Layout
+    memory_config: MemoryConfig
+    tile: Tile
+    padded_shape: Shape
+    pad_value: float  # what the padding holds; no part of what specs compare
+
+    @overload
     def __init__(
         self,
         shape: Sequence[int],
@@ -41,31 +60,51 @@ class TensorSpec:
         layout: Layout,
         buffer_type: BufferType = BufferType.DRAM,
         tile: Tile | None = None,
-        *,
-        memory_layout: TensorMemoryLayout | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: DataType,
+        layout: Layout,
+        memory_layout: TensorMemoryLayout,
         shard_spec: ShardSpec | None = None,
-        nd_shard_spec: NdShardSpec | None = None,
-        memory_config: MemoryConfig | None = None,
+        buffer_type: BufferType = BufferType.DRAM,
+        tile: Tile | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: DataType,
+        layout: Layout,
+        nd_shard_spec: NdShardSpec,
+        buffer_type: BufferType = BufferType.DRAM,
+        tile: Tile | None = None,
+    ) -> None: ...
+    def __init__(
+        self, shape: Sequence[int], dtype: DataType, layout: Layout, *memory: Any, **named: Any
     ) -> None:
+        given = _by_name(memory, named)
+        config = _memory_config(given)
+        self._fill(
+            Shape(checked_ints("TensorSpec", "shape", shape)), dtype, layout, config, given.get("tile")
+        )
+
+    def _fill(
+        self, shape: Shape, dtype: DataType, layout: Layout, memory_config: MemoryConfig, tile: Tile | None
+    ) -> None:
+        checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
         if facts(dtype).is_block and layout is not Layout.TILE:
             raise MeshError(
                 f"Layout must be Layout::TILE for bfloat8_b or bfloat4_b! Got {layout} for {dtype}: pass "
                 "layout=ttnn.TILE_LAYOUT or choose another dtype."
             )
-        if memory_config is None:
-            if nd_shard_spec is not None:
-                memory_config = MemoryConfig(buffer_type, nd_shard_spec)
-            elif memory_layout is not None:
-                memory_config = MemoryConfig(memory_layout, buffer_type, shard_spec)
-            else:
-                memory_config = _interleaved(buffer_type)
-        self.shape = Shape(shape)
-        self.dtype = dtype
-        self.layout = layout
-        self.memory_config = memory_config
-        self.tile = tile or DEFAULT_TILE
+        self.shape, self.dtype, self.layout, self.memory_config = shape, dtype, layout, memory_config
+        self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
         self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile))
-        self._hash = hash((self.shape, dtype, layout, memory_config, self.tile))
+        self.pad_value = 0.0
+        self._hash = hash((shape, dtype, layout, memory_config, self.tile))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -75,6 +114,7 @@ class TensorSpec:
         return (
             self._hash == other._hash
             and self.shape == other.shape
+            and self.padded_shape == other.padded_shape
             and self.dtype is other.dtype
             and self.layout is other.layout
             and self.memory_config == other.memory_config
@@ -119,18 +159,44 @@ class TensorSpec:
         return self.num_pages() * self.page_size()
 
     def with_memory_config(self, memory_config: MemoryConfig) -> TensorSpec:
-        return make_spec(tuple(self.shape), self.dtype, self.layout, memory_config, self.tile)
+        made = make_spec(tuple(self.shape), self.dtype, self.layout, memory_config, self.tile)
+        is_plain = self.padded_shape == made.padded_shape and not self.pad_value
+        return made if is_plain else made.padded_to(self.padded_shape, self.pad_value)
 
+    def padded_to(self, padded: Sequence[int], pad_value: float) -> TensorSpec:
+        """The same piece with room around it that the layout alone would not leave."""
+        made = copy.copy(self)
+        made.padded_shape = Shape(padded)
+        made.pad_value = pad_value
+        return made
+
+    @overload
     def sharded(
         self,
         shard_shape: Sequence[int],
         grid: CoreRangeSet,
+        shard_alignment: object = None,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
-        buffer_type: BufferType = BufferType.L1,
+        shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
+    ) -> TensorSpec: ...
+    @overload
+    def sharded(self, shard_shape: NdShardSpec) -> TensorSpec: ...
+    def sharded(
+        self,
+        shard_shape: Sequence[int] | NdShardSpec,
+        grid: CoreRangeSet | None = None,
+        shard_alignment: object = None,
+        orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
+        shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec:
-        return self.with_memory_config(
-            MemoryConfig(buffer_type, NdShardSpec(Shape(shard_shape), grid, orientation))
-        )
+        """In shards of this shape, or of an NdShardSpec. The alignment steers hardware only."""
+        if isinstance(shard_shape, NdShardSpec):
+            cut = shard_shape
+        else:
+            shape = Shape(checked_ints("sharded", "shard_shape", shard_shape))
+            cores = checked("sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
+            cut = NdShardSpec(shape, cores, orientation, shard_distribution_strategy)
+        return self.with_memory_config(MemoryConfig(self.memory_config.buffer_type, cut))
 
     def sharded_across_dims(
         self,
@@ -139,10 +205,10 @@ class TensorSpec:
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
     ) -> TensorSpec:
         """One slice of each of `dims` per shard, the other dims whole."""
-        split = {d % len(self.padded_shape) for d in dims}
+        split = self._dims("sharded_across_dims", dims)
         units = self._shard_units()
         shape = [units[i] if i in split else n for i, n in enumerate(self.padded_shape)]
-        return self.sharded(shape, grid, orientation)
+        return self.sharded(shape, grid, orientation=orientation)
 
     def sharded_across_dims_except(
         self,
@@ -150,9 +216,18 @@ class TensorSpec:
         grid: CoreRangeSet,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
     ) -> TensorSpec:
-        kept = {d % len(self.padded_shape) for d in dims}
+        kept = self._dims("sharded_across_dims_except", dims)
         others = [d for d in range(len(self.padded_shape)) if d not in kept]
         return self.sharded_across_dims(others, grid, orientation)
+
+    def _dims(self, where: str, dims: Sequence[int]) -> set[int]:
+        rank = len(self.padded_shape)
+        given = checked_ints(where, "dims", dims)
+        if any(not -rank <= d < rank for d in given):
+            raise MeshError(
+                f"{where}: dims={given} must lie between {-rank} and {rank - 1} for {self.shape}."
+            )
+        return {d % rank for d in given}
 
     def _shard_units(self) -> list[int]:
         """The smallest legal shard extent of each dim: 1, or the tile's in the last two."""
@@ -164,19 +239,23 @@ class TensorSpec:
     def height_sharded(
         self, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
-        return self._sharded_2d(TensorMemoryLayout.HEIGHT_SHARDED, grid, orientation, grid.num_cores(), 1)
+        cores = checked("height_sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
+        return self._sharded_2d(TensorMemoryLayout.HEIGHT_SHARDED, cores, orientation, cores.num_cores(), 1)
 
     def width_sharded(
         self, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
-        return self._sharded_2d(TensorMemoryLayout.WIDTH_SHARDED, grid, orientation, 1, grid.num_cores())
+        cores = checked("width_sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
+        return self._sharded_2d(TensorMemoryLayout.WIDTH_SHARDED, cores, orientation, 1, cores.num_cores())
 
     def block_sharded(
-        self, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
+        self, grid: CoreRange | CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
-        box = grid.bounding_box().grid_size()
+        ranges = CoreRangeSet([grid]) if isinstance(grid, CoreRange) else grid
+        cores = checked("block_sharded", "grid", ranges, CoreRangeSet, "a CoreRange or a CoreRangeSet")
+        box = cores.bounding_box().grid_size()
         rows, cols = (box.y, box.x) if orientation is ShardOrientation.ROW_MAJOR else (box.x, box.y)
-        return self._sharded_2d(TensorMemoryLayout.BLOCK_SHARDED, grid, orientation, rows, cols)
+        return self._sharded_2d(TensorMemoryLayout.BLOCK_SHARDED, cores, orientation, rows, cols)
 
     def _sharded_2d(
         self,
@@ -186,19 +265,46 @@ class TensorSpec:
         rows: int,
         cols: int,
     ) -> TensorSpec:
-        height, width = math.prod(self.padded_shape[i] for i in range(len(self.padded_shape) - 1)), 1
-        width = self.padded_shape[len(self.padded_shape) - 1]
-        unit_h, unit_w = self._shard_units()[-2:] if len(self.padded_shape) > 1 else (1, 1)
-        shard = [
-            -(-height // (rows * unit_h)) * unit_h,
-            -(-width // (cols * unit_w)) * unit_w,
-        ]
+        if not rows * cols:
+            raise refused(memory_layout.name.lower(), "grid must hold at least one core")
+        *_, width = self.padded_shape
+        height = math.prod(tuple(self.padded_shape)[:-1])
+        unit_h, unit_w = (1, *self._shard_units())[-2:]
+        shard = [_up_to(height, rows, unit_h), _up_to(width, cols, unit_w)]
         return self.with_memory_config(
-            MemoryConfig(memory_layout, BufferType.L1, ShardSpec(grid, shard, orientation))
+            MemoryConfig(memory_layout, self.memory_config.buffer_type, ShardSpec(grid, shard, orientation))
         )
 
 
-@lru_cache(maxsize=None)
+def _up_to(extent: int, parts: int, unit: int) -> int:
+    """The extent of one of `parts` shards, in whole units."""
+    return -(-extent // (parts * unit)) * unit
+
+
+def _by_name(memory: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """What follows the layout in any of the three forms of the constructor, by name."""
+    names = _FORMS.get(type(memory[0]), ()) if memory else ()
+    known = {name for form in _FORMS.values() for name in form}
+    twice = set(names[: len(memory)]) & named.keys()
+    if len(memory) > len(names) or not named.keys() <= known or twice:
+        raise refused(
+            "TensorSpec",
+            "after shape, dtype and layout come (buffer_type, tile), (memory_layout, shard_spec, buffer_type, "
+            f"tile) or (nd_shard_spec, buffer_type, tile); got {[*map(repr, memory), *named]}",
+        )
+    return dict(zip(names, memory, strict=False)) | named
+
+
+def _memory_config(given: dict[str, Any]) -> MemoryConfig:
+    buffer_type = given.get("buffer_type", BufferType.DRAM)
+    if given.get("nd_shard_spec") is not None:
+        return MemoryConfig(buffer_type, given["nd_shard_spec"])
+    if given.get("memory_layout") is not None:
+        return MemoryConfig(given["memory_layout"], buffer_type, given.get("shard_spec"))
+    return _interleaved(checked("TensorSpec", "buffer_type", buffer_type, BufferType, "a ttnn.BufferType"))
+
+
+@cache
 def _interleaved(buffer_type: BufferType) -> MemoryConfig:
     return MemoryConfig(TensorMemoryLayout.INTERLEAVED, buffer_type)
 
@@ -212,4 +318,6 @@ def make_spec(
     tile: Tile = DEFAULT_TILE,
 ) -> TensorSpec:
     """A TensorSpec, the same object for the same parts."""
-    return TensorSpec(shape, dtype, layout, tile=tile, memory_config=memory_config)
+    spec = TensorSpec.__new__(TensorSpec)
+    spec._fill(Shape(shape), dtype, layout, memory_config, tile)
+    return spec

@@ -27,7 +27,7 @@ _ADDRESS_STEP = 32
 class Storage:
     """`data is None` once deallocated; `device is None` on the host."""
 
-    __slots__ = ("data", "dist", "device", "_address")
+    __slots__ = ("_address", "data", "device", "dist")
 
     def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
         self.data = data
@@ -99,7 +99,7 @@ def is_sole_owner(data: torch.Tensor) -> bool:
     if data._base is not None or data.requires_grad:
         return False
     storage = data.untyped_storage()
-    return torch._C._storage_Use_Count(storage._cdata) <= 2  # type: ignore[attr-defined]
+    return torch._C._storage_Use_Count(storage._cdata) <= 2
 
 
 def alias(data: torch.Tensor) -> torch.Tensor:

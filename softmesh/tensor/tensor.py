@@ -7,18 +7,20 @@ it (`tensor.methods`, `ops.operators`), so that nothing here depends on them.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
-from softmesh.placement.words import REPLICATE, Shard
+from softmesh.placement.words import LOCAL, REPLICATE, Shard
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.shape import Shape
@@ -44,7 +46,7 @@ _IDS = itertools.count(1)
 class Tensor:
     """A tensor on the host or on a mesh. `shape` is the shape of the piece on each device."""
 
-    __slots__ = ("_storage", "_spec", "_where", "_topology", "_id", "__weakref__")
+    __slots__ = ("__weakref__", "_id", "_spec", "_storage", "_topology", "_where")
 
     _storage: Storage
     _spec: TensorSpec
@@ -98,6 +100,10 @@ class Tensor:
     def tensor_id(self) -> int:
         return self._id
 
+    @tensor_id.setter
+    def tensor_id(self, number: int) -> None:
+        self._id = checked_int("Tensor", "tensor_id", number)
+
     def get_dtype(self) -> DataType:
         return self._spec.dtype
 
@@ -138,7 +144,9 @@ class Tensor:
 
     def device_coords(self) -> list[MeshCoordinate]:
         if self._storage.device is None:
-            raise MeshError("StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device.")
+            raise MeshError(
+                "StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device."
+            )
         return list(self.view_distribution().coordinates())
 
     def is_allocated(self) -> bool:
@@ -146,8 +154,6 @@ class Tensor:
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""
-        import sys
-
         shared = sys.getrefcount(self._storage) > 2
         if force or not shared:
             self._storage.data = None
@@ -170,7 +176,9 @@ class Tensor:
 
     def _check_device_buffer(self, method: str) -> None:
         if self._storage.device is None:
-            raise MeshError(f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device.")
+            raise MeshError(
+                f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device."
+            )
         self.check_allocated(method)
 
     # -- how it is distributed -------------------------------------------------------------------
@@ -178,11 +186,16 @@ class Tensor:
     def tensor_topology(self) -> TensorTopology:
         """In TT-NN's words; `softmesh.placements(t)` has all four."""
         if self._topology is None:
-            self._topology = topology_of(self._storage.dist if self._where is None else self.view_distribution())
+            self._topology = topology_of(
+                self._storage.dist if self._where is None else self.view_distribution()
+            )
         return self._topology
 
     def update_tensor_topology(self, topology: TensorTopology) -> None:
-        self._storage.dist = distribution_from(topology, self._storage.dist, len(self._spec.shape))
+        """Say anew how the pieces make up the tensor; a shard only takes the label."""
+        checked("update_tensor_topology", "topology", topology, TensorTopology, "a ttnn.TensorTopology")
+        if self._where is None:
+            self._storage.dist = distribution_from(topology, self._storage.dist, len(self._spec.shape))
         self._topology = topology
 
     def view_distribution(self) -> Distribution:
@@ -192,7 +205,8 @@ class Tensor:
             return dist
         all_coords = dist.coordinates()
         coords = tuple(all_coords[i] for i in self._where)
-        word = REPLICATE if len(coords) == 1 else Shard(0)
+        several = Shard(0) if len(self._spec.shape) else LOCAL
+        word = REPLICATE if len(coords) == 1 else several
         return distribution(dist.mesh, (len(coords),), (word,), coords, (len(coords),))
 
     def view_data(self) -> torch.Tensor:
@@ -213,14 +227,29 @@ class Tensor:
         return pieces_at(self.view_data(), dist, dist.coordinates())
 
     def overwrite(self, data: torch.Tensor, dist: Distribution) -> None:
-        """Put new values in place, so that every tensor on this storage sees them."""
-        if self._where is None:
+        """Put new values in place, so that every tensor on this storage sees them.
+
+        Devices that `dist` does not cover keep what they have.
+        """
+        mine, given = self.view_distribution().coordinates(), dist.coordinates()
+        if self._where is None and (mine is given or set(mine) == set(given)):
             self._storage.replace(data, dist)
             self._topology = None
             return
-        values = pieces_at(data, dist, dist.coordinates())
-        for position, piece in zip(self._where, values.expand(len(self._where), *values.shape[1:]), strict=True):
-            self._storage.write_piece(position, piece)
+        positions = dict(zip(mine, self._where or range(len(mine)), strict=True))
+        shared = tuple(coord for coord in given if coord in positions)
+        if not shared:
+            raise MeshError(
+                f"Nothing to overwrite: the values are for {given[0]}, the tensor is at {mine[0]}."
+            )
+        for coord, piece in zip(shared, pieces_at(data, dist, shared), strict=True):
+            self._storage.write_piece(positions[coord], piece)
+
+    def check_readable(self, doing: str) -> None:
+        """Refuse a tensor whose values are gone: deallocated, or on a mesh that was closed."""
+        self.check_allocated(doing)
+        if self._storage.device is not None:
+            self._storage.device.check_open(doing)
 
     def check_allocated(self, doing: str) -> None:
         if self._storage.data is None:

@@ -7,20 +7,22 @@ composes the pieces again. No value moves between devices here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning
+from softmesh.arguments import checked, checked_int, checked_ints, described, knows_its_names, refused
+from softmesh.errors import MeshError, PartialError, PartialWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.placement.topology import PlacementShard, TensorTopology
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.words import LOCAL, Partial, Placement, Shard
 from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import DataType, Layout, default_dtype_for, facts
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
@@ -29,10 +31,11 @@ from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 
-if TYPE_CHECKING:
-    from softmesh.runtime.device import MeshDevice
+_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
+_A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
 
+@knows_its_names
 def from_torch(
     tensor: torch.Tensor | None,
     dtype: DataType | None = None,
@@ -56,47 +59,99 @@ def from_torch(
     if tensor is None:
         return None
     source = _as_torch(tensor, "from_torch")
+    if device is not None:
+        checked("from_torch", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("from_torch")
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
-        dtype, layout, memory_config, tile = spec.dtype, spec.layout, spec.memory_config, spec.tile
-    if dtype is None:
-        dtype = default_dtype_for(source.dtype)
-    if not isinstance(dtype, DataType):
-        raise ArgumentError(f"from_torch: dtype must be a ttnn dtype such as ttnn.bfloat16, got {dtype!r}")
-    if layout is None:
-        layout = Layout.TILE if facts(dtype).is_block else Layout.ROW_MAJOR
-    if not isinstance(layout, Layout):
-        raise ArgumentError(f"from_torch: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}")
-    memory_config = _check_memory_config(memory_config, "from_torch")
-    if dtype is DataType.FP8_E4M3 and layout is not Layout.ROW_MAJOR:
-        raise MeshError("fp8_e4m3 supports ROW_MAJOR layout only: pass layout=ttnn.ROW_MAJOR_LAYOUT.")
+        form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
+    else:
+        form = _checked_form(source, dtype, layout, memory_config, tile)
     if col_tilize:
-        if not facts(dtype).is_block or source.dim() < 2 or spec is not None:
-            raise MeshError("from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec.")
+        if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
+            raise MeshError(
+                "from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec."
+            )
         source = source.transpose(-2, -1)
-    if device is not None:
-        device.check_open("from_torch")
-    pieces, dist, topology = _split(source, mesh_mapper)
-    data = _stored(pieces, dtype, source, pad_value or 0.0)
-    data = _own_memory(data, source)
-    local = tuple(data.shape[dist.lead :])
-    made = make_spec(local, dtype, layout, memory_config, tile or DEFAULT_TILE)
-    host = Tensor.make(Storage(data, dist, None), made, topology)
-    result = host if device is None else _place(host, device, made)
+    host = _host_tensor(source, form, mesh_mapper, _checked_pad_value(pad_value))
+    result = host if device is None else _place(host, device, host.spec)
     if observed():
         emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=cq_id or 0)
     return result
 
 
+class _Form(NamedTuple):
+    """How the pieces of a tensor are held."""
+
+    dtype: DataType
+    layout: Layout
+    memory_config: MemoryConfig
+    tile: Tile
+
+
+def _checked_form(
+    source: torch.Tensor,
+    dtype: DataType | None,
+    layout: Layout | None,
+    memory_config: MemoryConfig | None,
+    tile: Tile | None,
+) -> _Form:
+    if dtype is None:
+        dtype = default_dtype_for(source.dtype)
+    checked("from_torch", "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
+    if layout is None:
+        layout = Layout.TILE if facts(dtype).is_block else Layout.ROW_MAJOR
+    checked("from_torch", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
+    if dtype is DataType.FP8_E4M3 and (layout is not Layout.ROW_MAJOR or source.dtype is not torch.float32):
+        raise MeshError(
+            f"fp8_e4m3 supports ROW_MAJOR layout and float32 input only: got {layout} and {source.dtype}."
+        )
+    if tile is not None:
+        checked("from_torch", "tile", tile, Tile, "a ttnn.Tile")
+    return _Form(dtype, layout, _check_memory_config(memory_config, "from_torch"), tile or DEFAULT_TILE)
+
+
+def _checked_pad_value(value: float | None) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise refused("from_torch", f"pad_value must be a number, got {described(value)}")
+    return float(value)
+
+
+def _host_tensor(source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float) -> Tensor:
+    pieces, dist, topology = _split(source, mapper, "from_torch")
+    data = _own_memory(_stored(pieces, form.dtype, source, pad_value), source)
+    spec = make_spec(tuple(data.shape[dist.lead :]), *form)
+    if pad_value:
+        spec = spec.padded_to(spec.padded_shape, pad_value)
+    return Tensor.make(Storage(data, dist, None), spec, topology)
+
+
 def _as_torch(tensor: object, where: str) -> torch.Tensor:
     if isinstance(tensor, np.ndarray):
-        return torch.from_numpy(tensor)
+        return _from_numpy(tensor, where)
     if not isinstance(tensor, torch.Tensor):
-        raise ArgumentError(f"{where}: expected a torch.Tensor or numpy array, got {type(tensor).__name__}")
+        raise refused(where, f"tensor must be a torch.Tensor or a numpy array, got {described(tensor)}")
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        kind = (
+            "a meta tensor without values" if tensor.is_meta else f"{tensor.layout}; call .to_dense() first"
+        )
+        raise refused(where, f"tensor must hold plain values, got {kind}")
     return tensor.detach()
 
 
+def _from_numpy(array: np.ndarray, where: str) -> torch.Tensor:
+    try:
+        usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+        return torch.from_numpy(array if usable else array.copy())
+    except TypeError as error:
+        raise refused(
+            where, f"tensor is a numpy array of {array.dtype}, which torch does not have"
+        ) from error
+
+
 def _check_spec_alone(spec: TensorSpec, source: torch.Tensor, **others: object) -> None:
+    checked("from_torch", "spec", spec, TensorSpec, "a ttnn.TensorSpec")
     for name, value in others.items():
         if value is not None:
             raise MeshError(f"ttnn.from_torch: {name} must be None when spec is specified")
@@ -107,6 +162,7 @@ def _check_spec_alone(spec: TensorSpec, source: torch.Tensor, **others: object) 
 def _check_memory_config(config: MemoryConfig | None, where: str) -> MemoryConfig:
     if config is None:
         return DRAM_MEMORY_CONFIG
+    checked(where, "memory_config", config, MemoryConfig, "a ttnn.MemoryConfig such as ttnn.L1_MEMORY_CONFIG")
     if config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None:
         raise MeshError(
             f"ttnn.{where}: Shard spec must not be None for sharded tensors: build one with "
@@ -116,14 +172,13 @@ def _check_memory_config(config: MemoryConfig | None, where: str) -> MemoryConfi
 
 
 def _split(
-    source: torch.Tensor, mapper: Mapper | None
+    source: torch.Tensor, mapper: Mapper | None, where: str
 ) -> tuple[torch.Tensor, Distribution, TensorTopology | None]:
     if mapper is None:
         return source.reshape(1, 1, *source.shape), HOST, None
     if not isinstance(mapper, TensorToMesh | ReplicateTensorToMeshWrapper):
-        raise ArgumentError(
-            f"mesh_mapper must be a mapper such as ttnn.ShardTensorToMesh(mesh_device, dim=0), got {mapper!r}"
-        )
+        wanted = "a mapper such as ttnn.ShardTensorToMesh(mesh_device, dim=0)"
+        raise refused(where, f"mesh_mapper must be {wanted}, got {described(mapper)}")
     pieces, dist, topology = mapper.unwrap().split(source)
     local = pieces.shape[len(topology.placements()) :]
     return pieces.reshape(*dist.extents, *local), dist, topology
@@ -146,10 +201,14 @@ def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     """A host tensor's pieces at their coordinates of `device`."""
-    dist = place_on(host.view_distribution(), tuple(device.shape))
-    data = alias(host.view_data().to(device.torch_device))
+    data, dist = _placed(host, tuple(device.shape))
     topology = host._topology if host.view_distribution() is not HOST else None
-    return Tensor.make(Storage(data, dist, device), spec, topology)
+    return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
+
+
+def _placed(host: Tensor, mesh: tuple[int, ...]) -> tuple[torch.Tensor, Distribution]:
+    data, dist = host.view_data(), place_on(host.view_distribution(), mesh)
+    return data.reshape(*dist.extents, *host.shape), dist
 
 
 def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:
@@ -168,6 +227,7 @@ def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:
     return distribution(mesh, dist.grid, dist.placements, dist.coordinates(), dist.label)
 
 
+@knows_its_names
 def to_torch(
     tensor: Tensor,
     dtype: torch.dtype | None = None,
@@ -178,18 +238,13 @@ def to_torch(
     cq_id: int | None = None,
 ) -> torch.Tensor:
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
-    _check_tensor(tensor, "to_torch")
-    tensor.check_allocated("to_torch")
+    _check_readable(tensor, "to_torch")
+    if dtype is not None:
+        checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
     data = tensor.view_data()
     if mesh_composer is not None:
-        if not isinstance(mesh_composer, MeshToTensor):
-            raise ArgumentError(
-                f"mesh_composer must be a composer such as ttnn.ConcatMeshToTensor(mesh_device, dim=0), "
-                f"got {mesh_composer!r}"
-            )
-        _warn_partial(tensor, dist, "to_torch")
-        whole = mesh_composer.compose(data, dist)
+        whole = _composed(tensor, mesh_composer, "to_torch")
     elif len(dist.coordinates()) > 1:
         raise MeshError(
             f"Can't convert a tensor distributed on {MeshShape(dist.mesh)} mesh to row-major logical tensor. "
@@ -200,10 +255,18 @@ def to_torch(
         whole = data.reshape(data.shape[dist.lead :])
     result = _hand_over(whole, data, tensor.dtype, dtype)
     if torch_rank is not None:
-        result = _squeeze_to_rank(result, torch_rank)
+        result = _squeeze_to_rank(result, checked_int("to_torch", "torch_rank", torch_rank))
     if observed():
         emit("to_torch", (tensor,), (), coords=dist.coordinates(), queue=cq_id or 0)
     return result
+
+
+def _composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tensor:
+    wanted = "a composer such as ttnn.ConcatMeshToTensor(mesh_device, dim=0)"
+    checked(where, "mesh_composer", composer, MeshToTensor, wanted)
+    dist = tensor.view_distribution()
+    _warn_partial(tensor, dist, where)
+    return composer.compose(tensor.view_data(), dist)
 
 
 def compose(tensor: Tensor) -> torch.Tensor:
@@ -212,8 +275,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     Shards are concatenated, replicas taken once. A Partial is combined, with a warning: on silicon
     that takes a collective.
     """
-    _check_tensor(tensor, "compose")
-    tensor.check_allocated("compose")
+    _check_readable(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
         raise MeshError(
@@ -255,142 +317,195 @@ def _hand_over(
 
 
 def _squeeze_to_rank(result: torch.Tensor, rank: int) -> torch.Tensor:
-    while result.dim() > rank:
-        if result.shape[0] != 1:
-            raise MeshError(
-                f"ttnn: Unable to squeeze to desired rank! {tuple(result.shape)} has no leading 1 to drop "
-                f"on the way to rank {rank}."
-            )
-        result = result.squeeze(0)
-    return result
+    surplus = result.dim() - rank
+    if surplus < 0 or any(n != 1 for n in result.shape[:surplus]):
+        raise MeshError(
+            f"ttnn: Unable to squeeze to desired rank! {tuple(result.shape)} becomes rank {rank} only where its "
+            "leading dims are 1 and there are enough of them."
+        )
+    return result.reshape(result.shape[surplus:])
 
 
-def _check_tensor(tensor: object, where: str) -> None:
-    if not isinstance(tensor, Tensor):
-        raise ArgumentError(f"{where}: incompatible function arguments: expected a ttnn.Tensor, got {type(tensor).__name__}")
+def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
+    checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
 
 
+@knows_its_names
 def to_device(
-    tensor: Tensor, device: MeshDevice, memory_config: MemoryConfig | None = None, *, queue_id: int | None = None
+    tensor: Tensor,
+    device: MeshDevice,
+    memory_config: MemoryConfig | None = None,
+    *,
+    queue_id: int | None = None,
 ) -> Tensor:
     """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
-    _check_tensor(tensor, "to_device")
-    tensor.check_allocated("to_device")
-    device.check_open("to_device")
+    _check_readable(tensor, "to_device")
+    checked("to_device", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("to_device")
     if tensor._storage.device is not None:
         return tensor
-    config = memory_config or tensor.memory_config()
+    config = tensor.memory_config() if memory_config is None else memory_config
     result = _place(tensor, device, tensor.spec.with_memory_config(_check_memory_config(config, "to_device")))
     if observed():
-        emit("to_device", (tensor,), (result,), coords=result.view_distribution().coordinates(), queue=queue_id or 0)
+        coords = result.view_distribution().coordinates()
+        emit("to_device", (tensor,), (result,), coords=coords, queue=queue_id or 0)
     return result
 
 
+@knows_its_names
 def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | None = None) -> Tensor:
     """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
-    _check_tensor(tensor, "from_device")
-    tensor.check_allocated("from_device")
+    _check_readable(tensor, "from_device")
     if tensor._storage.device is None:
         return tensor
     dist = tensor.view_distribution()
-    result = Tensor.make(Storage(alias(tensor.view_data().cpu()), dist, None), tensor.spec, tensor._topology)
+    data = alias(tensor.view_data().cpu())
+    result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor._topology)
     if observed():
         emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue_id or 0)
     return result
 
 
+@knows_its_names
 def allocate_tensor_on_device(
-    shape: Sequence[int] | TensorSpec,
+    shape: Sequence[int] | TensorSpec | None = None,
     dtype: DataType | MeshDevice | None = None,
     layout: Layout | None = None,
     mesh_device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
+    *,
+    tensor_spec: TensorSpec | None = None,
 ) -> Tensor:
-    """`(spec, mesh)` or `(shape, dtype, layout, mesh, memory_config)`. Contents are undefined (zeros here)."""
-    if isinstance(shape, TensorSpec):
-        spec, device = shape, cast("MeshDevice", mesh_device if dtype is None else dtype)
+    """`(tensor_spec, mesh_device)` or `(shape, dtype, layout, mesh_device, memory_config)`.
+
+    Contents are undefined in TT-NN; here they are zeros.
+    """
+    where = "allocate_tensor_on_device"
+    spec, device = _spec_and_mesh(where, tensor_spec or shape, dtype, layout, mesh_device, memory_config)
+    return _allocated(where, spec, device, device)
+
+
+def _spec_and_mesh(
+    where: str, first: object, dtype: object, layout: object, mesh: object, memory_config: MemoryConfig | None
+) -> tuple[TensorSpec, MeshDevice]:
+    """Of `(tensor_spec, mesh_device)` and `(shape, dtype, layout, mesh_device, memory_config)`, what was given."""
+    if isinstance(first, TensorSpec):
+        spec, mesh = first, dtype if mesh is None else mesh
     else:
-        if not isinstance(dtype, DataType) or not isinstance(layout, Layout) or mesh_device is None:
-            raise ArgumentError(
-                "allocate_tensor_on_device(): incompatible function arguments: give (spec, mesh_device) or "
-                "(shape, dtype, layout, mesh_device)."
-            )
-        spec, device = make_spec(tuple(shape), dtype, layout, memory_config or DRAM_MEMORY_CONFIG), mesh_device
-    device.check_open("allocate_tensor_on_device")
-    mesh = tuple(device.shape)
+        spec = _checked_spec(where, first, dtype, layout, memory_config)
+    device = checked(where, "mesh_device", mesh, MeshDevice, _A_MESH_DEVICE)
+    device.check_open(where)
+    return spec, device
+
+
+def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: MeshDevice | None) -> Tensor:
+    mesh = tuple(mesh_device.shape)
     dist = replicated(mesh).with_label(mesh)
-    result = Tensor.make(Storage(_zeros(spec, dist, device), dist, device), spec)
+    on = None if held_by is None else held_by.torch_device
+    data = torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=on)
+    result = Tensor.make(Storage(data, dist, held_by), spec)
     if observed():
-        emit("allocate_tensor_on_device", (), (result,), coords=dist.coordinates())
+        emit(where, (), (result,), coords=dist.coordinates())
     return result
 
 
-def _zeros(spec: TensorSpec, dist: Distribution, device: MeshDevice | None) -> torch.Tensor:
-    where = None if device is None else device.torch_device
-    return torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=where)
+def _checked_spec(
+    where: str, shape: object, dtype: object, layout: object, memory_config: MemoryConfig | None
+) -> TensorSpec:
+    sizes = checked_ints(where, "shape", shape)
+    if any(n < 0 for n in sizes):
+        raise refused(where, f"shape must not be negative, got {sizes}")
+    return make_spec(
+        tuple(sizes),
+        checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
+        checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
+        _check_memory_config(memory_config, where),
+    )
 
 
+@knows_its_names
+def deallocate(tensor: Tensor, force: bool = True) -> None:
+    """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless."""
+    checked("deallocate", "tensor", tensor, Tensor, _A_TENSOR)
+    if observed():
+        emit("deallocate", (tensor,), (), coords=tensor.view_distribution().coordinates())
+    tensor.deallocate(force)
+
+
+@knows_its_names
 def allocate_tensor_on_host(
-    shape: Sequence[int] | TensorSpec,
+    shape: Sequence[int] | TensorSpec | None = None,
     dtype: DataType | MeshDevice | None = None,
     layout: Layout | None = None,
     mesh_device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
+    *,
+    tensor_spec: TensorSpec | None = None,
 ) -> Tensor:
     """As `allocate_tensor_on_device`, for a host tensor distributed over that mesh."""
-    return from_device(allocate_tensor_on_device(shape, dtype, layout, mesh_device, memory_config))
+    where = "allocate_tensor_on_host"
+    spec, device = _spec_and_mesh(where, tensor_spec or shape, dtype, layout, mesh_device, memory_config)
+    return _allocated(where, spec, device, None)
 
 
+@knows_its_names
 def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | None = None) -> None:
-    """Overwrite a device tensor in place with a host tensor of the same spec."""
-    _check_same(host_tensor, device_tensor, "copy_host_to_device_tensor")
-    device = device_tensor._storage.device
-    if host_tensor._storage.device is not None or device is None:
-        raise MeshError(
-            "copy_host_to_device_tensor needs a host tensor and a device tensor, in this order; got "
-            f"{host_tensor.storage_type()} and {device_tensor.storage_type()}."
-        )
-    device.check_open("copy_host_to_device_tensor")
-    host_dist = host_tensor.view_distribution()
-    if device_tensor._where is None:
-        host_dist = place_on(host_dist, tuple(device.shape))
-    device_tensor.overwrite(host_tensor.view_data().to(device.torch_device), host_dist)
+    """Overwrite a device tensor in place with a host tensor of the same spec.
+
+    A host tensor that covers only some devices leaves the others as they are.
+    """
+    device = _check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
+    data, dist = _placed(host_tensor, device_tensor._storage.dist.mesh)
+    device_tensor.overwrite(data.to(device.torch_device), dist)
     if observed():
         coords = device_tensor.view_distribution().coordinates()
         emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=cq_id or 0)
 
 
+@knows_its_names
 def copy_device_to_host_tensor(
     device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | None = None
 ) -> None:
     """Overwrite a host tensor in place with a device tensor of the same spec."""
-    _check_same(host_tensor, device_tensor, "copy_device_to_host_tensor")
-    dist = device_tensor.view_distribution()
-    host_tensor.overwrite(device_tensor.view_data().cpu(), dist)
+    _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor")
+    dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
+    data = device_tensor.view_data().cpu()
+    if len(dist.coordinates()) == 1 and host_dist.mesh == HOST.mesh:
+        host_tensor.overwrite(data.reshape(*HOST.extents, *host_tensor.shape), host_dist)
+    elif dist.mesh == host_dist.mesh:
+        host_tensor.overwrite(data, dist)
+    else:
+        raise MeshError(
+            f"copy_device_to_host_tensor: the device tensor lies on {MeshShape(dist.mesh)}, the host tensor on "
+            f"{MeshShape(host_dist.mesh)}: make it with ttnn.allocate_tensor_on_host(device_tensor.spec, mesh_device)."
+        )
     if observed():
         coords = dist.coordinates()
         emit("copy_device_to_host_tensor", (device_tensor,), (host_tensor,), coords=coords, queue=cq_id or 0)
 
 
-def _check_same(host: Tensor, device: Tensor, where: str) -> None:
-    _check_tensor(host, where)
-    _check_tensor(device, where)
-    host.check_allocated(where)
-    device.check_allocated(where)
-    if host.shape != device.shape:
-        raise MeshError(f"Host tensor has different shape: {host.shape} on the host, {device.shape} on the device.")
-    if host.dtype is not device.dtype:
-        raise MeshError(f"Host tensor has different dtype: {host.dtype} on the host, {device.dtype} on the device.")
-    if host.layout is not device.layout:
+def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
+    """Refuse what cannot be copied between; the mesh of the device tensor."""
+    _check_readable(host, where, "host_tensor")
+    _check_readable(device, where, "device_tensor")
+    mesh_device = device._storage.device
+    if host._storage.device is not None or mesh_device is None:
         raise MeshError(
-            f"Host tensor has different page config: {host.layout} on the host, {device.layout} on the device."
+            f"{where} needs one tensor on the host and one on a device: host_tensor is "
+            f"{host.storage_type()}, device_tensor is {device.storage_type()}."
         )
+    for what, here, there in (
+        ("shape", host.shape, device.shape),
+        ("dtype", host.dtype, device.dtype),
+        ("page config", host.layout, device.layout),
+    ):
+        if here != there:
+            raise MeshError(f"Host tensor has different {what}: {here} on the host, {there} on the device.")
+    return mesh_device
 
 
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     """One tensor per occupied device, row-major. On a mesh they share the parent's memory."""
-    _check_tensor(tensor, "get_device_tensors")
-    tensor.check_allocated("get_device_tensors")
+    checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
     if tensor._storage.device is None:
         return [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
     positions = tensor._where or tuple(range(len(tensor._storage.dist.coordinates())))
@@ -402,53 +517,88 @@ def _plain_host(piece: torch.Tensor, spec: TensorSpec) -> Tensor:
     return Tensor.make(Storage(piece.reshape(1, 1, *piece.shape), HOST, None), spec)
 
 
+@knows_its_names
 def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
     """The inverse of `get_device_tensors`: shards of one mesh buffer as one tensor again."""
-    if not tensors:
+    shards = _checked_shards("combine_device_tensors", tensors)
+    if not shards:
         raise MeshError("At least one tensor shard must be provided")
-    if any(t._storage.device is None for t in tensors):
+    if any(t._storage.device is None for t in shards):
         raise MeshError("All tensor shards must be on device")
-    if any(t.spec != tensors[0].spec for t in tensors):
+    storage, spec = shards[0]._storage, shards[0].spec
+    if any(t.spec != spec for t in shards):
         raise MeshError("All tensor shards must have the same spec")
-    storage = tensors[0]._storage
-    if any(t._storage is not storage for t in tensors):
-        raise MeshError("tensor shards must be allocated on the same mesh buffer.")
+    if any(t._storage is not storage for t in shards):
+        raise MeshError(
+            "tensor shards must be allocated on the same mesh buffer. Take them from one tensor with "
+            "ttnn.get_device_tensors(t), or join other ones on the host with ttnn.from_host_shards."
+        )
+    coords = storage.dist.coordinates()
     where: list[int] = []
-    for tensor in tensors:
-        for position in tensor._where or range(len(storage.dist.coordinates())):
-            if position in where:
-                coord = storage.dist.coordinates()[position]
-                raise MeshError(f"Found a tensor shard at duplicate coordinate {coord}")
-            where.append(position)
-    return Tensor.make(storage, tensors[0].spec, None, tuple(where))
+    for position in (p for shard in shards for p in shard._where or range(len(coords))):
+        if position in where:
+            raise MeshError(f"Found a tensor shard at duplicate coordinate {coords[position]}")
+        where.append(position)
+    held = [coords[position] for position in where]
+    topology = TensorTopology(MeshShape([len(where)]), [PlacementShard(0)], held)
+    return Tensor.make(storage, spec, topology, tuple(where))
 
 
+def _checked_shards(where: str, tensors: object) -> list[Tensor]:
+    if not isinstance(tensors, list | tuple):
+        raise refused(where, f"tensors must be a list of ttnn.Tensor, got {described(tensors)}")
+    for i, tensor in enumerate(tensors):
+        checked(where, f"tensors[{i}]", tensor, Tensor, _A_TENSOR).check_allocated(where)
+    return list(tensors)
+
+
+@knows_its_names
 def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor:
     """One distributed host tensor from a plain host tensor for each device, row-major."""
-    if len(tensors) != mesh_shape.mesh_size():
+    shards = _checked_shards("from_host_shards", tensors)
+    size = checked(
+        "from_host_shards", "mesh_shape", mesh_shape, MeshShape, "a MeshShape such as ttnn.MeshShape(1, 2)"
+    ).mesh_size()
+    if len(shards) != size or not shards:
         raise MeshError(
-            f"Number of tensor shards must match mesh size: {len(tensors)} shards for {mesh_shape} "
-            f"({mesh_shape.mesh_size()} devices)."
+            f"Number of tensor shards must match mesh size: {len(shards)} shards for {mesh_shape} ({size} devices)."
         )
-    if any(t._storage.device is not None for t in tensors):
+    if any(t._storage.device is not None for t in shards):
         raise MeshError("All tensor shards must be on host")
-    if any(t.spec != tensors[0].spec for t in tensors):
+    if any(t.spec != shards[0].spec for t in shards):
         raise MeshError("All tensor shards must have the same tensor spec")
+    for i, shard in enumerate(shards):
+        _check_undistributed(shard, f"from_host_shards: tensors[{i}]")
     mesh = tuple(mesh_shape)
-    pieces = torch.stack([t.pieces()[0] for t in tensors]).unflatten(0, mesh)
-    words: tuple[Placement, ...] = (Shard(0) if len(tensors[0].shape) else LOCAL,) * len(mesh)
-    dist = distribution(mesh, mesh, words, None, (len(tensors),))
-    pieces = pieces if len(tensors) > 1 else pieces.reshape(*dist.extents, *pieces.shape[len(mesh) :])
-    topology = TensorTopology(MeshShape([len(tensors)]), [PlacementShard(0)], dist.coordinates())
-    return Tensor.make(Storage(pieces, dist, None), tensors[0].spec, topology)
+    words: tuple[Placement, ...] = (Shard(0) if len(shards[0].shape) else LOCAL,) * len(mesh)
+    dist = distribution(mesh, mesh, words, None, (size,))
+    pieces = torch.stack([t.pieces()[0] for t in shards]).reshape(*dist.extents, *shards[0].shape)
+    topology = TensorTopology(MeshShape([size]), [PlacementShard(0)], dist.coordinates())
+    return Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
 
 
-def distribute_tensor(tensor: Tensor, mapper: Mapper, mesh_device: MeshDevice | None = None) -> Tensor:
+def _check_undistributed(tensor: Tensor, what: str) -> None:
+    coords = tensor.view_distribution().coordinates()
+    if len(coords) > 1:
+        raise MeshError(
+            f"{what} is already distributed over {len(coords)} devices: take a shard of it with "
+            "ttnn.get_device_tensors(t)[i], or join it with ttnn.aggregate_tensor(t, composer)."
+        )
+
+
+@knows_its_names
+def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDevice | None = None) -> Tensor:
     """Split a plain host tensor by a mapper; onto `mesh_device` where one is given."""
-    _check_tensor(tensor, "distribute_tensor")
+    where = "distribute_tensor"
+    _check_readable(tensor, where)
     if tensor._storage.device is not None:
         raise MeshError("TensorToMesh only supports host tensors; got storage type: StorageType::DEVICE")
-    pieces, dist, topology = _split(tensor.pieces()[0], mapper)
+    unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
+    checked(
+        where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}"
+    )
+    _check_undistributed(tensor, "distribute_tensor: tensor")
+    pieces, dist, topology = _split(tensor.pieces()[0], mapper, where)
     spec = tensor.spec
     data = round_to(pieces.contiguous(), spec.dtype)
     made = make_spec(tuple(pieces.shape[dist.lead :]), spec.dtype, spec.layout, spec.memory_config, spec.tile)
@@ -456,11 +606,11 @@ def distribute_tensor(tensor: Tensor, mapper: Mapper, mesh_device: MeshDevice | 
     return result if mesh_device is None else to_device(result, mesh_device)
 
 
+@knows_its_names
 def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
-    _check_tensor(tensor, "aggregate_tensor")
-    tensor.check_allocated("aggregate_tensor")
-    whole = composer.compose(tensor.view_data(), tensor.view_distribution()).cpu()
+    _check_readable(tensor, "aggregate_tensor")
+    whole = _composed(tensor, composer, "aggregate_tensor").cpu()
     spec = tensor.spec
     made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
     return _plain_host(whole, made)
@@ -471,7 +621,7 @@ def placements(tensor: Tensor) -> tuple[Placement, ...]:
 
     `Replicate`, `Shard(dim)`, `Partial(op)` or `Local`.
     """
-    _check_tensor(tensor, "placements")
+    checked("placements", "tensor", tensor, Tensor, _A_TENSOR)
     return tensor.view_distribution().placements
 
 
