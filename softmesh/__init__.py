@@ -70,6 +70,7 @@ from softmesh.placement.mappers import (
 from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
 from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
 from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
+from softmesh.report import notebook as _notebook
 from softmesh.runtime.command_log import log_commands
 from softmesh.runtime.commands import Command, Cost, Observer, observe
 from softmesh.runtime.device import FabricNodeId, MeshDevice

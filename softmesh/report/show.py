@@ -1,0 +1,205 @@
+"""`softmesh show`: draw a mesh, and how a tensor would lie on it.
+
+Text in, a plan out, one picture printed or written. Nothing is opened and no tensor is made: a plan
+for 4096 devices costs no memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import click
+
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
+from softmesh.placement.mappers import MeshMapperConfig, create_mesh_mapper
+from softmesh.placement.topology import PlacementReplicate, PlacementShard
+from softmesh.report.placed import PlacedTensor, planned
+from softmesh.report.planes import grid_text
+from softmesh.report.svg import mesh_svg, placed_svg
+from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
+from softmesh.systems.system import current_system
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+
+_MOST_DEVICES = 4096
+_MOST_ELEMENTS = 2**40
+_MOST_AXES = 8
+_MOST_DIGITS = 15
+_RANK = 4
+_SUFFIXES = (".svg", ".html")
+
+Splits = tuple[int | None, ...]  # a tensor dim for each mesh axis, or one for all devices; None replicates
+
+
+def _is_extent(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) > 0
+
+
+def _is_dim(text: str) -> bool:
+    return text == "none" or (text.removeprefix("-").isdecimal() and len(text) <= _MOST_DIGITS)
+
+
+def _parse_mesh(context: click.Context, option: click.Parameter, text: str | None) -> MeshShape:
+    if text is None:
+        return current_system().shape
+    extents = text.lower().split("x")
+    if not all(map(_is_extent, extents)):
+        raise click.BadParameter(f"{text!r} is not a mesh; write its extents as in 2x4, each at least 1.")
+    if len(extents) > _MOST_AXES:
+        raise click.BadParameter(f"{text} has {len(extents)} axes; at most {_MOST_AXES} can be drawn.")
+    shape = MeshShape(map(int, extents))
+    if shape.mesh_size() > _MOST_DEVICES:
+        raise click.BadParameter(
+            f"{text} has {shape.mesh_size()} devices; at most {_MOST_DEVICES} can be drawn."
+        )
+    return shape
+
+
+def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    extents = [extent.strip() for extent in text.split(",")]
+    if not all(map(_is_extent, extents)):
+        raise click.BadParameter(
+            f"{text!r} is not a shape; write its extents as in 1,1,64,256, each at least 1."
+        )
+    if len(extents) > _MOST_AXES:
+        raise click.BadParameter(f"{text} has {len(extents)} dims; at most {_MOST_AXES} can be drawn.")
+    shape = list(map(int, extents))
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise click.BadParameter(f"{text} has {math.prod(shape)} elements; at most 2**40 make sense here.")
+    return shape
+
+
+def _parse_splits(context: click.Context, option: click.Parameter, text: str | None) -> Splits | None:
+    if text is None:
+        return None
+    entries = [entry.strip().lower() for entry in text.split(",")]
+    if not all(map(_is_dim, entries)):
+        raise click.BadParameter(f"{text!r} names no dims; write 3, or 0,3 for rows and columns, or none,3.")
+    return tuple(None if entry == "none" else int(entry) for entry in entries)
+
+
+def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in _SUFFIXES:
+        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
+    return path
+
+
+_EXAMPLES = """\b
+Examples:
+  softmesh show --mesh 2x4 --shard none,3
+  softmesh show --mesh 8x4 --shard 2,3 -o shards.svg
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--mesh", callback=_parse_mesh, metavar="2x4", help="Shape of the mesh; default: the machine's own."
+)
+@click.option(
+    "--shape",
+    callback=_parse_shape,
+    metavar="1,1,64,256",
+    help="Shape of the whole tensor; default: one 32x32 tile per device.",
+)
+@click.option(
+    "--shard",
+    "splits",
+    callback=_parse_splits,
+    metavar="D|D,D",
+    help="Tensor dim to split over all devices, or one for each mesh axis; none replicates.",
+)
+@click.option(
+    "-o",
+    "--output",
+    callback=_parse_output,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the picture here (.svg or .html) instead of printing it.",
+)
+def show(mesh: MeshShape, shape: list[int] | None, splits: Splits | None, output: Path | None) -> None:
+    """Draw a mesh, and with --shard how a tensor lies on it."""
+    ids = _device_ids(mesh)
+    tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
+    if output is not None:
+        _write(output, mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor))
+        click.echo(f"Wrote {output}")
+    elif tensor is None:
+        print_pictures(mesh_grid(tuple(mesh), ids))
+    else:
+        print_pictures(tensor.title(), tensor.summary(), tensor_picture(tensor))
+
+
+def _device_ids(mesh: MeshShape) -> list[int]:
+    try:
+        return system_ids(mesh)
+    except MeshError as error:  # the machine has no such mesh
+        raise click.UsageError(str(error)) from None
+
+
+def _plan(mesh: MeshShape, ids: list[int], shape: list[int] | None, splits: Splits) -> PlacedTensor:
+    grid = tuple(mesh) if len(splits) > 1 else (mesh.mesh_size(),)
+    if len(splits) != len(grid):
+        raise click.UsageError(
+            f"--shard names {len(splits)} dims and the mesh {grid_text(tuple(mesh))} has {mesh.dims()} axes; "
+            "give one dim for each axis, or a single one for all devices."
+        )
+    dims = _dims_of(splits, _RANK if shape is None else len(shape))
+    whole = _tile_each(dims, grid) if shape is None else shape
+    placements = [PlacementReplicate() if dim is None else PlacementShard(dim) for dim in dims]
+    mapper = create_mesh_mapper(mesh, MeshMapperConfig(placements, MeshShape(grid)))
+    try:
+        return planned(whole, mapper, ids, DataType.BFLOAT16, Layout.TILE)
+    except MeshError:
+        raise click.UsageError(_why_uneven(whole, dims, grid)) from None
+
+
+def _dims_of(splits: Splits, rank: int) -> Splits:
+    """Counted from the front, and checked."""
+    for dim in splits:
+        if dim is not None and not -rank <= dim < rank:
+            raise click.UsageError(
+                f"--shard: dim {dim} is outside a tensor of rank {rank} ({-rank} to {rank - 1})."
+            )
+    dims = tuple(None if dim is None else dim % rank for dim in splits)
+    split = [dim for dim in dims if dim is not None]
+    if len(set(split)) < len(split):
+        raise click.UsageError(
+            "--shard names one dim twice; to split it over all devices, name it once, alone."
+        )
+    return dims
+
+
+def _tile_each(dims: Splits, grid: Sequence[int]) -> list[int]:
+    """The smallest shape of which every device gets a whole tile."""
+    shape = [1] * (_RANK - 2) + [TILE_SIZE] * 2
+    for dim, devices in zip(dims, grid, strict=True):
+        if dim is not None:
+            shape[dim] *= devices
+    return shape
+
+
+def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
+    dim, devices = next((d, n) for d, n in zip(dims, grid, strict=True) if d is not None and shape[d] % n)
+    return (
+        f"dim {dim} of {list(shape)} has {shape[dim]} elements, which {devices} devices cannot share evenly; "
+        f"{-(-shape[dim] // devices) * devices} would do."
+    )
+
+
+def _write(path: Path, picture: str) -> None:
+    page = _html(path.stem, picture) if path.suffix.lower() == ".html" else picture
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _html(title: str, picture: str) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title></head>\n<body>\n{picture}\n</body>\n</html>\n"
+    )
