@@ -42,6 +42,7 @@ from softmesh.mesh import (
 )
 from softmesh.namespaces import load_late, publish
 from softmesh.ops import catalogue as _catalogue
+from softmesh.ops.convolution import conv2d
 from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
 from softmesh.ops.embedding import EmbeddingsType
 from softmesh.ops.layout import assign, copy, to_dtype

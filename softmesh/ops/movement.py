@@ -299,7 +299,7 @@ def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) 
 def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     at = d - operand.rank
     return Local(
-        lambda x: x.split(sizes, at),
+        lambda x: list(x.split(sizes, at)),
         rules.resizing([d] if len(sizes) > 1 else []),
         dtypes=(operand.dtype,) * len(sizes),
         layouts=(operand.layout,) * len(sizes),

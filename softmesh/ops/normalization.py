@@ -64,7 +64,7 @@ def _norm(
     _check_width(op, bias, width)
     if residual is not None and residual.shape != input_tensor.shape:
         raise MeshError(
-            f"{op}: residual_input_tensor {list(residual.shape)} must have the input's shape {list(input_tensor.shape)}."
+            f"{op}: residual_input_tensor {list(residual.shape)} must be like the input {list(input_tensor.shape)}."
         )
     ranks = [0 if o is None else o.rank for o in (weight, bias)]
 

@@ -68,7 +68,7 @@ class Plan:
     adapts: tuple[Adapt, ...]
     outputs: tuple[Output, ...] = ()
     finishes: tuple[Adapt, ...] = ()
-    returns_list: bool = False
+    container: type | None = None  # list or tuple, for ops of several results
     problem: str | None = None
     cost: CostRule | None = None
 
@@ -201,31 +201,8 @@ def result_distributions(
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)
-    outputs = [
-        distribution(real[0].mesh, grid, _in_order(output, real[0]), real[0].coords, label)
-        for output in words
-    ]
-    return outputs, misused
-
-
-def _in_order(words: list[Placement], source: Distribution) -> tuple[Placement, ...]:
-    """Local where a reshape merged two split dims whose mesh axes nest the other way round.
-
-    Axes that split one dim are read outermost first; a merged dim must have been put together so.
-    """
-    merged: dict[int, list[int]] = {}
-    for axis, word in enumerate(words):
-        if isinstance(word, Shard):
-            merged.setdefault(word.dim, []).append(axis)
-    result = list(words)
-    for axes in merged.values():
-        came_from = [
-            word.dim for word in (source.placements[axis] for axis in axes) if isinstance(word, Shard)
-        ]
-        if came_from != sorted(came_from):
-            for axis in axes:
-                result[axis] = LOCAL
-    return tuple(result)
+    placed = [_untangled(output, real) for output in words]
+    return [distribution(real[0].mesh, grid, output, real[0].coords, label) for output in placed], misused
 
 
 def _axis_words(rule: Rule, at: Situation) -> list[Placement]:
@@ -277,14 +254,21 @@ def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
     return tuple(max(extents) for extents in zip(*labels, strict=True))
 
 
-def describe_partial(op: str, argument: str, word: Placement, axis: int, devices: int) -> str:
+def describe_partial(op: str, argument: str | None, word: Placement, axis: int, devices: int) -> str:
+    """`argument` is None where the op's own product is the partial sum."""
+    held = (
+        f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
+    )
+    if argument is None:
+        return (
+            f"{op}: the product is {held}, and a bias or an activation on each of them is not one on the whole. "
+            f"Compute the plain product, then ttnn.all_reduce(product, cluster_axis={axis}), then go on."
+        )
     kind = word.op if isinstance(word, Partial) else "sum"
-    collective = f"ttnn.all_reduce({argument}, cluster_axis={axis})"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""
     return (
-        f"{op}: {argument} is still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody "
-        f"has combined, and {op} of each is not a contribution to {op} of the whole. "
-        f"Missing before this: {collective}{also}."
+        f"{op}: {argument} is {held}, and {op} of each is not a contribution to {op} of the whole. "
+        f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}."
     )
 
 

@@ -23,6 +23,7 @@ from softmesh.ops.plan import (
     result_distributions,
 )
 from softmesh.placement.distribution import Distribution
+from softmesh.placement.rules import UsesPartial
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -52,8 +53,8 @@ class Planner:
             plan.finishes = (None,)
             return plan, None
         raw = self._try(plan)
-        plan.returns_list = not isinstance(raw, torch.Tensor)
-        results = list(raw) if plan.returns_list else [raw]
+        plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
+        results = [raw] if plan.container is None else list(raw)
         specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
         self._place(plan, local, dists, specs)
         plan.finishes = tuple(finisher(r, spec, self.data) for r, spec in zip(results, specs, strict=True))
@@ -166,9 +167,9 @@ class Planner:
             devices = dists[0].grid[axis]
             plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
 
-    def _operand_label(self, index: int) -> str:
-        if index < 0:
-            return "the product, before what follows it,"
+    def _operand_label(self, index: int) -> str | None:
+        if index == UsesPartial.OWN_PRODUCT:
+            return None
         labels: list[str] = []
         for name, value in self.op.signature.named(self.values, self.op.signature.operand_at).items():
             many = isinstance(value, list | tuple)

@@ -130,7 +130,7 @@ def topk(
     at = d - input_tensor.rank
     index_type = DataType.UINT16 if n <= _LARGEST_UINT16 else DataType.UINT32
     return Local(
-        lambda x: tuple(x.topk(k, at, largest, sorted)),
+        lambda x: list(x.topk(k, at, largest, sorted)),
         rules.within(d),
         dtypes=(input_tensor.dtype, index_type),
     )

@@ -91,7 +91,7 @@ class Operation:
             made = _store(plan, plan.run(data) if results is None else results, device, target)
         if observed():
             self._tell(values, tensors, made, plan)
-        return made if plan.returns_list else made[0]
+        return made[0] if plan.container is None else plan.container(made)
 
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
@@ -160,24 +160,26 @@ class Operation:
     def _run_in_place(self, plan: Plan, target: Tensor, data: list[Any]) -> Tensor:
         """The computation changes one operand's data, which is given memory of its own first."""
         assert self._writes is not None
-        at, dist = self._writes, plan.outputs[0].dist
-        storage = target._storage
-        if target._where is not None:
-            data[at] = data[at].clone()
-            target.overwrite(plan.run(data)[0], dist)
+        at, dist, storage = self._writes, plan.outputs[0].dist, target._storage
+        if target._where is None and storage.dist is dist:
+            data[at] = storage.writable()
+            plan.run(data)
             return target
-        values = storage.writable()
-        if storage.dist is not dist:
-            values = values.expand(*dist.extents, *values.shape[storage.dist.lead :]).clone()
-        data[at] = values
-        storage.data, storage.dist = plan.run(data)[0], dist
-        target._topology = None
+        adapt = plan.adapts[at]
+        values = data[at] if adapt is None else adapt(data[at])
+        values = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
+        prepared = [
+            v if f is None or i == at else f(v)
+            for i, (f, v) in enumerate(zip(plan.adapts, data, strict=True))
+        ]
+        prepared[at] = values
+        target.overwrite(plan.compute(*prepared), dist)
         return target
 
     def _tell(self, values: list[Any], tensors: list[Tensor], made: list[Tensor], plan: Plan) -> None:
         signature = self._signature
         operands = signature.named(values, signature.operand_at)
-        arguments = {name: value for name, value in operands.items() if isinstance(value, int | float)}
+        arguments = {name: value for name, value in operands.items() if not _holds_tensors(value)}
         given = signature.named(values, (*signature.key_at, *signature.tuning_at))
         arguments |= {name: value for name, value in given.items() if value is not None}
         queue = None if signature.queue_at is None else values[signature.queue_at]
@@ -205,6 +207,10 @@ def _store(
     for tensor, result, output in zip(targets, results, plan.outputs, strict=True):
         tensor.overwrite(result, output.dist)
     return targets
+
+
+def _holds_tensors(value: Any) -> bool:
+    return value is None or any(isinstance(item, Tensor) for item in _listed(value))
 
 
 def _listed(value: Any) -> list[Any]:
