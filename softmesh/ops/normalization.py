@@ -41,11 +41,27 @@ def _as_row(values: torch.Tensor, rank: int, width: int) -> torch.Tensor:
     return values.reshape(*values.shape[: values.dim() - rank], width)
 
 
+def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
+    """The word of a norm of x + residual over its last dim, weights aside."""
+    indices = [0] if at.words[residual] is None else [0, residual]
+    for index in indices:
+        if isinstance(at.words[index], rules.Partial):
+            raise rules.UsesPartial(index)
+    total = rules.Situation(
+        tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices), (at.shape,)
+    )
+    word = rules.elementwise(total)
+    is_last = isinstance(word, rules.Shard) and word.dim == len(at.shape) - 1
+    return rules.LOCAL if is_last else word
+
+
 def _norm_rule(at: rules.Situation) -> rules.Placement:
-    """Over a split last dim nothing global is left; a weight must be replicated otherwise."""
-    base = rules.within(-1)(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
-    others = [word for word in at.words[1:] if word is not None and word is not rules.REPLICATE]
-    return base if not others else rules.LOCAL
+    """Over a split last dim nothing global is left; a weight must be replicated."""
+    for index in (1, 2):
+        if isinstance(at.words[index], rules.Partial):
+            raise rules.UsesPartial(index)
+    own = [word for word in at.words[1:3] if word is not None and word is not rules.REPLICATE]
+    return rules.LOCAL if own else _row_word(at, 3)
 
 
 def _norm(
@@ -81,22 +97,10 @@ def _norm(
                 result = combine(result, row.reshape(*row.shape[:lead], *(1,) * (rank - 1), width))
         return result
 
-    def rule(at: rules.Situation) -> rules.Placement:
-        if at.words[3] is None:
-            return _norm_rule(at)
-        whole = rules.additive(
-            rules.Situation((at.words[0], at.words[3]), (at.shapes[0], at.shapes[3]), at.out_shapes)
-        )
-        if whole is rules.REPLICATE or isinstance(whole, rules.Shard):
-            return _norm_rule(at._replace(words=(whole, *at.words[1:3], None)))
-        return whole
-
-    return Local(compute, rule)
+    return Local(compute, _norm_rule)
 
 
-@operation(
-    cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor", needs_tile=False
-)
+@operation(cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor")
 def layer_norm(
     input_tensor: Operand,
     *,
@@ -122,9 +126,7 @@ def rms_norm(
     return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
 
 
-def _statistics(
-    op: str, input_tensor: Operand, residual: Operand | None, dtype: DataType, centred: bool
-) -> Local:
+def _statistics(dtype: DataType, centred: bool) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
     The remaining columns of each tile are 0. Gathered along the last dim they make up the statistics
@@ -137,10 +139,7 @@ def _statistics(
         tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
         return torch.cat(tiles, -1)
 
-    def rule(at: rules.Situation) -> rules.Placement:
-        return rules.within(-1)(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
-
-    return Local(compute, rule, dtypes=(dtype,))
+    return Local(compute, lambda at: _row_word(at, 1), dtypes=(dtype,))
 
 
 def _apply_statistics(
@@ -195,61 +194,39 @@ def _apply_statistics(
     return Local(compute, rule)
 
 
-@operation(
-    cost=flops_per_element(2),
-    controls="memory_config",
-    tuning=_TUNING + " use_2d_core_grid fast_and_approximate_mode",
-)
-def rms_norm_pre_all_gather(
-    input_tensor: Operand,
-    *,
-    dtype: DataType = DataType.BFLOAT16,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """This device's share of the statistics of rms_norm: sum(x^2) in column 0 of one tile."""
-    return _statistics("rms_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=False)
+def _register_distributed(kind: str, centred: bool) -> None:
+    """The two halves of a norm over a split row: statistics before an all_gather, the norm after it."""
 
+    def before(
+        input_tensor: Operand,
+        *,
+        dtype: DataType = DataType.BFLOAT16,
+        residual_input_tensor: Operand | None = None,
+    ) -> Local:
+        return _statistics(dtype, centred)
 
-@operation(
-    cost=flops_per_element(2),
-    controls="memory_config",
-    tuning=_TUNING + " recip_tensor fast_and_approximate_mode",
-)
-def layer_norm_pre_all_gather(
-    input_tensor: Operand,
-    *,
-    dtype: DataType = DataType.BFLOAT16,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """This device's share of the statistics of layer_norm: sum(x^2) and sum(x), each in column 0 of a tile."""
-    return _statistics("layer_norm_pre_all_gather", input_tensor, residual_input_tensor, dtype, centred=True)
+    def after(
+        input_tensor: Operand,
+        stats: Operand,
+        *,
+        epsilon: float = 1e-12,
+        weight: Operand | None = None,
+        bias: Operand | None = None,
+    ) -> Local:
+        name = f"{kind}_post_all_gather"
+        return _apply_statistics(name, input_tensor, stats, weight, bias, epsilon, centred)
 
-
-@operation(cost=flops_per_element(4), controls="memory_config dtype", tuning=_TUNING + " use_2d_core_grid")
-def rms_norm_post_all_gather(
-    input_tensor: Operand,
-    stats: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-) -> Local:
-    """rms_norm of a row that is split over devices, from the gathered statistics."""
-    return _apply_statistics(
-        "rms_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=False
+    sums = "sum(x^2) and sum(x), each in column 0 of a tile" if centred else "sum(x^2) in column 0 of a tile"
+    before.__doc__ = f"This device's share of the statistics of {kind}: {sums}."
+    after.__doc__ = f"{kind} of a row that is split over devices, from the gathered statistics."
+    tuning = f"{_TUNING} use_2d_core_grid recip_tensor fast_and_approximate_mode"
+    operation(f"{kind}_pre_all_gather", cost=flops_per_element(2), controls="memory_config", tuning=tuning)(
+        before
     )
+    operation(
+        f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning
+    )(after)
 
 
-@operation(cost=flops_per_element(5), controls="memory_config dtype", tuning=_TUNING)
-def layer_norm_post_all_gather(
-    input_tensor: Operand,
-    stats: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-) -> Local:
-    """layer_norm of a row that is split over devices, from the gathered statistics."""
-    return _apply_statistics(
-        "layer_norm_post_all_gather", input_tensor, stats, weight, bias, epsilon, centred=True
-    )
+_register_distributed("rms_norm", centred=False)
+_register_distributed("layer_norm", centred=True)
