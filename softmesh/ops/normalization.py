@@ -180,6 +180,8 @@ def _apply_statistics(
     def rule(at: rules.Situation) -> rules.Placement:
         """The statistics are whole, so a split last dim stays split; weights split alike."""
         last = len(at.out_shape) - 1
+        if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
+            return rules.LOCAL  # not gathered: each device would use its own
         words: list[rules.Placement | None] = [at.words[0], at.words[1]]
         for word, own_rank in zip(at.words[2:], ranks, strict=True):
             is_row_shard = isinstance(word, rules.Shard) and word.dim >= own_rank - 2
