@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.arguments import checked_int
 from softmesh.errors import MeshError
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.spec import TensorSpec
 
 
 class Operand(NamedTuple):
+    op: str  # the op it is an operand of, for messages
     name: str
     spec: TensorSpec
 
@@ -37,14 +39,13 @@ class Operand(NamedTuple):
     def dim(self, dim: int, argument: str = "dim") -> int:
         """`dim` counted from the front, or an error that names the argument and the range."""
         rank = self.rank
-        if isinstance(dim, bool) or not isinstance(dim, int):
-            raise MeshError(f"{argument} must be an int, got {dim!r}")
-        if not -rank <= dim < rank:
+        at = checked_int(self.op, argument, dim)
+        if not -rank <= at < rank:
+            allowed = f"use {-rank} to {rank - 1}" if rank else "it has no dims"
             raise MeshError(
-                f"{argument}={dim} is out of range for {self.name} of shape {list(self.shape)}: "
-                f"use {-rank} to {rank - 1}."
+                f"{self.op}: {argument}={at} is out of range for {self.name} of shape {list(self.shape)}: {allowed}."
             )
-        return dim % rank
+        return at % rank
 
     def from_end(self, dim: int, argument: str = "dim") -> int:
         """`dim` counted from the end: the same dim whatever mesh dims stand in front."""
@@ -54,10 +55,10 @@ class Operand(NamedTuple):
         """One, several or (None) all dims, counted from the front, each once."""
         if dims is None:
             return tuple(range(self.rank))
-        chosen = [dims] if isinstance(dims, int) else list(dims)
+        chosen = list(dims) if isinstance(dims, Sequence) else [dims]
         found = tuple(self.dim(dim, argument) for dim in chosen)
         if len(set(found)) != len(found):
-            raise MeshError(f"{argument}={dims} names a dim twice.")
+            raise MeshError(f"{self.op}: {argument}={dims} names a dim twice.")
         return found
 
 

@@ -81,12 +81,12 @@ class Planner:
 
     def _operand(self, name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return Operand(name, value.spec)
+            return Operand(self.op.name, name, value.spec)
         if value is None or isinstance(value, int | float):
             return value
         raise ArgumentError(
-            f"{self.op.name}(): incompatible function arguments: {name} must be a ttnn.Tensor or a number, "
-            f"got {type(value).__name__}."
+            f"{self.op.name}(): incompatible function arguments: {name} must be a ttnn.Tensor or a number, got a "
+            f"{type(value).__module__}.{type(value).__name__}. ttnn.from_torch(..., device=mesh_device) makes one."
         )
 
     def _adapts(self, local: Local, dists: list[Distribution], moves: list[Adapt]) -> list[Adapt]:
