@@ -16,11 +16,11 @@ import torch
 from softmesh.arguments import checked, described, knows_its_names, refused
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.hardware import DumpTensorMode
-from softmesh.mesh import MeshCoordinate
+from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution
 from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
@@ -83,26 +83,31 @@ def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> T
 
 
 def _rebuild(header: dict[str, Any], data: torch.Tensor) -> Tensor:
-    coords = header["coords"]
-    dist: Distribution = distribution(
-        tuple(header["mesh"]),
-        tuple(header["grid"]),
-        tuple(_word_from_json(word) for word in header["placements"]),
-        None if coords is None else tuple(MeshCoordinate(coord) for coord in coords),
-        tuple(header["label"]),
-    )
-    if dist.mesh == (1, 1):
-        dist = HOST
-    if tuple(data.shape[: dist.lead]) != dist.extents:
-        raise ValueError(f"its data {tuple(data.shape)} does not fit its grid {dist.grid}")
+    dist = _distribution(header)
+    dtype = DataType[header["dtype"]]
+    if tuple(data.shape[: dist.lead]) != dist.extents or data.dtype is not facts(dtype).storage:
+        raise ValueError(f"its data {tuple(data.shape)} {data.dtype} does not fit its header")
     spec = make_spec(
         tuple(data.shape[dist.lead :]),
-        DataType[header["dtype"]],
+        dtype,
         Layout[header["layout"]],
         MemoryConfig.from_json(header["memory_config"]),
         Tile(header["tile"]),
     )
     return Tensor.make(Storage(data, dist, None), spec)
+
+
+def _distribution(header: dict[str, Any]) -> Distribution:
+    mesh, grid, label = (MeshShape(header[name]) for name in ("mesh", "grid", "label"))
+    if tuple(mesh) == HOST.mesh:
+        return HOST
+    words = tuple(_word_from_json(word) for word in header["placements"])
+    coords = None if header["coords"] is None else tuple(MeshCoordinate(coord) for coord in header["coords"])
+    if (mesh.mesh_size() if coords is None else len(coords)) != grid.mesh_size():
+        raise ValueError(f"its pieces do not fill its grid {grid}")
+    if any(not mesh.contains(coord) for coord in coords or ()):
+        raise ValueError(f"it has pieces outside its mesh {mesh}")
+    return distribution(tuple(mesh), tuple(grid), words, coords, tuple(label))
 
 
 def _word_to_json(word: Placement) -> list[Any]:

@@ -66,7 +66,7 @@ def from_torch(
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
     else:
         form = _checked_form(source, dtype, layout, memory_config, tile)
-    if col_tilize:
+    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
         if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
             raise MeshError(
                 "from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec."
@@ -380,7 +380,8 @@ def allocate_tensor_on_device(
     Contents are undefined in TT-NN; here they are zeros.
     """
     where = "allocate_tensor_on_device"
-    spec, device = _spec_and_mesh(where, tensor_spec or shape, dtype, layout, mesh_device, memory_config)
+    first = shape if tensor_spec is None else tensor_spec
+    spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
     return _allocated(where, spec, device, device)
 
 
@@ -443,7 +444,8 @@ def allocate_tensor_on_host(
 ) -> Tensor:
     """As `allocate_tensor_on_device`, for a host tensor distributed over that mesh."""
     where = "allocate_tensor_on_host"
-    spec, device = _spec_and_mesh(where, tensor_spec or shape, dtype, layout, mesh_device, memory_config)
+    first = shape if tensor_spec is None else tensor_spec
+    spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
     return _allocated(where, spec, device, None)
 
 

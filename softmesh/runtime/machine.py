@@ -1,0 +1,74 @@
+"""Questions about the machine itself: how many chips, which ids, what kind. Opens nothing."""
+
+from __future__ import annotations
+
+from softmesh.arguments import checked, checked_int
+from softmesh.hardware import Arch
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.runtime.device import MeshDevice
+from softmesh.systems.system import current_system
+
+
+def get_num_devices() -> int:
+    return current_system().shape.mesh_size()
+
+
+def get_device_ids() -> list[int]:
+    return list(range(get_num_devices()))
+
+
+def get_pcie_device_ids() -> list[int]:
+    """The chips that hang on a host directly: on the elastic machine all of them do."""
+    return get_device_ids()
+
+
+def get_num_pcie_devices() -> int:
+    return len(get_pcie_device_ids())
+
+
+def GetPCIeDeviceID(device_id: int) -> int:
+    """The chip through which the host reaches `device_id`: on the elastic machine the chip itself."""
+    return checked_int("GetPCIeDeviceID", "device_id", device_id)
+
+
+GetNumAvailableDevices = get_num_devices
+GetNumPCIeDevices = get_num_pcie_devices
+
+
+def get_arch_name() -> str:
+    return current_system().chip.arch_name
+
+
+def is_wormhole_b0(device: MeshDevice | None = None) -> bool:
+    return _arch("is_wormhole_b0", device) is Arch.WORMHOLE_B0
+
+
+def is_blackhole(device: MeshDevice | None = None) -> bool:
+    return _arch("is_blackhole", device) is Arch.BLACKHOLE
+
+
+def _arch(where: str, device: MeshDevice | None) -> Arch:
+    if device is None:
+        return current_system().chip.arch
+    return checked(where, "device", device, MeshDevice, "a MeshDevice or None").arch()
+
+
+class SystemMeshDescriptor:
+    """The mesh that `open_mesh_device()` without a shape opens; this process holds all of it."""
+
+    def shape(self) -> MeshShape:
+        return current_system().shape
+
+    def local_shape(self) -> MeshShape:
+        return current_system().shape
+
+    def get_device_id(self, coord: MeshCoordinate) -> int:
+        wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
+        return self.shape().index(checked("get_device_id", "coord", coord, MeshCoordinate, wanted))
+
+    def is_local(self, coord: MeshCoordinate) -> bool:
+        self.get_device_id(coord)
+        return True
+
+    def all_local(self) -> bool:
+        return True
