@@ -237,8 +237,25 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
         for dim, pairs in enumerate((batch, heads, rows)):
             pairs += [(3, dim)] if mask.shape[dim] == q.shape[dim] else []
     if not concat:
-        return rules.along({0: batch, 1: heads, 2: rows, 3: [(2, 3)]})
-    return _joining(rules.along({0: batch, 3: heads, 2: rows}))
+        return _own_keys(rules.along({0: batch, 1: heads, 2: rows, 3: [(2, 3)]}), 1)
+    return _joining(_own_keys(rules.along({0: batch, 3: heads, 2: rows}), 1))
+
+
+def _own_keys(rule: rules.Rule, query_heads: int) -> rules.Rule:
+    """Query heads are split only together with their key heads, or beside a single one that all share."""
+
+    def checked(at: rules.Situation) -> Sequence[rules.Placement]:
+        answer = cast(Sequence[rules.Placement], rule(at))
+        key_shape = at.shapes[1]
+        assert key_shape is not None
+        splits_queries = isinstance(at.word, rules.Shard) and at.word.dim == query_heads
+        for keys in at.words[1:3]:
+            splits_keys = isinstance(keys, rules.Shard) and keys.dim == 1
+            if splits_keys != splits_queries and not (splits_queries and key_shape[1] == 1):
+                return [rules.LOCAL] * len(answer)
+        return answer
+
+    return checked
 
 
 def _joining(rule: rules.Rule) -> rules.Rule:
@@ -388,4 +405,4 @@ def _decode_rule(q: Operand, k: Operand, mask: Operand | None) -> rules.Rule:
     if mask is not None:
         users += [(3, 0)] if mask.shape[0] == q.shape[1] else []
         heads += [(3, 2)] if mask.shape[2] == q.shape[2] else []
-    return rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]})
+    return _own_keys(rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]}), 2)

@@ -45,7 +45,8 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise ArgumentError(f"typecast: dtype must be a ttnn dtype such as ttnn.bfloat16, got {wanted!r}")
     if output_dtype is not None and dtype is not input_tensor.dtype:
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
-    return Local(_same, rules.linear, dtypes=(wanted,))
+    cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
+    return Local(_same, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(wanted,))
 
 
 @operation(**_OPTIONS, on_host=True, controls="memory_config", tuning="sub_core_grids pad_value")
@@ -56,7 +57,7 @@ def to_layout(tensor: Operand, layout: Layout, dtype: DataType | None = None) ->
             f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}"
         )
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
-    return Local(_same, rules.linear, dtypes=(dtype or kept,), layouts=(layout,))
+    return Local(_same, rules.keeping, dtypes=(dtype or kept,), layouts=(layout,))
 
 
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
@@ -72,13 +73,13 @@ def tilize(input_tensor: Operand) -> Local:
             f"tilize: {list(shape)} is not made of whole {height}x{width} tiles: use ttnn.tilize_with_zero_padding "
             "or ttnn.to_layout."
         )
-    return Local(_same, rules.linear, layouts=(Layout.TILE,))
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
 @operation(**_OPTIONS, controls="memory_config output_dtype", tuning="use_multicore sub_core_grids")
 def tilize_with_zero_padding(input_tensor: Operand) -> Local:
     """Row-major to tiles; what is missing to whole tiles is padding."""
-    return Local(_same, rules.linear, layouts=(Layout.TILE,))
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
 @operation(**_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
@@ -91,13 +92,13 @@ def tilize_with_val_padding(
         raise MeshError(
             f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}."
         )
-    return Local(_same, rules.linear, layouts=(Layout.TILE,))
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
 def untilize(input_tensor: Operand) -> Local:
     """Tiles to row-major."""
-    return Local(_same, rules.linear, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
+    return Local(_same, rules.keeping, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
@@ -128,7 +129,7 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
         raise ArgumentError(
             f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}"
         )
-    return Local(_same, rules.linear, dtypes=(dtype or tensor.dtype,), memory_config=memory_config)
+    return Local(_same, rules.keeping, dtypes=(dtype or tensor.dtype,), memory_config=memory_config)
 
 
 @operation(**_OPTIONS, controls="output_dtype preallocated_output", tuning="keep_l1_aligned")
@@ -156,7 +157,7 @@ def interleaved_to_sharded(
         )
     if not config.is_sharded():
         raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")
-    return Local(_same, rules.linear, memory_config=config)
+    return Local(_same, rules.keeping, memory_config=config)
 
 
 def _all_cores(extent: CoreCoord) -> CoreRangeSet:
@@ -166,19 +167,19 @@ def _all_cores(extent: CoreCoord) -> CoreRangeSet:
 @operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned")
 def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
     """Back from cores to interleaved pages."""
-    return Local(_same, rules.linear, memory_config=memory_config or DRAM_MEMORY_CONFIG)
+    return Local(_same, rules.keeping, memory_config=memory_config or DRAM_MEMORY_CONFIG)
 
 
 @operation(**_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""
-    return Local(torch.clone, rules.linear)
+    return Local(torch.clone, rules.keeping)
 
 
 @operation("assign", **_OPTIONS, controls="memory_config dtype output_tensor queue_id")
 def _assign(input_tensor: Operand) -> Local:
     """The same values elsewhere; into `output_tensor` where one is given."""
-    return Local(_same, rules.linear)
+    return Local(_same, rules.keeping)
 
 
 def assign(

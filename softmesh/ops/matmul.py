@@ -247,7 +247,11 @@ def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     def rule(at: rules.Situation) -> rules.Placement:
         if any(isinstance(word, rules.Partial) for word in at.words):
             return rules.multiplicative(at)
-        same = at.words[0] is at.words[1] and isinstance(at.words[0], rules.Shard)
-        return rules.Partial("sum") if same and at.words[0].dim == last else rules.LOCAL  # type: ignore[union-attr]
+        splits = [word for word in at.words if isinstance(word, rules.Shard) and word.dim == last]
+        if len(splits) < 2:
+            return rules.LOCAL
+        for split in splits:
+            rules.refuse_uneven(split, "moreh_dot")
+        return rules.Partial("sum")
 
     return Local(lambda x, y: (x * y).sum(-1, keepdim=True), rule, cost=matmul_cost(input_tensor_a.shape[-1]))

@@ -446,9 +446,11 @@ def gather_(input: Operand, dim: int, index: Operand) -> Local:
                 x = x.narrow(other, 0, i.shape[other])
         return torch.gather(x, at, i.long())
 
-    def rule(at_axis: rules.Situation) -> rules.Placement:
-        if any(isinstance(w, rules.Shard) and w.dim == d for w in at_axis.words):
-            return rules.LOCAL
-        return rules.elementwise(at_axis)
+    def rule(situation: rules.Situation) -> rules.Placement:
+        if isinstance(situation.word, rules.Partial) and situation.words[1] is rules.REPLICATE:
+            return situation.word
+        word = rules.elementwise(situation)
+        splits = [w for w in situation.words if isinstance(w, rules.Shard)]
+        return rules.LOCAL if any(split.dim == d for split in splits) else word
 
     return Local(compute, rule, dtypes=(input.dtype,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from softmesh.errors import MeshError
@@ -183,9 +185,13 @@ def _apply_statistics(
         if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
             return rules.LOCAL  # not gathered: each device would use its own
         words: list[rules.Placement | None] = [at.words[0], at.words[1]]
-        for word, own_rank in zip(at.words[2:], ranks, strict=True):
-            is_row_shard = isinstance(word, rules.Shard) and word.dim >= own_rank - 2
-            words.append(word.at(last) if is_row_shard and isinstance(word, rules.Shard) else word)
+        for word, shape in zip(at.words[2:], at.shapes[2:], strict=True):
+            if isinstance(word, rules.Shard) and shape is not None:
+                slices_the_row = math.prod(shape[: word.dim]) == 1
+                word = word.at(last) if slices_the_row else rules.LOCAL
+            words.append(word)
+        if rules.LOCAL in words:
+            return rules.LOCAL
         full = at.out_shape
         return rules.elementwise(
             rules.Situation(

@@ -24,7 +24,7 @@ from softmesh.placement.distribution import (
     flatten,
     refine,
 )
-from softmesh.placement.pieces import pieces_at, regrid
+from softmesh.placement.pieces import flattened, regrid
 from softmesh.placement.rules import Rule, Situation, UsesPartial
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.commands import Cost
@@ -122,9 +122,7 @@ def _regridder(dist: Distribution, fine: tuple[int, ...]) -> Adapt:
 
 def _picker(dist: Distribution, flat: Distribution) -> Adapt:
     coords = flat.coordinates()
-    if dist.is_replicated:
-        return lambda data: data.reshape(1, *data.shape[dist.lead :])
-    return lambda data: pieces_at(data, dist, coords)
+    return lambda data: flattened(data, dist, coords)
 
 
 def chain(*steps: Adapt) -> Adapt:

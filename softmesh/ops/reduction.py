@@ -56,8 +56,10 @@ def _register(name: str, entry: Reduction) -> None:
             result = entry.function(x, backward, keepdim, bessel)
             return result if scalar == 1.0 else result * scalar
 
+        turned_over = scalar < 0 and entry.combine in ("max", "min")  # the largest becomes the smallest
+        combine = None if turned_over else entry.combine
         layouts = None if output_layout is None else (output_layout,)
-        return Local(compute, rules.reducing(entry.combine, dims, keepdim), layouts=layouts)
+        return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
 
     define.__doc__ = f"{name} over one dim, several, or (None) all."
     operation(name, cost=flops_per_element(1), controls="memory_config", tuning=_TUNING)(define)

@@ -66,7 +66,7 @@ UNARY: dict[str, Unary] = {
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
     "i1": Unary(torch.special.i1, 16),
-    "identity": Unary(torch.clone, 0, rules.linear),
+    "identity": Unary(torch.clone, 0, rules.keeping),
     "isfinite": Unary(torch.isfinite),
     "isinf": Unary(torch.isinf),
     "isnan": Unary(torch.isnan),

@@ -33,6 +33,13 @@ def pieces_at(data: torch.Tensor, dist: Distribution, coords: Coordinates) -> to
     return flat[[position[coord] for coord in coords]]
 
 
+def flattened(data: torch.Tensor, dist: Distribution, coords: Coordinates) -> torch.Tensor:
+    """The data of `flatten(dist, coords)`: one leading dim, of extent 1 where all hold the same."""
+    if dist.is_replicated:
+        return data.reshape(1, *data.shape[dist.lead :])
+    return pieces_at(data, dist, coords)
+
+
 def stored_index(dist: Distribution, position: int) -> tuple[int, ...]:
     """Where in the leading dims the piece of the flat grid position is stored."""
     index: list[int] = []

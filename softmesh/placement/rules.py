@@ -63,13 +63,15 @@ class UsesPartial(Exception):
         self.index = index
 
 
-def _refuse_partial(at: Situation) -> None:
+def refuse_partial(at: Situation) -> None:
+    """For an op that is linear in none of its operands."""
     for index, word in enumerate(at.words):
         if isinstance(word, Partial):
             raise UsesPartial(index)
 
 
-def _refuse_uneven(word: Shard, doing: str) -> None:
+def refuse_uneven(word: Shard, doing: str) -> None:
+    """For an op that sums, multiplies or compares along a split dim."""
     if word.size is not None:
         raise MeshError(
             f"{doing} over dim {word.dim}, which is split unevenly ({word.size} elements): the zero filler of the "
@@ -79,7 +81,7 @@ def _refuse_uneven(word: Shard, doing: str) -> None:
 
 def elementwise(at: Situation) -> Placement:
     """Shards that line up stay shards; a Partial is refused."""
-    _refuse_partial(at)
+    refuse_partial(at)
     return _lined_up(at)
 
 
@@ -160,12 +162,9 @@ def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
 
     def rule(at: Situation) -> Placement:
-        _refuse_partial(at)
-        rank = len(at.shape)
-        mixed = {dim % rank for dim in dims} if rank else set()
-        if isinstance(at.word, Shard) and at.word.dim in mixed:
-            return LOCAL
-        return _lined_up(at)
+        word = elementwise(at)
+        mixed = {dim % len(at.out_shape) for dim in dims}
+        return LOCAL if isinstance(word, Shard) and word.dim in mixed else word
 
     return rule
 
@@ -183,7 +182,7 @@ def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
         rank = len(at.shape)
         reduced = {dim % rank for dim in dims}
         if word.dim in reduced:
-            _refuse_uneven(word, "a reduction")
+            refuse_uneven(word, "a reduction")
             return LOCAL if op is None else Partial(op)
         return word if keepdim else word.at(word.dim - sum(dim < word.dim for dim in reduced))
 
@@ -223,7 +222,7 @@ def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     def rule(at: Situation) -> Placement:
         words = {word for word in at.words if word is not None and word is not REPLICATE}
         if len(words) > 1:
-            _refuse_partial(at)
+            refuse_partial(at)
             return LOCAL
         word = words.pop()
         if isinstance(word, Partial):
@@ -267,7 +266,7 @@ def _product_word(at: Situation) -> Placement:
     summed = [word for word, shape, inner in shards if word.dim == len(shape) + inner]
     if len(summed) == 2:
         for word in summed:
-            _refuse_uneven(word, "matmul")
+            refuse_uneven(word, "matmul")
         return Partial("sum")
     found = {LOCAL if summed else _product_split(word, shape, at.out_shape) for word, shape, _ in shards}
     if not found:
@@ -283,7 +282,7 @@ def _product_split(word: Shard, shape: Dims, out_shape: Dims) -> Placement:
 
 def opaque(at: Situation) -> Placement:
     """Nothing is known of how the result relates to split operands."""
-    _refuse_partial(at)
+    refuse_partial(at)
     return LOCAL
 
 
@@ -295,7 +294,7 @@ def along(dims: dict[int, Sequence[tuple[int, int | None]]], outputs: int = 1) -
     """
 
     def rule(at: Situation) -> Sequence[Placement]:
-        _refuse_partial(at)
+        refuse_partial(at)
         found: set[Placement] = set()
         for index, word in enumerate(at.words):
             if isinstance(word, Shard):

@@ -15,7 +15,7 @@ import torch
 
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
-from softmesh.placement.words import LOCAL, REPLICATE, Shard
+from softmesh.placement.words import LOCAL, Shard
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -74,20 +74,16 @@ class Storage:
         return self.data[stored_index(self.dist, position)]
 
     def write_piece(self, position: int, values: torch.Tensor) -> None:
-        """Give one device new values; the others keep theirs."""
+        """Give one device new values; the others keep theirs. A split stays, any other word becomes Local."""
         assert self.data is not None
         dist = self.dist
-        words = tuple(
-            LOCAL if word is REPLICATE and n > 1 else word for word, n in zip(dist.placements, dist.grid)
+        own = tuple(
+            word if n == 1 or isinstance(word, Shard) else LOCAL
+            for word, n in zip(dist.placements, dist.grid, strict=True)
         )
-        if words != dist.placements:
-            local = self.data.shape[dist.lead :]
-            self.data = self.data.expand(*dist.grid, *local).clone()
-            self.dist = dist.with_placements(words)
-        elif any(not isinstance(word, Shard) and word is not REPLICATE for word in words):
-            self.dist = dist.with_placements(
-                tuple(w if isinstance(w, Shard) or w is REPLICATE else LOCAL for w in words)
-            )
+        self.dist = dist.with_placements(own)
+        if self.dist.extents != dist.extents:
+            self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
         self.writable()[stored_index(self.dist, position)] = values
 
 

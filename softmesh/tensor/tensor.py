@@ -17,10 +17,9 @@ import torch
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.mesh import MeshCoordinate
-from softmesh.placement.distribution import Distribution, distribution
-from softmesh.placement.pieces import pieces_at
+from softmesh.placement.distribution import Coordinates, Distribution, flatten
+from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
-from softmesh.placement.words import LOCAL, REPLICATE, Shard
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.shape import Shape
@@ -201,13 +200,15 @@ class Tensor:
     def view_distribution(self) -> Distribution:
         """The distribution of the pieces this tensor stands for."""
         dist = self._storage.dist
-        if self._where is None:
-            return dist
-        all_coords = dist.coordinates()
-        coords = tuple(all_coords[i] for i in self._where)
-        several = Shard(0) if len(self._spec.shape) else LOCAL
-        word = REPLICATE if len(coords) == 1 else several
-        return distribution(dist.mesh, (len(coords),), (word,), coords, (len(coords),))
+        return dist if self._is_whole() else flatten(dist, self._coordinates())
+
+    def _is_whole(self) -> bool:
+        """Whether it stands for all pieces of its storage, in their order."""
+        return self._where is None or self._where == tuple(range(len(self._storage.dist.coordinates())))
+
+    def _coordinates(self) -> Coordinates:
+        coords = self._storage.dist.coordinates()
+        return coords if self._where is None else tuple(coords[i] for i in self._where)
 
     def view_data(self) -> torch.Tensor:
         """The values, with the leading dims that `view_distribution()` names."""
@@ -215,11 +216,11 @@ class Tensor:
         if storage.data is None:
             self.check_allocated("reading it")
         assert storage.data is not None
-        if self._where is None:
+        if self._is_whole():
             return storage.data
-        if len(self._where) == 1:
+        if self._where is not None and len(self._where) == 1:
             return storage.piece(self._where[0]).unsqueeze(0)
-        return pieces_at(storage.data, storage.dist, self.view_distribution().coordinates())
+        return flattened(storage.data, storage.dist, self._coordinates())
 
     def pieces(self) -> torch.Tensor:
         """(devices, *shape): what each occupied device holds, in grid order."""
@@ -232,7 +233,7 @@ class Tensor:
         Devices that `dist` does not cover keep what they have.
         """
         mine, given = self.view_distribution().coordinates(), dist.coordinates()
-        if self._where is None and (mine is given or set(mine) == set(given)):
+        if self._where is None and mine == given:  # in this order: shards know their place by it
             self._storage.replace(data, dist)
             self._topology = None
             return

@@ -202,7 +202,8 @@ def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     """A host tensor's pieces at their coordinates of `device`."""
     data, dist = _placed(host, tuple(device.shape))
-    topology = host._topology if host.view_distribution() is not HOST else None
+    spreads = host.view_distribution() is HOST and device.get_num_devices() > 1
+    topology = None if spreads else host._topology
     return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
 
 

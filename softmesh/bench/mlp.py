@@ -1,0 +1,176 @@
+"""A data-parallel MLP on 8 devices against the same global work in plain torch and in JAX.
+
+    softmesh bench mlp [--quick] [--json] [--jax-python PATH]
+
+y = gelu(x w1 + b1) w2 + b2, rows of x split over the devices, weights on each: once with few rows for
+each device, once with many. The peers:
+
+    torch          one device: F.linear and F.gelu in the dtype at hand
+    torch, fp32    bfloat16 only: widened to fp32, each result rounded once, as the chip does
+    JAX            jit over 8 virtual CPU devices, in a process of its own
+
+All take turns in one run, and each result is checked against float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+
+import torch
+
+import softmesh as ttnn
+from softmesh.bench.jax_peer import WORKER, JaxMissing, JaxPeer
+from softmesh.bench.mlp_work import MeshMlp, Operands, torch_mlp, torch_peers
+from softmesh.bench.operands import DTYPES
+from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.timing import Peer, interleave, timed
+
+MESH = (2, 4)
+TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2}  # of the error's norm, relative to the result's
+OURS = "softmesh"
+JAX = "JAX, 8 devices"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rows: tuple[int, ...] = (256, 2048)  # over all devices
+    width: int = 1024
+    inner: int = 4096
+    rounds: int = 11
+
+    def flops(self, rows: int) -> int:
+        return 2 * 2 * rows * self.width * self.inner
+
+
+QUICK = Sizes(rows=(256,), width=32, inner=64, rounds=2)
+
+
+@dataclass(frozen=True)
+class Row:
+    rows: int
+    dtype: str
+    peer: str
+    milliseconds: float
+    gflops_per_second: float
+    time_over_softmesh: float
+    error: float  # norm of the difference from float64, relative to the norm of the result
+
+    @property
+    def agrees(self) -> bool:
+        return self.error <= TOLERANCES[self.dtype]
+
+
+def measure(
+    dtype: str, operands: Operands, sizes: Sizes, mesh: ttnn.MeshDevice, jax: JaxPeer | None
+) -> list[Row]:
+    ours = MeshMlp(mesh, operands, dtype)
+    calls = torch_peers(dtype, operands)
+    results = {OURS: ours.result(), **{name: call() for name, call in calls.items()}}
+    peers: dict[str, Peer] = {OURS: timed(ours), **{name: timed(call) for name, call in calls.items()}}
+    if jax is not None:
+        jax.run(dtype)
+        results[JAX] = torch.from_numpy(jax.result(dtype))
+        peers[JAX] = lambda: jax.run(dtype)
+    errors = relative_errors(results, operands)
+    seen = interleave(peers, sizes.rounds)
+    rows = len(operands.x)
+    return [
+        Row(
+            rows,
+            dtype,
+            name,
+            timing.median * 1e3,
+            sizes.flops(rows) / timing.median / 1e9,
+            timing.relative_to(seen[OURS]),
+            errors[name],
+        )
+        for name, timing in seen.items()
+    ]
+
+
+def relative_errors(results: Mapping[str, torch.Tensor], operands: Operands) -> dict[str, float]:
+    exact = torch_mlp(operands.in_torchs_order().to(torch.float64))
+    return {name: float((got.double() - exact).norm() / exact.norm()) for name, got in results.items()}
+
+
+def table_rows(rows: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            str(r.rows),
+            r.dtype,
+            r.peer,
+            f"{r.milliseconds:.1f}",
+            f"{r.gflops_per_second:.0f}",
+            f"{r.time_over_softmesh:.2f}",
+            f"{r.error:.1e}{'' if r.agrees else ' (!)'}",
+        ]
+        for r in rows
+    ]
+
+
+def left_out(python: str, cause: JaxMissing) -> str:
+    return (
+        f"JAX is left out: {python} does not run it ({cause}). "
+        "Install it with pip install 'softmesh[bench]', or name an interpreter that has it: --jax-python PATH."
+    )
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="softmesh bench mlp", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tiny MLP and two rounds")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument(
+        "--jax-python",
+        default=sys.executable,
+        metavar="PATH",
+        help="the interpreter that runs JAX (default: this)",
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    sizes = QUICK if given.quick else Sizes()
+    note = ""
+    rows: list[Row] = []
+    with ttnn.create_mesh_device(ttnn.MeshShape(MESH)) as mesh:
+        for count in sizes.rows:
+            drawn = Operands.random(count, sizes.width, sizes.inner)
+            operands = {dtype: drawn.to(torch_dtype) for dtype, (_, torch_dtype) in DTYPES.items()}
+            with jax_or_note(given.jax_python, operands) as (jax, note):
+                for dtype in DTYPES:
+                    rows += measure(dtype, operands[dtype], sizes, mesh, jax)
+    present(rows, sizes, note, as_json=given.json)
+    return 0 if all(r.agrees for r in rows) else 1
+
+
+@contextmanager
+def jax_or_note(python: str, operands: Mapping[str, Operands]) -> Iterator[tuple[JaxPeer | None, str]]:
+    """JAX where `python` runs it, and what to say of it."""
+    peer = JaxPeer([python, str(WORKER)], {dtype: values.arrays() for dtype, values in operands.items()})
+    with ExitStack() as stack:
+        try:
+            jax = stack.enter_context(peer)
+        except JaxMissing as cause:
+            yield None, left_out(python, cause)
+        else:
+            yield jax, f"JAX {jax.version}"
+
+
+def present(rows: Sequence[Row], sizes: Sizes, note: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(note=note, sizes=asdict(sizes), rows=[asdict(r) for r in rows])
+        return
+    title = f"MLP {sizes.width} -> {sizes.inner} -> {sizes.width}, rows split over 8 devices"
+    columns = ["rows", "dtype", "peer", "ms", "GFLOP/s", "time / softmesh", "error"]
+    show(machine(), note, table(title, columns, table_rows(rows), words=3))
+    if not all(r.agrees for r in rows):
+        show("(!) is further from float64 than this dtype allows.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""The benchmarks measure what they say and show it; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import softmesh as ttnn
+from softmesh.bench import mlp, ops
+from softmesh.bench.jax_peer import JaxMissing, JaxPeer
+from softmesh.bench.presentation import machine, table
+from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
+from softmesh.runtime import memory_reuse
+from softmesh.runtime.memory_reuse import keep_freed_memory
+
+# -- timing --------------------------------------------------------------------------------------
+
+
+def test_peers_take_turns_and_warm_ups_do_not_count():
+    turns = []
+
+    def peer(name):
+        def run():
+            turns.append(name)
+            return float(len(turns))
+
+        return run
+
+    seen = interleave({"a": peer("a"), "b": peer("b")}, rounds=2, warm_ups=1)
+    assert turns == ["a", "b"] * 3
+    assert seen == {"a": Timing((3.0, 5.0)), "b": Timing((4.0, 6.0))}
+
+
+def test_comparisons_are_medians_of_what_each_round_saw():
+    ours, theirs = Timing((3.0, 30.0, 4.0)), Timing((1.0, 15.0, 1.0))
+    assert ours.median == 4.0
+    assert ours.above(theirs) == 3.0
+    assert ours.relative_to(theirs) == 3.0
+
+
+def test_timed_calls_as_often_as_told_and_at_least_once():
+    calls = []
+    timed(lambda: calls.append(1), repetitions=5)()
+    assert len(calls) == 5
+    assert repetitions_for(lambda: None, seconds=0) == 1
+    assert repetitions_for(lambda: None, seconds=1) > 100
+
+
+# -- memory that is kept -------------------------------------------------------------------------
+
+_FAULTS = """
+import resource, torch
+from softmesh.runtime.memory_reuse import keep_freed_memory
+kept = keep_freed_memory()
+for _ in range(2):
+    torch.ones(1 << 24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(1 << 24)
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_a_big_result_takes_the_memory_of_the_one_freed_before():
+    run = subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True)
+    kept, faults = run.stdout.split()
+    assert kept == str(platform.libc_ver()[0] == "glibc")
+    if kept == "True":
+        assert int(faults) < 1000  # fresh memory faults once for each of its 16,384 pages
+
+
+def test_the_user_can_leave_the_allocator_alone(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_MALLOC", "default")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: pytest.fail("touched the C library"))
+    assert not keep_freed_memory()
+
+
+@pytest.mark.parametrize(
+    ("platform_name", "library"),
+    [("darwin", SimpleNamespace(mallopt=lambda *_: pytest.fail("not glibc"))), ("linux", SimpleNamespace())],
+)
+def test_other_c_libraries_are_left_alone(monkeypatch, platform_name, library):
+    monkeypatch.delenv("SOFTMESH_MALLOC", raising=False)
+    monkeypatch.setattr(memory_reuse.sys, "platform", platform_name)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    assert not keep_freed_memory()
+
+
+def test_a_glibc_that_refuses_high_thresholds_maps_no_blocks_at_all(monkeypatch):
+    told = []
+
+    def mallopt(option, value):
+        told.append(option)
+        return int(not (option == memory_reuse._M_MMAP_THRESHOLD and value > 32 << 20))
+
+    monkeypatch.delenv("SOFTMESH_MALLOC", raising=False)
+    monkeypatch.setattr(memory_reuse.sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    assert keep_freed_memory()
+    assert memory_reuse._M_MMAP_MAX in told
+
+
+# -- softmesh bench ops --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quick_ops():
+    command = [sys.executable, "-m", "softmesh.bench.ops", "--quick", "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_ops_measures_each_op_in_each_dtype_on_each_number_of_devices(quick_ops):
+    seen = {(m["op"], m["operands"], m["dtype"], m["devices"]) for m in quick_ops["small_ops"]}
+    operands = {
+        "add": ("sharded", "replicated"),
+        "relu": ("sharded", "replicated"),
+        "matmul": ("sharded", "sharded, replicated", "replicated"),
+    }
+    assert seen == {
+        (op, which, dtype, devices)
+        for op, several in operands.items()
+        for which in several
+        for dtype in ("float32", "bfloat16")
+        for devices in (1, 8)
+    }
+    assert all(m["softmesh_us"] > 0 and m["torch_us"] > 0 for m in quick_ops["small_ops"])
+
+
+def test_ops_measures_rates_of_big_tensors(quick_ops):
+    seen = {(m["op"], m["dtype"], m["unit"]) for m in quick_ops["rates"]}
+    rates = {("add", "GB/s"), ("relu", "GB/s"), ("matmul", "GFLOP/s")}
+    assert seen == {(op, dtype, unit) for op, unit in rates for dtype in ("float32", "bfloat16")}
+
+
+def test_a_tensor_replicated_on_1024_devices_takes_the_memory_of_one_copy(quick_ops):
+    memory = quick_ops["replicated_memory"]
+    assert memory == {"devices": 1024, "bytes_of_one_copy": 4096, "bytes_stored": 4096}
+
+
+def test_ops_names_the_machine_and_the_import_time(quick_ops):
+    assert torch.__version__ in quick_ops["machine"]
+    assert quick_ops["import_time"]["torch_s"] > 0
+
+
+def test_both_sides_of_a_case_compute_the_same():
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        for case in ops.small_cases(ops.Operands(mesh, "float32", 32, 32)):
+            assert torch.allclose(case.on_mesh().view_data(), case.in_torch(), atol=1e-4), case
+
+
+def test_ops_shows_a_cell_for_each_number_of_devices():
+    few = ops.SmallOp("add", "sharded", "float32", 1, softmesh_us=7.52, torch_us=1.9, above_us=5.6)
+    many = ops.SmallOp("add", "sharded", "float32", 1024, softmesh_us=250.0, torch_us=251.0, above_us=-1.0)
+    rows = ops.small_op_rows([few, many])
+    assert rows == [["add", "sharded", "float32", "7.5 / 1.9 (+5.6)", "250.0 / 251.0 (-1.0)"]]
+
+
+# -- softmesh bench mlp --------------------------------------------------------------------------
+
+
+def test_mlp_runs_every_peer_and_says_why_jax_is_left_out(capsys):
+    assert mlp.main(["--quick", "--json", "--jax-python", "no-such-python"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(row["dtype"], row["peer"]) for row in shown["rows"]] == [
+        ("float32", "softmesh"),
+        ("float32", "torch"),
+        ("bfloat16", "softmesh"),
+        ("bfloat16", "torch"),
+        ("bfloat16", "torch, fp32"),
+    ]
+    assert "cannot start no-such-python" in shown["note"]
+    assert "pip install 'softmesh[bench]'" in shown["note"]
+
+
+def test_mlp_prints_a_table_and_the_remedy_whole(capsys):
+    assert mlp.main(["--quick", "--jax-python", "no-such-python"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "pip install 'softmesh[bench]'" in shown
+    assert "time / softmesh" in shown
+    assert "MLP 32 -> 64 -> 32, rows split over 8 devices" in shown
+
+
+_WORKER = """
+import json, sys
+import numpy as np, torch
+print(json.dumps({"ready": "0.0"}), flush=True)
+for line in sys.stdin:
+    dtype = line.strip()
+    o = {name: torch.from_numpy(value) for name, value in np.load(f"{sys.argv[1]}/{dtype}.npz").items()}
+    result = torch.nn.functional.gelu(o["x"] @ o["w1"] + o["b1"]) @ o["w2"] + o["b2"]
+    np.save(f"{sys.argv[1]}/{dtype}.jax.npy", result.numpy())
+    print(json.dumps({"seconds": 0.5}), flush=True)
+"""
+
+
+def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
+    operands = mlp.Operands.random(256, 32, 64)
+    peer = JaxPeer([sys.executable, "-c", _WORKER], {"float32": operands.arrays()})
+    with peer as jax, ttnn.create_mesh_device(ttnn.MeshShape(mlp.MESH)) as mesh:
+        rows = mlp.measure("float32", operands, mlp.QUICK, mesh, jax)
+    assert rows[-1].peer == "JAX, 8 devices"
+    assert rows[-1].milliseconds == 500.0
+    assert all(row.agrees for row in rows)
+
+
+def test_an_interpreter_without_jax_is_named_with_what_it_said():
+    command = [sys.executable, "-c", "import no_such_module"]
+    with pytest.raises(JaxMissing, match="No module named 'no_such_module'"), JaxPeer(command, {}):
+        pass
+
+
+def test_a_worker_and_its_files_are_gone_afterwards():
+    with JaxPeer([sys.executable, "-c", _WORKER], {"float32": {"x": np.ones(1)}}) as jax:
+        worker, folder = jax._worker, jax._folder.name
+    assert worker.poll() is not None
+    assert not os.path.exists(folder)
+
+
+def test_a_result_further_from_the_exact_one_than_its_dtype_allows_is_marked():
+    good = mlp.Row(256, "float32", "softmesh", 1.0, 2.0, 1.0, error=1e-7)
+    bad = mlp.Row(256, "float32", "torch", 1.0, 2.0, 1.0, error=1e-2)
+    assert good.agrees
+    assert not bad.agrees
+    assert mlp.table_rows([good, bad])[1][-1] == "1.0e-02 (!)"
+
+
+# -- shown ---------------------------------------------------------------------------------------
+
+
+def test_a_table_keeps_words_left_and_numbers_right():
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(table("Costs", ["op", "us"], [["add", "7.5"], ["matmul", "123.4"]]))
+    assert console.export_text().rstrip().splitlines()[-3:-1] == [
+        "│ add    │   7.5 │",
+        "│ matmul │ 123.4 │",
+    ]
+
+
+def test_the_machine_line_names_cores_and_versions():
+    assert f"{os.cpu_count()} cores" in machine()
+    assert f"Python {platform.python_version()}" in machine()
+
+
+def test_an_unknown_option_is_a_usage_error():
+    with pytest.raises(SystemExit) as stopped:
+        mlp.main(["--slowly"])
+    assert stopped.value.code == 2
