@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from softmesh.errors import ArgumentValueError
+
 
 def pearson_correlation_coefficient(expected: torch.Tensor, actual: torch.Tensor) -> float:
     """1.0 for tensors that agree up to scale and offset; 0.0 where only one of them is constant.
@@ -15,7 +17,10 @@ def pearson_correlation_coefficient(expected: torch.Tensor, actual: torch.Tensor
     """
     a, b = expected.detach().double().flatten(), actual.detach().double().flatten()
     if a.shape != b.shape:
-        raise ValueError(f"pearson_correlation_coefficient: shapes differ: {tuple(expected.shape)}, {tuple(actual.shape)}")
+        raise ArgumentValueError(
+            f"pearson_correlation_coefficient: shapes differ: expected {tuple(expected.shape)}, "
+            f"actual {tuple(actual.shape)}."
+        )
     if torch.equal(a, b) or bool((a.isnan() & b.isnan()).all()):
         return 1.0
     if not bool(torch.isfinite(a).all() and torch.isfinite(b).all()):

@@ -33,7 +33,6 @@ from softmesh.hardware.data_movement import (
     TileReshapeMapMode,
 )
 from softmesh.hardware.dispatch import DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType, SubDeviceId
-from softmesh.native_enum import NativeEnum
 from softmesh.hardware.fabric import FabricConfig, FabricReliabilityMode, FabricTensixConfig, Topology
 from softmesh.hardware.matmul import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
@@ -53,6 +52,7 @@ from softmesh.hardware.normalization import (
     SoftmaxProgramConfig,
     SoftmaxShardedMultiCoreProgramConfig,
 )
+from softmesh.native_enum import NativeEnum
 
 __all__ = [
     "Arch",

@@ -8,9 +8,9 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from softmesh.cores import CoreCoord
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.hardware.activation import UnaryWithParam
-from softmesh.cores import CoreCoord
 
 Self = TypeVar("Self", bound="HardwareConfig")
 

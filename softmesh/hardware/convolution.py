@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from softmesh.cores import CoreRangeSet
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config import HardwareConfig
 from softmesh.native_enum import NativeEnum
-from softmesh.cores import CoreRangeSet
 
 if TYPE_CHECKING:
     from softmesh.tensor.dtype import DataType, Layout

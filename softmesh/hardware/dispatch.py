@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from softmesh.errors import MeshError
-from softmesh.native_enum import NativeEnum
 from softmesh.hardware.fabric import FabricTensixConfig
+from softmesh.native_enum import NativeEnum
 
 
 class DispatchCoreType(NativeEnum):

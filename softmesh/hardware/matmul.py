@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config import HardwareConfig
-from softmesh.cores import CoreCoord, CoreRangeSet
 
 _NO_CORES = CoreRangeSet([])
 _ONE_CORE = CoreCoord(1, 1)

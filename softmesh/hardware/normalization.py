@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.hardware.compute import MathFidelity
 from softmesh.hardware.config import HardwareConfig
-from softmesh.cores import CoreCoord, CoreRangeSet
 
 
 class LayerNormProgramConfig(HardwareConfig):

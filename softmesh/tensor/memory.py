@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
+from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.native_enum import NativeEnum
-from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.tensor.shape import Shape
 
 JsonObject = dict[str, Any]

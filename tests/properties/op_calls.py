@@ -695,6 +695,8 @@ def _normalised(
         result = (x - mean) * torch.rsqrt(columns[..., :1] - mean.square() + epsilon)
         for name, values_of_row in zip(names, values[2:], strict=True):
             row = values_of_row.flatten()  # repeated for each device where all of them hold the same
+            if len(row) > x.shape[-1]:
+                raise RuntimeError("a weight for a longer row")
             row = row.repeat(-(-x.shape[-1] // len(row)))[: x.shape[-1]]
             result = result * row if name == "weight" else result + row
         return result

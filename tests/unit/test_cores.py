@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softmesh.errors import MeshError
 from softmesh.cores import (
     CoreCoord,
     CoreGrid,
@@ -18,6 +17,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores,
 )
+from softmesh.errors import MeshError
 
 places = st.integers(0, 4)
 

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from softmesh import hardware
+from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import ArgumentError
 from softmesh.hardware import (
     NOC,
@@ -54,7 +55,6 @@ from softmesh.hardware import (
     WormholeComputeKernelConfig,
     init_device_compute_kernel_config,
 )
-from softmesh.cores import CoreCoord, CoreRangeSet
 
 MATMUL = {"in0_block_w": 2, "per_core_M": 4, "per_core_N": 6}
 BLOCKS = MATMUL | {"compute_with_storage_grid_size": (8, 4), "out_subblock_h": 1, "out_subblock_w": 2}
