@@ -74,7 +74,20 @@ from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
 from softmesh.report import notebook as _notebook
 from softmesh.runtime.command_log import log_commands
 from softmesh.runtime.commands import Command, Cost, Observer, observe
-from softmesh.runtime.device import FabricNodeId, MeshDevice
+from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
+from softmesh.runtime.machine import (
+    GetNumAvailableDevices,
+    GetNumPCIeDevices,
+    GetPCIeDeviceID,
+    SystemMeshDescriptor,
+    get_arch_name,
+    get_device_ids,
+    get_num_devices,
+    get_num_pcie_devices,
+    get_pcie_device_ids,
+    is_blackhole,
+    is_wormhole_b0,
+)
 from softmesh.runtime.opening import (
     DEFAULT_L1_SMALL_SIZE,
     DEFAULT_TRACE_REGION_SIZE,
@@ -90,9 +103,6 @@ from softmesh.runtime.opening import (
     close_device_mesh,
     close_mesh_device,
     create_mesh_device,
-    get_arch_name,
-    get_device_ids,
-    get_num_devices,
     manage_device,
     open_device,
     open_device_mesh,
@@ -139,6 +149,12 @@ from softmesh.tensor.memory import (
     create_sharded_memory_config_,
 )
 from softmesh.tensor.printing import set_printoptions
+from softmesh.tensor.queries import (
+    get_memory_config,
+    has_tile_padding,
+    is_sharded,
+    is_tensor_storage_on_device,
+)
 from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import StorageType, Tensor
@@ -151,6 +167,7 @@ from softmesh.tensor.transfer import (
     compose,
     copy_device_to_host_tensor,
     copy_host_to_device_tensor,
+    deallocate,
     distribute_tensor,
     from_device,
     from_host_shards,

@@ -52,6 +52,19 @@ def checked_ints(where: str, name: str, values: object) -> list[int]:
     return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
+def checked_all(
+    where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str
+) -> list[_Kind]:
+    """`values` as a list, every one of them of one of the kinds."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
+    found = list(values)
+    for i, value in enumerate(found):
+        if not isinstance(value, kinds):
+            raise refused(where, f"{name}[{i}] must be one of the {wanted}, got {described(value)}")
+    return found
+
+
 def knows_its_names(function: _Function) -> _Function:
     """An unknown keyword argument is answered with the nearest right spelling."""
     names = inspect.signature(function).parameters.keys()

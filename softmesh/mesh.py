@@ -13,6 +13,7 @@ from enum import Enum
 from itertools import product
 from typing import Any, ClassVar, TypeVar, overload
 
+from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 
 Self = TypeVar("Self", bound="_Integers")
@@ -123,6 +124,7 @@ class MeshShape(_Integers):
     def __getitem__(self, index: int) -> int:
         """The extent of one axis; below rank 4, negative indices see ones before the first axis."""
         rank = len(self._values)
+        index = checked_int("MeshShape[]", "index", index)
         lowest = -max(rank, 4)
         if not lowest <= index < rank:
             raise MeshError(f"ShapeBase[] index out of range. {index} not in [{lowest}, {rank})")
@@ -146,7 +148,7 @@ class MeshShape(_Integers):
 
     def contains(self, coordinate: MeshCoordinate) -> bool:
         """Whether the coordinate has this rank and lies within every extent."""
-        position = coordinate._values
+        position = checked("contains", "coordinate", coordinate, MeshCoordinate, "a MeshCoordinate")._values
         return len(position) == len(self._values) and all(map(operator.lt, position, self._values))
 
     def index(self, coordinate: MeshCoordinate) -> int:
@@ -193,6 +195,7 @@ class MeshCoordinate(_Integers):
 
     def __getitem__(self, index: int) -> int:
         rank = len(self._values)
+        index = checked_int("MeshCoordinate[]", "index", index)
         if not -rank <= index < rank:
             raise MeshError(f"Index out of bounds: {index} not in [{-rank}, {rank})")
         return self._values[index]

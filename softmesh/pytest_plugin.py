@@ -20,10 +20,10 @@ from softmesh.errors import ArgumentError
 from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshShape
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.machine import get_arch_name
 from softmesh.runtime.opening import (
     GetDefaultDevice,
     SetDefaultDevice,
-    get_arch_name,
     open_device,
     open_mesh_device,
     open_meshes,

@@ -10,6 +10,7 @@ bfloat16 matmul, where softmesh computes in fp32 and rounds.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ import torch
 import softmesh as ttnn
 from softmesh.bench.operands import DTYPES, put
 from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
+from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
 
 MESHES = {1: (1, 1), 8: (2, 4), 32: (4, 8), 256: (16, 16), 1024: (32, 32)}
 _TILE = 32
@@ -31,14 +32,23 @@ _BIG_COLUMNS = 1024
 @dataclass(frozen=True)
 class Effort:
     devices: tuple[int, ...] = tuple(MESHES)
-    rounds: int = 41
+    rounds: int = 101
     seconds: float = 0.001  # of one peer's turn in a round
     big_rows: int = 2048  # for each of 8 devices
     big_rounds: int = 15
     import_rounds: int = 7
+    import_warm_ups: int = 1
 
 
-QUICK = Effort(devices=(1, 8), rounds=3, seconds=0.0002, big_rows=32, big_rounds=2, import_rounds=1)
+QUICK = Effort(
+    devices=(1, 8),
+    rounds=3,
+    seconds=0.0002,
+    big_rows=32,
+    big_rounds=2,
+    import_rounds=1,
+    import_warm_ups=0,
+)
 
 
 class Case(NamedTuple):
@@ -121,12 +131,15 @@ def small_cases(o: Operands) -> list[Case]:
     ]
 
 
-def compare(case: Case, rounds: int, seconds: float) -> tuple[Timing, Timing]:
-    """softmesh's and torch's time for one call."""
-    repetitions = repetitions_for(case.on_mesh, seconds)
-    peers = {"softmesh": timed(case.on_mesh, repetitions), "torch": timed(case.in_torch, repetitions)}
+def compare(cases: Sequence[Case], rounds: int, seconds: float) -> list[tuple[Timing, Timing]]:
+    """softmesh's and torch's time for one call of each case; a round visits them all."""
+    peers: dict[str, Peer] = {}
+    for i, case in enumerate(cases):
+        repetitions = repetitions_for(case.on_mesh, seconds)
+        peers[f"{i} softmesh"] = timed(case.on_mesh, repetitions)
+        peers[f"{i} torch"] = timed(case.in_torch, repetitions)
     seen = interleave(peers, rounds)
-    return seen["softmesh"], seen["torch"]
+    return [(seen[f"{i} softmesh"], seen[f"{i} torch"]) for i in range(len(cases))]
 
 
 def measure_small_ops(effort: Effort) -> list[SmallOp]:
@@ -134,8 +147,9 @@ def measure_small_ops(effort: Effort) -> list[SmallOp]:
     for devices in effort.devices:
         with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[devices])) as mesh:
             for dtype in DTYPES:
-                for case in small_cases(Operands(mesh, dtype, _TILE, _TILE)):
-                    ours, theirs = compare(case, effort.rounds, effort.seconds)
+                cases = small_cases(Operands(mesh, dtype, _TILE, _TILE))
+                compared = compare(cases, effort.rounds, effort.seconds)
+                for case, (ours, theirs) in zip(cases, compared, strict=True):
                     us = ours.median * 1e6, theirs.median * 1e6, ours.above(theirs) * 1e6
                     measured.append(SmallOp(case.op, case.operands, dtype, devices, *us))
     return measured
@@ -146,14 +160,12 @@ def measure_rates(effort: Effort) -> list[Rate]:
     with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[8])) as mesh:
         for dtype in DTYPES:
             o = Operands(mesh, dtype, effort.big_rows, _BIG_COLUMNS)
-            elements = o.stacked[0].numel()
-            add, relu = elementwise_cases(o)
-            for case, unit, work in (
-                (add, "GB/s", 3 * elements * o.one.element_size()),
-                (relu, "GB/s", 2 * elements * o.one.element_size()),
-                (data_parallel_product(o), "GFLOP/s", 2 * elements * _BIG_COLUMNS),
-            ):
-                ours, theirs = compare(case, effort.big_rounds, effort.seconds)
+            elements, item = o.stacked[0].numel(), o.one.element_size()
+            cases = [*elementwise_cases(o), data_parallel_product(o)]
+            works = [("GB/s", 3 * elements * item), ("GB/s", 2 * elements * item)]
+            works.append(("GFLOP/s", 2 * elements * _BIG_COLUMNS))
+            compared = compare(cases, effort.big_rounds, effort.seconds)
+            for case, (unit, work), (ours, theirs) in zip(cases, works, compared, strict=True):
                 per_second = work / ours.median / 1e9, work / theirs.median / 1e9
                 measured.append(Rate(case.op, dtype, unit, *per_second, ours.relative_to(theirs)))
     return measured
@@ -167,11 +179,15 @@ def measure_replicated_memory(devices: int = 1024) -> ReplicatedMemory:
 
 
 def measure_import(effort: Effort) -> ImportTime:
+    """As users meet it: with compiled files in place, which the first import leaves where it may."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
     def importing(module: str) -> Callable[[], object]:
-        return lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+        command = [sys.executable, "-c", f"import {module}"]
+        return lambda: subprocess.run(command, env=environment, check=True)
 
     peers = {module: timed(importing(module)) for module in ("softmesh", "torch")}
-    seen = interleave(peers, effort.import_rounds, warm_ups=0)
+    seen = interleave(peers, effort.import_rounds, effort.import_warm_ups)
     above = seen["softmesh"].above(seen["torch"])
     return ImportTime(seen["softmesh"].median, seen["torch"].median, above)
 
@@ -180,9 +196,13 @@ def small_op_rows(measured: Sequence[SmallOp]) -> list[list[str]]:
     """One row for each op, operands and dtype; a cell for each number of devices."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for m in measured:
-        cell = f"{m.softmesh_us:.1f} / {m.torch_us:.1f} ({m.above_us:+.1f})"
+        cell = f"{_digits(m.softmesh_us)}/{_digits(m.torch_us)} {m.above_us:+.1f}"
         rows.setdefault((m.op, m.operands, m.dtype), []).append(cell)
     return [[*names, *cells] for names, cells in rows.items()]
+
+
+def _digits(us: float) -> str:
+    return f"{us:.1f}" if us < 100 else f"{us:.0f}"
 
 
 def rate_rows(measured: Sequence[Rate]) -> list[list[str]]:
@@ -216,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     show(
         machine(),
         table(
-            "One 32x32 tile for each device, microseconds: softmesh / torch (above torch)",
+            "One 32x32 tile for each device, microseconds: softmesh/torch, and the difference",
             ["op", "operands", "dtype", *counts],
             small_op_rows(small),
             words=3,

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-_WIDTH_IN_FILES = 120
+_WIDTH_IN_FILES = 132
 
 
 def machine() -> str:

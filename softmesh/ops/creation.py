@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 
+from softmesh.arguments import checked, checked_int, checked_ints, described, refused
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
@@ -34,13 +36,26 @@ def _create(
         Tensor,
         from_torch(
             values,
-            dtype=dtype or DataType.BFLOAT16,
-            layout=layout or Layout.ROW_MAJOR,
-            device=device or GetDefaultDevice(),
+            dtype=DataType.BFLOAT16 if dtype is None else dtype,
+            layout=Layout.ROW_MAJOR if layout is None else layout,
+            device=GetDefaultDevice() if device is None else device,
             memory_config=memory_config,
             mesh_mapper=mapper,
         ),
     )
+
+
+def _checked_shape(where: str, shape: object) -> tuple[int, ...]:
+    sizes = tuple(checked_ints(where, "shape", shape))
+    if any(n < 0 for n in sizes):
+        raise refused(where, f"shape must not be negative, got {list(sizes)}")
+    return sizes
+
+
+def _checked_number(where: str, name: str, value: object) -> float:
+    if not isinstance(value, int | float):
+        raise refused(where, f"{name} must be a number, got {described(value)}")
+    return value
 
 
 def full(
@@ -53,11 +68,13 @@ def full(
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
     """`fill_value` everywhere; written into `optional_tensor` where one is given."""
-    made = torch.full(
-        tuple(shape), fill_value, dtype=torch.float64 if isinstance(fill_value, float) else torch.int64
+    kind = (
+        torch.float64 if isinstance(_checked_number("full", "fill_value", fill_value), float) else torch.int64
     )
+    made = torch.full(_checked_shape("full", shape), fill_value, dtype=kind)
     if optional_tensor is None:
         return _create(made, dtype, layout, device, memory_config)
+    checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_readable("full")
     if tuple(optional_tensor.shape) != tuple(shape):
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
     filled = _create(made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)
@@ -107,6 +124,9 @@ def arange(
     layout: Layout = Layout.ROW_MAJOR,
 ) -> Tensor:
     """`(end)` counts from 0; `(start, end, step)` from start."""
+    for name, value in (("start", start), ("end", 0 if end is None else end), ("step", step)):
+        if not math.isfinite(_checked_number("arange", name, value)):
+            raise refused("arange", f"{name} must be finite, got {value}")
     first, last = (0, start) if end is None else (start, end)
     if step == 0 or (last - first) * step < 0:
         raise MeshError(f"arange: step {step} does not lead from {first} to {last}.")
@@ -129,10 +149,11 @@ def rand(
 
     With a mapper config `shape` is the whole tensor, split as the config says.
     """
-    if not low <= high:
+    if not _checked_number("rand", "low", low) <= _checked_number("rand", "high", high):
         raise MeshError(f"rand: low={low} must not be above high={high}.")
-    generator = torch.Generator().manual_seed(seed) if seed else None
-    values = torch.rand(tuple(shape), generator=generator) * (high - low) + low
+    number = checked_int("rand", "seed", seed)
+    generator = torch.Generator().manual_seed(number) if number else None
+    values = torch.rand(_checked_shape("rand", shape), generator=generator) * (high - low) + low
     mapper = None
     if mesh_mapper is not None:
         if device is None:
@@ -162,28 +183,33 @@ def _filled(tensor: Operand, fill_value: float, layout: Layout | None) -> Local:
     )
 
 
-@operation(**_LIKE, tuning="device")
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def full_like(tensor: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
     """`fill_value` in the shape and placement of `tensor`."""
     return _filled(tensor, fill_value, layout)
 
 
-@operation(**_LIKE, tuning="device")
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, 0, layout)
 
 
-@operation(**_LIKE, tuning="device")
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, 1, layout)
 
 
-@operation(**_LIKE, tuning="device")
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     """Contents are undefined in TT-NN; here they are zeros."""
     return _filled(tensor, 0, layout)
 
 
-@operation(cost=moves_bytes, precision="data", controls="dtype memory_config")
+@operation(
+    cost=moves_bytes,
+    precision="data",
+    controls="dtype memory_config",
+    positional="dtype layout memory_config",
+)
 def moreh_full_like(input: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
     return _filled(input, fill_value, layout)

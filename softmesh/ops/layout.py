@@ -49,15 +49,22 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
     return Local(_same, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(wanted,))
 
 
-@operation(**_OPTIONS, on_host=True, controls="memory_config", tuning="sub_core_grids pad_value")
+@operation(
+    **_OPTIONS,
+    on_host=True,
+    controls="memory_config",
+    tuning="sub_core_grids pad_value",
+    positional="memory_config sub_core_grids pad_value",
+)
 def to_layout(tensor: Operand, layout: Layout, dtype: DataType | None = None) -> Local:
-    """To TILE or ROW_MAJOR. Block floats become bfloat16 in ROW_MAJOR."""
+    """To TILE or ROW_MAJOR. Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored."""
     if not isinstance(layout, Layout):
         raise ArgumentError(
             f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}"
         )
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
-    return Local(_same, rules.keeping, dtypes=(dtype or kept,), layouts=(layout,))
+    wanted = None if tensor.on_host else dtype
+    return Local(_same, rules.keeping, dtypes=(wanted or kept,), layouts=(layout,))
 
 
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
@@ -122,7 +129,7 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     )
 
 
-@operation(**_OPTIONS, controls="output_tensor")
+@operation(**_OPTIONS, controls="output_tensor", positional="output_tensor")
 def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
     """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
     if not isinstance(memory_config, MemoryConfig):
@@ -132,7 +139,12 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
     return Local(_same, rules.keeping, dtypes=(dtype or tensor.dtype,), memory_config=memory_config)
 
 
-@operation(**_OPTIONS, controls="output_dtype preallocated_output", tuning="keep_l1_aligned")
+@operation(
+    **_OPTIONS,
+    controls="output_dtype preallocated_output",
+    tuning="keep_l1_aligned",
+    positional="output_dtype",
+)
 def interleaved_to_sharded(
     input_tensor: Operand,
     grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
@@ -164,7 +176,7 @@ def _all_cores(extent: CoreCoord) -> CoreRangeSet:
     return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
 
 
-@operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned")
+@operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned", positional="output_dtype")
 def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
     """Back from cores to interleaved pages."""
     return Local(_same, rules.keeping, memory_config=memory_config or DRAM_MEMORY_CONFIG)

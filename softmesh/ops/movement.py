@@ -227,9 +227,9 @@ def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
 
 
 @operation(**_OPTIONS, controls="memory_config output_tensor", tuning="groups sub_core_grids")
-def concat(tensors: Operand, dim: int = 0) -> Local:
+def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
     """Join several tensors along `dim`, on each device."""
-    parts: list[Operand] = tensors if isinstance(tensors, list) else [tensors]
+    parts = [tensors] if isinstance(tensors, Operand) else list(tensors)
     first = parts[0]
     d = first.dim(dim)
     for part in parts[1:]:
@@ -257,8 +257,8 @@ def join(parts: Sequence[torch.Tensor], at: int) -> torch.Tensor:
 
 
 @operation(**_OPTIONS, controls="memory_config")
-def stack(input_tensors: Operand, dim: int) -> Local:
-    parts: list[Operand] = input_tensors if isinstance(input_tensors, list) else [input_tensors]
+def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
+    parts = [input_tensors] if isinstance(input_tensors, Operand) else list(input_tensors)
     first = parts[0]
     for part in parts[1:]:
         if part.shape != first.shape:
@@ -317,7 +317,7 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     return _split(input_tensor, d, [min(size, n - start) for start in range(0, n, max(size, 1))])
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor")
+@operation(**_OPTIONS, controls="memory_config optional_output_tensor")
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank
@@ -377,17 +377,8 @@ def pad(
     fill: float | None = None,
 ) -> Local:
     """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
-    rank, shape = input_tensor.rank, input_tensor.shape
-    if isinstance(value, list | tuple):  # pad(tensor, output_padded_shape, input_tensor_start, value)
-        flat = [int(n) for n in padding]  # type: ignore[arg-type]
-        pairs = [(start, want - start - n) for start, want, n in zip(value, flat, shape, strict=True)]
-        filler = fill or 0.0
-    else:
-        pairs = [(int(p[0]), int(p[1])) for p in padding]  # type: ignore[index]
-        filler = float(value)  # type: ignore[arg-type]
-    pairs = [(0, 0)] * (rank - len(pairs)) + pairs
-    if len(pairs) != rank or any(n < 0 for pair in pairs for n in pair):
-        raise MeshError(f"pad: padding {pairs} does not fit a tensor of shape {list(shape)}.")
+    filler = (fill or 0.0) if isinstance(value, Sequence) else value
+    pairs = _pad_widths(input_tensor.shape, padding, value if isinstance(value, Sequence) else None)
     reverse = [n for pair in reversed(pairs) for n in pair]
     touched = [d for d, pair in enumerate(pairs) if pair != (0, 0)]
 
@@ -399,13 +390,36 @@ def pad(
     return Local(lambda x: F.pad(x, reverse, value=filler), rule)
 
 
+def _pad_widths(
+    shape: tuple[int, ...], padding: Sequence[Sequence[int]] | Sequence[int], starts: Sequence[int] | None
+) -> list[tuple[int, ...]]:
+    """(before, after) for each dim: given so, or by the padded shape and where the tensor starts in it."""
+    pairs = [tuple(entry) for entry in padding if not isinstance(entry, int)]
+    wanted = [entry for entry in padding if isinstance(entry, int)]
+    if starts is not None and len(starts) == len(wanted) == len(shape):
+        pairs = [(start, n - start - m) for start, n, m in zip(starts, wanted, shape, strict=True)]
+    elif wanted or starts is not None:
+        pairs = []
+    widths = [(0, 0)] * (len(shape) - len(pairs)) + pairs
+    if (
+        len(widths) != len(shape)
+        or any(len(pair) != 2 or min(pair) < 0 for pair in widths)
+        or (padding and not pairs)
+    ):
+        raise MeshError(
+            f"pad: padding={list(padding)} does not fit a tensor of shape {list(shape)}: give (before, after) for "
+            "each of its last dims, or the padded shape and the start of the tensor in it."
+        )
+    return widths
+
+
 @operation(**_OPTIONS, controls="memory_config")
 def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence[int] | None = None) -> Local:
     """Rotate along dims; without `dim`, the flattened tensor."""
     rank = input_tensor.rank
     if dim is None:
         sizes = input_tensor.shape
-        by = shifts if isinstance(shifts, int) else shifts[0]
+        by = shifts if isinstance(shifts, int) else sum(shifts)
 
         def flat(x: torch.Tensor) -> torch.Tensor:
             lead = x.shape[: x.dim() - rank]
@@ -423,7 +437,7 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
     "gather",
     cost=moves_bytes,
     precision="data",
-    controls="memory_config",
+    controls="memory_config out",
     tuning="sparse_grad sub_core_grids",
 )
 def gather_(input: Operand, dim: int, index: Operand) -> Local:

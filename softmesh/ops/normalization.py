@@ -153,6 +153,8 @@ def _apply_statistics(
     epsilon: float,
     centred: bool,
 ) -> Local:
+    if not input_tensor.rank:
+        raise MeshError(f"{op}: input_tensor must have at least one dim.")
     width, rank = input_tensor.shape[-1], input_tensor.rank
     columns = TILE_SIZE * (2 if centred else 1)
     if stats.rank != rank or stats.shape[-1] % columns:

@@ -15,6 +15,7 @@ class Operand(NamedTuple):
     op: str  # the op it is an operand of, for messages
     name: str
     spec: TensorSpec
+    on_host: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

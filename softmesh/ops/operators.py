@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from softmesh.arguments import described
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, TensorIndexError
 from softmesh.ops.registry import OPERATIONS
 from softmesh.tensor.tensor import Tensor, tensor_method
@@ -57,6 +58,7 @@ def get_item(self: Tensor, index: Any) -> Tensor:
 
 def _parse_index(tensor: Tensor, index: Any) -> tuple[list[int], list[int], list[int], set[int]]:
     entries = list(index) if isinstance(index, list | tuple) else [index]
+    _check_entries(entries)
     rank = len(tensor.shape)
     if sum(entry is Ellipsis for entry in entries) > 1:
         raise ArgumentValueError("Only one ellipsis ('...') is allowed in a slice.")
@@ -69,13 +71,13 @@ def _parse_index(tensor: Tensor, index: Any) -> tuple[list[int], list[int], list
     starts, ends, steps, dropped = [], [], [], set()
     for dim, (entry, n) in enumerate(zip(entries, tensor.shape, strict=True)):
         if isinstance(entry, slice):
+            if entry.step is not None and entry.step < 1:
+                raise ArgumentValueError(f"slice step {entry.step} in dim {dim} must be positive")
             low, high, step = entry.indices(n)
-            if step < 1:
-                raise ArgumentValueError(f"slice step {step} in dim {dim} must be positive")
             starts.append(low)
             ends.append(max(low, high))
             steps.append(step)
-        elif isinstance(entry, int) and not isinstance(entry, bool):
+        else:
             position = entry + n if entry < 0 else entry
             if not 0 <= position < n:
                 raise TensorIndexError(
@@ -85,9 +87,18 @@ def _parse_index(tensor: Tensor, index: Any) -> tuple[list[int], list[int], list
             ends.append(position + 1)
             steps.append(1)
             dropped.add(dim)
-        else:
-            raise ArgumentError(f"a tensor is indexed by ints, slices and one ..., not by {entry!r}")
     return starts, ends, steps, dropped
+
+
+def _check_entries(entries: list[Any]) -> None:
+    for entry in entries:
+        bounds = (entry.start, entry.stop, entry.step) if isinstance(entry, slice) else (entry,)
+        for bound in bounds:
+            allowed = bound is None if isinstance(entry, slice) else bound is Ellipsis
+            if not allowed and (isinstance(bound, bool) or not isinstance(bound, int)):
+                raise ArgumentError(
+                    f"a tensor is indexed by ints, slices of ints and one ..., not by {described(entry)}"
+                )
 
 
 def _check_host_index(index: Any, steps: list[int]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import torch
 
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.ops.definition import Definition
+from softmesh.ops.kinds import check_kinds
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import (
     Adapt,
@@ -45,7 +47,9 @@ class Planner:
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan, and the results of running it once (None for an op that writes in place)."""
         self._check_layouts()
-        local = self.op.define(**self._described())
+        arguments = self._described()
+        check_kinds(self.op.name, self.op.define, arguments)
+        local = self.op.define(**arguments)
         dists, moves = bring_together([tensor.view_distribution() for tensor in self.tensors])
         plan = Plan(local.compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
         if self.op.writes is not None:
@@ -71,7 +75,8 @@ class Planner:
     def _described(self) -> dict[str, Any]:
         """The definition's arguments: tensors as Operands, everything else as it is."""
         signature = self.op.signature
-        arguments = signature.named(self.values, signature.attribute_at)
+        attributes = signature.named(self.values, signature.attribute_at)
+        arguments = {name: _plain(value) for name, value in attributes.items()}
         for name, value in signature.named(self.values, signature.operand_at).items():
             if isinstance(value, list | tuple):
                 arguments[name] = [self._operand(f"{name}[{i}]", item) for i, item in enumerate(value)]
@@ -81,7 +86,7 @@ class Planner:
 
     def _operand(self, name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return Operand(self.op.name, name, value.spec)
+            return Operand(self.op.name, name, value.spec, value._storage.device is None)
         if value is None or isinstance(value, int | float):
             return value
         raise ArgumentError(
@@ -117,6 +122,10 @@ class Planner:
         self._check_controls(asked, config)
         if self.target is not None:
             targets = list(self.target) if isinstance(self.target, list | tuple) else [self.target]
+            if len(targets) != len(shapes):
+                raise MeshError(
+                    f"{self.op.name}: {len(targets)} output tensors for {len(shapes)} results: give one for each."
+                )
             return [self._target_spec(t, shape, asked) for t, shape in zip(targets, shapes, strict=True)]
         first = self.tensors[0].spec
         specs = []
@@ -175,3 +184,8 @@ class Planner:
             many = isinstance(value, list | tuple)
             labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
         return labels[index]
+
+
+def _plain(value: Any) -> Any:
+    """A number of another library (numpy) as Python's own."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, int) else value

@@ -138,7 +138,7 @@ def topk(
     )
 
 
-@operation(cost=flops_per_element(1), controls="memory_config dtype")
+@operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
     d = input.dim(dim)

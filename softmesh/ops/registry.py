@@ -136,7 +136,7 @@ class Operation:
         return device
 
     def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
-        for target in targets:
+        for target in targets or [None]:
             if not isinstance(target, Tensor):
                 raise ArgumentError(f"{self.name}(): the output tensor must be a ttnn.Tensor, got {target!r}")
             target.check_allocated(f"{self.name} (output tensor)")
@@ -233,6 +233,7 @@ def operation(
     cost: CostRule = _ONE_STEP,
     controls: str = "memory_config dtype output_tensor queue_id",
     tuning: str = "",
+    positional: str = "",
     writes: str | None = None,
     aliases: Sequence[str] = (),
     **options: Any,
@@ -241,7 +242,7 @@ def operation(
 
     def register(define: Define) -> Operation:
         known_as = name or define.__name__
-        signature = Signature(known_as, define, controls.split(), tuning.split())
+        signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
         written = None if writes is None else signature.operand_names.index(writes)
         op = Operation(Definition(known_as, define, signature, cost, writes=written, **options))
         for spelling in (known_as, *aliases):

@@ -24,37 +24,50 @@ _SPELLINGS = {
         "optional_output_tensor",
         "output_tensors",
         "preallocated_output",
+        "out",
     ),
     "queue_id": ("queue_id", "cq_id"),
 }
 
 
 class Signature:
+    """`positional` names controls, tuning or keyword-only parameters that TT-NN also takes by position."""
+
     def __init__(
-        self, op: str, define: Callable[..., Any], controls: Sequence[str], tuning: Sequence[str]
+        self,
+        op: str,
+        define: Callable[..., Any],
+        controls: Sequence[str],
+        tuning: Sequence[str],
+        positional: Sequence[str] = (),
     ) -> None:
         parameters = inspect.signature(define).parameters
+        first = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        others = [name for name in (*parameters, *controls, *tuning) if name not in (*first, *positional)]
         self.op = op
-        self.names = [*parameters, *controls, *tuning]
-        self.defaults = [p.default for p in parameters.values()] + [None] * (len(controls) + len(tuning))
-        self.positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
-        operand = [str(p.annotation).startswith(("Operand", "Value")) for p in parameters.values()]
-        self.operand_at = tuple(i for i, yes in enumerate(operand) if yes)
-        self.attribute_at = tuple(i for i, yes in enumerate(operand) if not yes)
-        self.tuning_at = tuple(range(len(parameters) + len(controls), len(self.names)))
+        self.names = [*first, *positional, *others]
+        self.positional = len(first) + len(positional)
+        self.defaults = [parameters[n].default if n in parameters else None for n in self.names]
+        self._index = {name: i for i, name in enumerate(self.names)}
+        annotated = {n: str(p.annotation) for n, p in parameters.items()}
+        self.operand_names = [n for n in parameters if annotated[n].startswith(("Operand", "Value"))]
+        self.operand_at = self._positions(self.operand_names)
+        self.attribute_at = self._positions([n for n in parameters if n not in self.operand_names])
+        self.tuning_at = self._positions(tuning)
         self.dtype_at = self._control(controls, "dtype")
         self.memory_config_at = self._control(controls, "memory_config")
         self.output_at = self._control(controls, "output_tensor")
         self.queue_at = self._control(controls, "queue_id")
         chosen = (self.dtype_at, self.memory_config_at)
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
-        self.operand_names = [self.names[i] for i in self.operand_at]
-        self._index = {name: i for i, name in enumerate(self.names)}
         self._required = tuple(i for i, default in enumerate(self.defaults) if default is _MISSING)
+
+    def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self._index[name] for name in names)
 
     def _control(self, controls: Sequence[str], purpose: str) -> int | None:
         spelled = next((name for name in controls if name in _SPELLINGS[purpose]), None)
-        return None if spelled is None else self.names.index(spelled)
+        return None if spelled is None else self._index[spelled]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """One value for each name, or an error that says which name is wrong, double or missing."""

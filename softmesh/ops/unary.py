@@ -89,7 +89,6 @@ UNARY: dict[str, Unary] = {
     "relu": Unary(torch.relu),
     "relu6": Unary(F.relu6, 2),
     "rsqrt": Unary(torch.rsqrt, 4, tuning=_APPROXIMABLE),
-    "sigmoid_accurate": Unary(torch.sigmoid, 8, tuning=_APPROXIMABLE),
     "sign": Unary(torch.sign),
     "signbit": Unary(torch.signbit),
     "silu": Unary(F.silu, 9),
@@ -136,6 +135,16 @@ def sigmoid(
     input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
 ) -> Local:
     """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here."""
+    return Local(torch.sigmoid, rules.elementwise)
+
+
+@operation(
+    cost=flops_per_element(8),
+    precision="native",
+    tuning=_APPROXIMABLE,
+    positional="fast_and_approximate_mode",
+)
+def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 

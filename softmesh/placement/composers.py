@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from softmesh.arguments import checked, checked_ints
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, Extents
-from softmesh.placement.mappers import override_text, shape_of
+from softmesh.placement.mappers import check_overrides, override_text, shape_of
 from softmesh.placement.mapping import check_size, piece_coordinates
 from softmesh.placement.pieces import pieces_at
 from softmesh.placement.words import Partial, Shard
@@ -40,7 +41,8 @@ class MeshComposerConfig:
             col_dim, mesh_shape_override = None, col_dim
         if isinstance(dims, int) or dims is None:
             dims = [d for d in (dims if row_dim is None else row_dim, col_dim) if d is not None]
-        self._dims = list(dims)
+        check_overrides("MeshComposerConfig", mesh_shape_override, mesh_offset_override)
+        self._dims = checked_ints("MeshComposerConfig", "dims", dims)
         self.mesh_shape_override = mesh_shape_override
         self.mesh_offset_override = mesh_offset_override
 
@@ -52,6 +54,7 @@ class MeshToTensor:
     """A composer: a mesh shape and a config that was checked against it."""
 
     def __init__(self, mesh_shape: MeshShape, config: MeshComposerConfig) -> None:
+        checked("create_mesh_composer", "config", config, MeshComposerConfig, "a ttnn.MeshComposerConfig")
         self._mesh: Extents = tuple(mesh_shape)
         self._dims = list(config._dims)
         override = config.mesh_shape_override
@@ -177,7 +180,10 @@ def ConcatMesh2dToTensor(
     mesh_device: MeshDevice, mesh_shape: MeshShape | tuple[int, int], dims: tuple[int, int]
 ) -> MeshToTensor:
     """Concatenate along `dims[0]` down the mesh rows and along `dims[1]` across its columns."""
-    return create_mesh_composer(mesh_device, MeshComposerConfig(list(dims), MeshShape(tuple(mesh_shape))))
+    shape = MeshShape(checked_ints("ConcatMesh2dToTensor", "mesh_shape", mesh_shape))
+    return create_mesh_composer(
+        mesh_device, MeshComposerConfig(checked_ints("ConcatMesh2dToTensor", "dims", dims), shape)
+    )
 
 
 concat_mesh_to_tensor_composer = ConcatMeshToTensor

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from softmesh.arguments import checked, checked_ints, described, refused
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.lenience import is_lenient
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -44,6 +45,9 @@ class MeshMapperConfig:
         if isinstance(placements, int) or placements is None:
             row_dim = placements if row_dim is None else row_dim
             placements = [_placement(row_dim), _placement(col_dim)]
+        if not isinstance(placements, Sequence) or isinstance(placements, str):
+            raise refused("MeshMapperConfig", f"placements must be a list, got {described(placements)}")
+        check_overrides("MeshMapperConfig", mesh_shape_override, mesh_offset_override)
         for placement in placements:
             if not isinstance(placement, PlacementShard | PlacementReplicate):
                 raise ArgumentError(
@@ -62,6 +66,13 @@ def _placement(dim: int | None) -> TTPlacement:
     return PlacementReplicate() if dim is None else PlacementShard(dim)
 
 
+def check_overrides(where: str, shape: object, offset: object) -> None:
+    if shape is not None:
+        checked(where, "mesh_shape_override", shape, MeshShape, "a MeshShape")
+    if offset is not None:
+        checked(where, "mesh_offset_override", offset, MeshCoordinate, "a MeshCoordinate")
+
+
 def override_text(config: object) -> str:
     """The override part of a config's repr: nothing where nothing is overridden."""
     shape = getattr(config, "mesh_shape_override", None)
@@ -75,6 +86,7 @@ class TensorToMesh:
     """A mapper: a mesh shape and a config that was checked against it."""
 
     def __init__(self, mesh_shape: MeshShape, config: MeshMapperConfig) -> None:
+        checked("create_mesh_mapper", "config", config, MeshMapperConfig, "a ttnn.MeshMapperConfig")
         self._mesh: Extents = tuple(mesh_shape)
         self._config = config
         override = config.mesh_shape_override
@@ -243,11 +255,12 @@ def ShardTensor2dMesh(
     dims: tuple[int | None, int | None],
 ) -> TensorToMesh:
     """Split `dims[0]` over the mesh rows and `dims[1]` over its columns; None replicates."""
-    if len(list(dims)) != 2:
-        raise ArgumentError(f"ShardTensor2dMesh: dims must hold two entries (rows, columns), got {dims!r}")
-    return create_mesh_mapper(
-        mesh_device, MeshMapperConfig([_placement(dim) for dim in dims], MeshShape(tuple(mesh_shape)))
-    )
+    if not isinstance(dims, Sequence) or isinstance(dims, str) or len(dims) != 2:
+        raise refused(
+            "ShardTensor2dMesh", f"dims must hold two entries (rows, columns), got {described(dims)}"
+        )
+    shape = MeshShape(checked_ints("ShardTensor2dMesh", "mesh_shape", mesh_shape))
+    return create_mesh_mapper(mesh_device, MeshMapperConfig([_placement(dim) for dim in dims], shape))
 
 
 shard_tensor_to_mesh_mapper = ShardTensorToMesh

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Coordinates, Extents, mesh_coordinates
@@ -57,7 +58,9 @@ def compute_distribution_to_mesh_mapping(
     distribution_shape: MeshShape, mesh_shape: MeshShape
 ) -> list[MeshCoordinate]:
     """The ordered mesh coordinates of a distribution, cut off at the mesh's size."""
-    shape, mesh = tuple(distribution_shape), tuple(mesh_shape)
+    where = "compute_distribution_to_mesh_mapping"
+    shape = tuple(checked(where, "distribution_shape", distribution_shape, MeshShape, "a MeshShape"))
+    mesh = tuple(checked(where, "mesh_shape", mesh_shape, MeshShape, "a MeshShape"))
     if is_submesh(shape, mesh):
         return list(piece_coordinates(shape, mesh))
     return list(mesh_coordinates(mesh)[: math.prod(shape)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from softmesh.arguments import checked, checked_all
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, common_refinement, distribution, refine, split_axes
@@ -65,9 +66,11 @@ class TensorTopology:
         placements: Sequence[TTPlacement],
         mesh_coords: Sequence[MeshCoordinate],
     ) -> None:
-        self._shape = distribution_shape
-        self._placements = list(placements)
-        self._coords = list(mesh_coords)
+        where = "TensorTopology"
+        kinds: tuple[type[TTPlacement], ...] = (PlacementShard, PlacementReplicate)
+        self._shape = checked(where, "distribution_shape", distribution_shape, MeshShape, "a MeshShape")
+        self._placements = checked_all(where, "placements", placements, kinds, "placements")
+        self._coords = checked_all(where, "mesh_coords", mesh_coords, (MeshCoordinate,), "MeshCoordinates")
 
     def distribution_shape(self) -> MeshShape:
         return self._shape

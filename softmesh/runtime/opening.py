@@ -11,7 +11,6 @@ from softmesh.errors import MeshError
 from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.machine import get_arch_name, get_device_ids, get_num_devices  # noqa: F401
 from softmesh.systems.system import current_system
 
 DEFAULT_L1_SMALL_SIZE = 0

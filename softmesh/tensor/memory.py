@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
+from softmesh.arguments import checked_ints
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.native_enum import NativeEnum
@@ -296,7 +297,13 @@ class MemoryConfig:
 
     @classmethod
     def from_json(cls, text: str) -> MemoryConfig:
-        data = json.loads(text)
+        try:
+            return cls._of_json(json.loads(text))
+        except (ValueError, LookupError, TypeError) as error:
+            raise ArgumentError(f"MemoryConfig.from_json(): not what to_json() wrote: {error!r}") from error
+
+    @classmethod
+    def _of_json(cls, data: JsonObject) -> MemoryConfig:
         buffer_type = BufferType[data["buffer_type"]]
         if data["nd_shard_spec"]:
             return cls(buffer_type, NdShardSpec._of_json(data["nd_shard_spec"]))
@@ -343,7 +350,7 @@ def create_sharded_memory_config(
     """
     grid = _shard_grid(core_grid)
     layout = _layout(strategy)
-    orientation = orientation or ShardOrientation.ROW_MAJOR
+    orientation = ShardOrientation.ROW_MAJOR if orientation is None else orientation
     if use_height_and_width_as_shard_shape:
         return _l1_sharded(layout, grid, _last_two(shape, orientation), orientation)
     if isinstance(core_grid, CoreRangeSet):
@@ -373,7 +380,7 @@ def create_sharded_memory_config_(
     """The same, rounding the shards up where they do not divide, and to whole tiles with `tile_layout`."""
     grid = _shard_grid(core_grid)
     layout = strategy if isinstance(strategy, TensorMemoryLayout) else _layout(strategy)
-    orientation = orientation or ShardOrientation.ROW_MAJOR
+    orientation = ShardOrientation.ROW_MAJOR if orientation is None else orientation
     if use_height_and_width_as_shard_shape:
         shard = _last_two(shape, orientation)
     else:
@@ -408,13 +415,20 @@ def _parts(layout: TensorMemoryLayout, grid: CoreRangeSet, orientation: ShardOri
 
 
 def _height_and_width(shape: Sequence[int]) -> _HeightWidth:
-    *leading, width = shape
+    *leading, width = _checked_shape(shape, 1)
     return _HeightWidth(math.prod(leading), width)
 
 
 def _last_two(shape: Sequence[int], orientation: ShardOrientation) -> tuple[int, int]:
-    height, width = tuple(shape)[-2:]
+    *_, height, width = _checked_shape(shape, 2)
     return (height, width) if orientation is ShardOrientation.ROW_MAJOR else (width, height)
+
+
+def _checked_shape(shape: Sequence[int], rank: int) -> list[int]:
+    sizes = checked_ints("create_sharded_memory_config", "shape", shape)
+    if len(sizes) < rank:
+        raise MeshError(f"create_sharded_memory_config: shape {sizes} needs {rank} dims or more")
+    return sizes
 
 
 def _shard_grid(core_grid: CoreGrid | CoreRangeSet) -> CoreRangeSet:

@@ -12,12 +12,14 @@ from enum import Enum
 
 import torch
 
+from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentValueError, MeshError, did_you_mean
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 
 _OPENING = "ttnn.Tensor("
 _EDGE = 2  # entries shown at each end of a shortened dim
 _INTEGER_WIDTH = 5
+_MOST_DIGITS = 100
 
 
 class Profile(Enum):
@@ -50,13 +52,15 @@ def set_printoptions(
     >>> set_printoptions(profile="full", sci_mode=False, precision=2)
     """
     global _options
-    digits = PrintOptions.precision if precision is None else precision
-    if digits < 0:
-        raise ArgumentValueError(f"precision counts decimals and cannot be negative, got {precision}")
+    chosen = PrintOptions.precision if precision is None else precision
+    digits = checked_int("set_printoptions", "precision", chosen)
+    if not 0 <= digits <= _MOST_DIGITS:
+        raise ArgumentValueError(f"precision counts decimals, from 0 to {_MOST_DIGITS}; got {precision}")
     _options = PrintOptions(_parse_profile(profile), _parse_sci_mode(sci_mode), digits)
 
 
 def _parse_profile(text: str) -> Profile:
+    checked("set_printoptions", "profile", text, str, "'short', 'full' or 'empty'")
     known = [profile.value for profile in Profile]
     if text.lower() not in known:
         raise MeshError(
@@ -67,8 +71,9 @@ def _parse_profile(text: str) -> Profile:
 
 
 def _parse_sci_mode(mode: str | bool | None) -> bool | None:
-    if not isinstance(mode, str):
+    if mode is None or isinstance(mode, bool):
         return mode
+    checked("set_printoptions", "sci_mode", mode, str, "True, False, None or one of their names")
     if mode.lower() not in _SCI_MODES:
         raise MeshError(
             f"unknown sci_mode {mode!r}; choose True, False, None or one of {', '.join(_SCI_MODES)}"

@@ -5,10 +5,10 @@ Knows numbers only: padding is in `tile`, and the shape of a mesh is `softmesh.m
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import SupportsIndex
 
+from softmesh.arguments import checked_int, checked_ints
 from softmesh.errors import ArgumentError, MeshError
 
 # A shape of lower rank answers negative indices as if ones stood before it, up to this rank.
@@ -26,7 +26,7 @@ class Shape(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, shape: Iterable[SupportsIndex]) -> Shape:
-        self = super().__new__(cls, map(operator.index, shape))
+        self = super().__new__(cls, checked_ints("Shape", "shape", shape))
         if min(self, default=0) < 0:
             raise ArgumentError(f"a shape has no negative extents, got {list(self)}")
         return self
@@ -41,6 +41,7 @@ class Shape(tuple[int, ...]):
         >>> Shape([1, 1, 3, 4]).to_rank(2)
         Shape([3, 4])
         """
+        rank = checked_int("to_rank", "rank", rank)
         surplus = max(len(self) - rank, 0)
         extents = tuple(self)
         if any(extent != 1 for extent in extents[:surplus]):
@@ -52,7 +53,7 @@ class Shape(tuple[int, ...]):
     def __getitem__(self, index: SupportsIndex) -> int:  # type: ignore[override]  # TT-NN has no slices
         if isinstance(index, slice):
             raise ArgumentError("a Shape has no slices; take them from list(shape)")
-        i, rank = operator.index(index), len(self)
+        i, rank = index if type(index) is int else checked_int("Shape[]", "index", index), len(self)
         if -rank <= i < rank:
             return super().__getitem__(i)
         if -_INDEXED_RANK <= i < 0:

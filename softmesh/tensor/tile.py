@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from softmesh.arguments import checked_ints
 from softmesh.errors import MeshError
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, block_bytes
 
@@ -31,7 +32,7 @@ class Tile:
     __slots__ = ("_shape", "_transposed")
 
     def __init__(self, tile_shape: Sequence[int], transpose_tile: bool = False) -> None:
-        shape = tuple(tile_shape)
+        shape = tuple(checked_ints("Tile", "tile_shape", tile_shape))
         if len(shape) != 2 or shape[0] not in _LEGAL_HEIGHTS or shape[1] not in _LEGAL_WIDTHS:
             raise MeshError(
                 f"Tile size is not valid for our hardware: got {list(shape)}; "

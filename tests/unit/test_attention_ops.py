@@ -586,7 +586,7 @@ def test_decode_names_what_does_not_fit(device):
     refuse("1 positions for 2 users", sdpa_decode, q, k, v, cur_pos=[1])
     refuse("0 positions for 2 users", sdpa_decode, q, k, v)
     refuse("cur_pos 24 lies outside the cache", sdpa_decode, q, k, v, cur_pos=[1, 24])
-    refuse("must hold ints", sdpa_decode, q, k, v, cur_pos=[1.0, 2.0], error=ArgumentError)
+    refuse("sequence of ints", sdpa_decode, q, k, v, cur_pos=[1.0, 2.0], error=ArgumentError)
     refuse("so input_tensor_k must have batch 1", sdpa_decode, q, k, v, cur_pos=[1, 2], share_cache=True)
     refuse("holds 3 users", sdpa_decode, put(random(1, 3, 8, 32), device), k, v, cur_pos=[1, 2, 3])
     refuse("positions play no part", sdpa_decode, q, k, v, cur_pos=[1, 2], is_causal=False)

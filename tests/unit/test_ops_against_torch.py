@@ -48,7 +48,6 @@ UNARY_REFERENCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "log_sigmoid": lambda x: -torch.log1p(torch.exp(-x)),
     "mish": lambda x: x * torch.tanh(torch.log1p(torch.exp(x))),
     "relu6": lambda x: x.clamp(0, 6),
-    "sigmoid_accurate": lambda x: 1 / (1 + torch.exp(-x)),
     "silu": lambda x: x / (1 + torch.exp(-x)),
     "swish": lambda x: x / (1 + torch.exp(-x)),
     "softsign": lambda x: x / (1 + x.abs()),
@@ -307,6 +306,7 @@ def test_softmax_clamp_where_and_friends_agree_with_torch(device: ttnn.MeshDevic
         ttnn.to_torch(ttnn.gelu(put(x, device), variant=ttnn.GeluVariant.Tanh)), F.gelu(x, approximate="tanh")
     )
     torch.testing.assert_close(ttnn.to_torch(ttnn.sigmoid(put(x, device))), x.sigmoid())
+    torch.testing.assert_close(ttnn.to_torch(ttnn.sigmoid_accurate(put(x, device), True)), x.sigmoid())
 
 
 def test_embedding_picks_rows_and_refuses_indices_outside(device: ttnn.MeshDevice) -> None:
@@ -438,3 +438,19 @@ def test_creation_defaults_are_bfloat16_and_row_major(device: ttnn.MeshDevice) -
         values, ttnn.to_torch(ttnn.rand((64, 64), device, low=2.0, high=3.0, seed=5, dtype=ttnn.float32))
     )
     assert ttnn.empty((2, 2), device=device).dtype is ttnn.bfloat16
+
+
+def test_arguments_that_ttnn_takes_by_position_may_be_given_so(device: ttnn.MeshDevice) -> None:
+    x = put(rand(32, 32), device)
+    like = ttnn.full_like(x, 2.0, ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.L1_MEMORY_CONFIG)
+    assert (like.dtype, like.layout) == (ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
+    assert like.memory_config() == ttnn.L1_MEMORY_CONFIG
+    assert ttnn.to_layout(x, ttnn.TILE_LAYOUT, ttnn.bfloat16, ttnn.L1_MEMORY_CONFIG).dtype is ttnn.bfloat16
+    out = ttnn.zeros_like(x)
+    assert ttnn.to_memory_config(x, ttnn.DRAM_MEMORY_CONFIG, None, out) is out
+    assert torch.equal(ttnn.to_torch(out), ttnn.to_torch(x))
+
+
+def test_a_host_tensor_keeps_its_dtype_in_another_layout() -> None:
+    host = ttnn.from_torch(rand(32, 32))
+    assert ttnn.to_layout(host, ttnn.TILE_LAYOUT, ttnn.bfloat16).dtype is ttnn.float32
