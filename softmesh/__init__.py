@@ -88,6 +88,7 @@ from softmesh.runtime.machine import (
     is_blackhole,
     is_wormhole_b0,
 )
+from softmesh.runtime.memory_reuse import keep_freed_memory
 from softmesh.runtime.opening import (
     DEFAULT_L1_SMALL_SIZE,
     DEFAULT_TRACE_REGION_SIZE,
@@ -179,6 +180,8 @@ from softmesh.tensor.transfer import (
 )
 
 __version__ = "0.1.0"
+
+keep_freed_memory()
 
 Device = MeshDevice
 CppTensorToMesh = TensorToMesh

@@ -73,7 +73,19 @@ _SERIES = 6  # steps per element from which on a function is a series
 APPROXIMATE = {
     *(name for name, entry in UNARY.items() if entry.steps >= _SERIES),
     *(name for name, entry in BINARY.items() if entry.steps >= _SERIES),
-    *("elu", "gelu", "pow", "sigmoid", "softplus", "softmax", "std", "var", "layer_norm", "rms_norm"),
+    *(
+        "elu",
+        "gelu",
+        "pow",
+        "sigmoid",
+        "sigmoid_accurate",
+        "softplus",
+        "softmax",
+        "std",
+        "var",
+        "layer_norm",
+        "rms_norm",
+    ),
     *("layer_norm_post_all_gather", "rms_norm_post_all_gather", "experimental.minimal_matmul"),
 }
 PRODUCTS = {"matmul", "linear", "moreh_dot"}
@@ -142,6 +154,7 @@ for _name in UNARY:
     CALLS[_name] = unary(values="bits" if _name == "bitwise_not" else "real")
 CALLS["gelu"] = unary()
 CALLS["sigmoid"] = unary()
+CALLS["sigmoid_accurate"] = unary()
 CALLS["softplus"] = unary()
 CALLS["leaky_relu"] = unary(0.1)
 CALLS["elu"] = unary(alpha=0.5)

@@ -7,6 +7,7 @@ softmesh's own composing, so that the laws compare two independent readings.
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -32,12 +33,14 @@ MESHES: list[Extents] = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (2, 3)]
 REDUCTIONS = {"sum": "sum", "avg": "mean", "max": "max", "min": "min", "prod": "prod"}
 
 _OPEN: dict[Extents, ttnn.MeshDevice] = {}
+_IDS = itertools.count(1_000_000)  # far from the ids that other tests ask for by number
 
 
 def mesh_of(shape: Extents) -> ttnn.MeshDevice:
     """One open mesh of each shape for the whole run."""
     if shape not in _OPEN or not _OPEN[shape].is_open:
-        _OPEN[shape] = ttnn.open_mesh_device(ttnn.MeshShape(shape))
+        ids = list(itertools.islice(_IDS, math.prod(shape)))
+        _OPEN[shape] = ttnn.open_mesh_device(ttnn.MeshShape(shape), physical_device_ids=ids)
     return _OPEN[shape]
 
 
