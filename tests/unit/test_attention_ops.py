@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from operands import R, S, Words, put, random
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, NotModelled, PartialWarning
@@ -22,50 +23,9 @@ from softmesh.ops.heads import (
     nlp_create_qkv_heads_decode,
 )
 
-R = ttnn.Replicate()
-S = ttnn.Shard
-Words = tuple[ttnn.Placement, ttnn.Placement]
-
-
-@pytest.fixture
-def device() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def pair() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def mesh() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-def put(
-    values: torch.Tensor,
-    device: ttnn.MeshDevice,
-    words: Words = (R, R),
-    dtype: ttnn.DataType = ttnn.float32,
-    layout: ttnn.Layout = ttnn.TILE_LAYOUT,
-) -> ttnn.Tensor:
-    dims = tuple(word.dim if isinstance(word, ttnn.Shard) else None for word in words)
-    mapper = ttnn.ShardTensor2dMesh(device, dims=dims, mesh_shape=tuple(device.shape))
-    return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device, mesh_mapper=mapper)
-
 
 def positions(values: list[int], device: ttnn.MeshDevice, words: Words = (R, R)) -> ttnn.Tensor:
     return put(torch.tensor(values, dtype=torch.int32), device, words, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def qkv(b: int, heads: int, kv_heads: int, s: int, width: int = 32) -> tuple[torch.Tensor, ...]:

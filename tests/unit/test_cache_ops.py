@@ -2,57 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from operands import LOCAL, R, S, put, random
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, PartialWarning
 from softmesh.ops.cache import fill_cache, update_cache
-
-R = ttnn.Replicate()
-S = ttnn.Shard
-LOCAL = ttnn.Local()
-Words = tuple[ttnn.Placement, ttnn.Placement]
-
-
-@pytest.fixture
-def device() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def pair() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def mesh() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-def put(
-    values: torch.Tensor,
-    device: ttnn.MeshDevice,
-    words: Words = (R, R),
-    dtype: ttnn.DataType = ttnn.float32,
-    layout: ttnn.Layout = ttnn.TILE_LAYOUT,
-) -> ttnn.Tensor:
-    dims = tuple(word.dim if isinstance(word, ttnn.Shard) else None for word in words)
-    mapper = ttnn.ShardTensor2dMesh(device, dims=dims, mesh_shape=tuple(device.shape))
-    return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device, mesh_mapper=mapper)
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def filled(cache: torch.Tensor, values: torch.Tensor, user: int, start: int = 0) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,56 +10,14 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from operands import LOCAL, R, S, Words, random
+from operands import put as put_tiled
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, PartialWarning
 from softmesh.ops.convolution import conv2d
 
-R = ttnn.Replicate()
-S = ttnn.Shard
-LOCAL = ttnn.Local()
-Words = tuple[ttnn.Placement, ttnn.Placement]
-
-
-@pytest.fixture
-def device() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def pair() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-@pytest.fixture
-def mesh() -> Iterator[ttnn.MeshDevice]:
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-
-
-def put(
-    values: torch.Tensor,
-    device: ttnn.MeshDevice,
-    words: Words = (R, R),
-    dtype: ttnn.DataType = ttnn.float32,
-    layout: ttnn.Layout = ttnn.ROW_MAJOR_LAYOUT,
-    **more: Any,
-) -> ttnn.Tensor:
-    dims = tuple(word.dim if isinstance(word, ttnn.Shard) else None for word in words)
-    if isinstance(words[0], ttnn.Shard) and words[0] is words[1]:
-        mapper = ttnn.ShardTensorToMesh(device, dim=words[0].dim)
-    else:
-        mapper = ttnn.ShardTensor2dMesh(device, dims=dims, mesh_shape=tuple(device.shape))
-    return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device, mesh_mapper=mapper, **more)
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+put = partial(put_tiled, layout=ttnn.ROW_MAJOR_LAYOUT)
 
 
 def sizes(n: int, height: int, width: int, channels: int, out: int, **more: Any) -> dict[str, Any]:
