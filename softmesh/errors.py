@@ -47,11 +47,11 @@ class PartialWarning(SoftmeshWarning):
     """A value that is still a partial sum was used as if it were whole: a collective is missing."""
 
 
-def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+def did_you_mean(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`" Did you mean 'memory_config'?"`, or nothing where no known name is near.
 
     >>> did_you_mean("memory_confg", ["dtype", "memory_config"])
     " Did you mean 'memory_config'?"
     """
-    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {near[0]!r}?" if near else ""

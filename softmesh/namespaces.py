@@ -21,6 +21,24 @@ _LATE = {
 }
 
 
+_COLLECTIVE = "collectives are still to come; plain ops never communicate"
+_NOT_YET = dict.fromkeys(
+    (
+        "all_broadcast",
+        "all_gather",
+        "all_reduce",
+        "all_to_all_combine",
+        "all_to_all_dispatch",
+        "broadcast",
+        "mesh_partition",
+        "point_to_point",
+        "reduce_scatter",
+        "reduce_to_root",
+    ),
+    _COLLECTIVE,
+)
+
+
 class _FlatModule(ModuleType):
     """The top namespace under another name."""
 
@@ -58,9 +76,11 @@ def load_late(root: str, name: str) -> object:
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
+    if name in _NOT_YET:
+        raise NotModelled(f"ttnn.{name} is not modelled yet: {_NOT_YET[name]}.")
     known = [*_LATE, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
     raise NotModelled(
-        f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{did_you_mean(name, known)}"
+        f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{did_you_mean(name, known, cutoff=0.8)}"
     )
 
 

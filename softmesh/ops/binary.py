@@ -72,7 +72,7 @@ BINARY: dict[str, Binary] = {
     "hypot": Binary(_tensors(torch.hypot), steps=6),
     "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
     "logaddexp2": Binary(_wide(torch.logaddexp2), steps=20),
-    "xlogy": Binary(_tensors(torch.xlogy), steps=10),
+    "xlogy": Binary(_wide(torch.xlogy), steps=10),
     "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
     "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True),
     "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True),

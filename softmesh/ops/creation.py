@@ -11,7 +11,7 @@ import torch
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
+from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
@@ -170,39 +170,40 @@ _LIKE: dict[str, Any] = {
 }
 
 
-def _filled(tensor: Operand, fill_value: float, layout: Layout | None) -> Local:
-    def rule(at: rules.Situation) -> rules.Placement:
-        return at.word if isinstance(at.word, rules.Shard) else rules.LOCAL
+def _filled(tensor: Operand, layout: Layout | None, constant: float | None = None) -> Local:
+    """A constant, or else the number given as second operand, in the tensor's shape and split."""
 
-    return Local(
-        lambda x: torch.full_like(
-            x, fill_value, dtype=torch.float32 if isinstance(fill_value, float) else torch.int64
-        ),
-        rule,
-        layouts=(layout or tensor.layout,),
-    )
+    def compute(x: torch.Tensor, given: float | None = None) -> torch.Tensor:
+        value = given if constant is None else constant
+        kind = torch.float32 if isinstance(value, float) else torch.int64
+        return torch.full(x.shape, value, dtype=kind, device=x.device)  # type: ignore[arg-type]
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
+
+    return Local(compute, rule, layouts=(layout or tensor.layout,))
 
 
 @operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
-def full_like(tensor: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
+def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     """`fill_value` in the shape and placement of `tensor`."""
-    return _filled(tensor, fill_value, layout)
+    return _filled(tensor, layout)
 
 
 @operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
-    return _filled(tensor, 0, layout)
+    return _filled(tensor, layout, 0)
 
 
 @operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
-    return _filled(tensor, 1, layout)
+    return _filled(tensor, layout, 1)
 
 
 @operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     """Contents are undefined in TT-NN; here they are zeros."""
-    return _filled(tensor, 0, layout)
+    return _filled(tensor, layout, 0)
 
 
 @operation(
@@ -211,5 +212,5 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     controls="dtype memory_config",
     positional="dtype layout memory_config",
 )
-def moreh_full_like(input: Operand, fill_value: float, *, layout: Layout | None = None) -> Local:
-    return _filled(input, fill_value, layout)
+def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
+    return _filled(input, layout)

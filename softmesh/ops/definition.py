@@ -21,5 +21,6 @@ class Definition:
         "float32"  # "native": one torch kernel, which widens bfloat16 inside; "data": values untouched
     )
     needs_tile: bool = False
+    floats_only: bool = False
     on_host: bool = False
     writes: int | None = None  # the operand that the computation changes in place

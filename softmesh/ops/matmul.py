@@ -152,7 +152,7 @@ def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
     return after
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, floats_only=True, precision="data")
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -165,7 +165,13 @@ def matmul(
     return product_local("matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation)
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING + " in0_column_offset", needs_tile=True, precision="data")
+@operation(
+    controls=_CONTROLS,
+    tuning=_TUNING + " in0_column_offset",
+    needs_tile=True,
+    floats_only=True,
+    precision="data",
+)
 def linear(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -184,6 +190,7 @@ def linear(
     controls="memory_config dtype",
     tuning="compute_kernel_config config",
     needs_tile=True,
+    floats_only=True,
     precision="data",
 )
 def minimal_matmul(

@@ -22,6 +22,7 @@ _TUNING = "compute_kernel_config program_config"
     controls="memory_config queue_id",
     tuning="compute_kernel_config program_config",
     needs_tile=True,
+    floats_only=True,
 )
 def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
     """Along `dim` of each device's piece: over a split dim the result is Local."""
@@ -59,9 +60,7 @@ def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
 
 def _norm_rule(at: rules.Situation) -> rules.Placement:
     """Over a split last dim nothing global is left; a weight must be replicated."""
-    for index in (1, 2):
-        if isinstance(at.words[index], rules.Partial):
-            raise rules.UsesPartial(index)
+    rules.refuse_partial(at)
     own = [word for word in at.words[1:3] if word is not None and word is not rules.REPLICATE]
     return rules.LOCAL if own else _row_word(at, 3)
 
@@ -102,7 +101,9 @@ def _norm(
     return Local(compute, _norm_rule)
 
 
-@operation(cost=flops_per_element(8), controls="memory_config", tuning=_TUNING + " recip_tensor")
+@operation(
+    cost=flops_per_element(8), controls="memory_config", floats_only=True, tuning=_TUNING + " recip_tensor"
+)
 def layer_norm(
     input_tensor: Operand,
     *,
@@ -115,7 +116,7 @@ def layer_norm(
     return _norm("layer_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=True)
 
 
-@operation(cost=flops_per_element(6), controls="memory_config", tuning=_TUNING)
+@operation(cost=flops_per_element(6), controls="memory_config", floats_only=True, tuning=_TUNING)
 def rms_norm(
     input_tensor: Operand,
     *,
@@ -183,13 +184,15 @@ def _apply_statistics(
 
     def rule(at: rules.Situation) -> rules.Placement:
         """The statistics are whole, so a split last dim stays split; weights split alike."""
+        rules.refuse_partial(at)
         last = len(at.out_shape) - 1
         if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
             return rules.LOCAL  # not gathered: each device would use its own
         words: list[rules.Placement | None] = [at.words[0], at.words[1]]
         for word, shape in zip(at.words[2:], at.shapes[2:], strict=True):
             if isinstance(word, rules.Shard) and shape is not None:
-                slices_the_row = math.prod(shape[: word.dim]) == 1
+                counts_elements = word.size is None or math.prod(shape[word.dim + 1 :]) == 1
+                slices_the_row = math.prod(shape[: word.dim]) == 1 and counts_elements
                 word = word.at(last) if slices_the_row else rules.LOCAL
             words.append(word)
         if rules.LOCAL in words:

@@ -176,6 +176,20 @@ def finisher(result: torch.Tensor, spec: TensorSpec, inputs: Sequence[Any]) -> A
     return lambda data: round_to(data, dtype)
 
 
+def stored_once(result: torch.Tensor, dist: Distribution) -> Adapt:
+    """Keep one copy along axes on which a rule knows all devices to agree."""
+    axes = [axis for axis, n in enumerate(dist.extents) if n == 1 and result.shape[axis] > 1]
+    if not axes:
+        return None
+
+    def narrow(data: torch.Tensor) -> torch.Tensor:
+        for axis in axes:
+            data = data.narrow(axis, 0, 1)
+        return data
+
+    return narrow
+
+
 def result_distributions(
     rule: Rule,
     dists: Sequence[Distribution | None],
@@ -253,14 +267,14 @@ def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
 
 
 def describe_partial(op: str, argument: str | None, word: Placement, axis: int, devices: int) -> str:
-    """`argument` is None where the op's own product is the partial sum."""
+    """`argument` is None where the op's own result, before its last step, is the partial sum."""
     held = (
         f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
     )
     if argument is None:
         return (
-            f"{op}: the product is {held}, and a bias or an activation on each of them is not one on the whole. "
-            f"Compute the plain product, then ttnn.all_reduce(product, cluster_axis={axis}), then go on."
+            f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "
+            f"not one on the whole. Compute it plain, then ttnn.all_reduce(result, cluster_axis={axis}), then go on."
         )
     kind = word.op if isinstance(word, Partial) else "sum"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""

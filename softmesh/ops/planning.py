@@ -23,9 +23,11 @@ from softmesh.ops.plan import (
     lifts,
     rank_padder,
     result_distributions,
+    stored_once,
 )
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.rules import UsesPartial
+from softmesh.placement.words import LOCAL, Partial, Placement
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -46,7 +48,7 @@ class Planner:
 
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan, and the results of running it once (None for an op that writes in place)."""
-        self._check_layouts()
+        self._check_forms()
         arguments = self._described()
         check_kinds(self.op.name, self.op.define, arguments)
         local = self.op.define(**arguments)
@@ -61,11 +63,19 @@ class Planner:
         results = [raw] if plan.container is None else list(raw)
         specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
         self._place(plan, local, dists, specs)
-        plan.finishes = tuple(finisher(r, spec, self.data) for r, spec in zip(results, specs, strict=True))
+        plan.finishes = tuple(
+            chain(stored_once(result, output.dist), finisher(result, output.spec, self.data))
+            for result, output in zip(results, plan.outputs, strict=True)
+        )
         return plan, plan.finish(raw)
 
-    def _check_layouts(self) -> None:
+    def _check_forms(self) -> None:
         for tensor in self.tensors:
+            if self.op.floats_only and not facts(tensor.dtype).is_float:
+                raise MeshError(
+                    f"{self.op.name}: needs floating-point tensors, got {tensor.dtype} for {tensor.shape}. "
+                    "Use ttnn.typecast(tensor, ttnn.bfloat16)."
+                )
             if self.op.needs_tile and tensor.layout is not Layout.TILE:
                 raise MeshError(
                     f"Inputs to {self.op.name} must be tilized: got {tensor.layout} for {tensor.shape}. "
@@ -170,11 +180,27 @@ class Planner:
             [tuple(next(shaped).shape) if yes else None for yes in is_tensor],
             [tuple(spec.shape) for spec in specs],
         )
+        cut = self._cut_fractions(found, specs)
+        if cut:
+            misused += cut
+            found = [_without_partials(dist) for dist in found]
         plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
         if misused:
             index, axis, word = misused[0]
             devices = dists[0].grid[axis]
             plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
+
+    def _cut_fractions(
+        self, found: list[Distribution], specs: list[TensorSpec]
+    ) -> list[tuple[int, int, Placement]]:
+        """Partial sums of floats that an integer `dtype=` would cut off one by one."""
+        are_floats = any(facts(tensor.dtype).is_float for tensor in self.tensors)
+        return [
+            (UsesPartial.OWN_PRODUCT, axis, word)
+            for dist, spec in zip(found, specs, strict=True)
+            for axis, word in enumerate(dist.placements)
+            if isinstance(word, Partial) and are_floats and not facts(spec.dtype).is_float
+        ]
 
     def _operand_label(self, index: int) -> str | None:
         if index == UsesPartial.OWN_PRODUCT:
@@ -184,6 +210,12 @@ class Planner:
             many = isinstance(value, list | tuple)
             labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
         return labels[index]
+
+
+def _without_partials(dist: Distribution) -> Distribution:
+    return dist.with_placements(
+        tuple(LOCAL if isinstance(word, Partial) else word for word in dist.placements)
+    )
 
 
 def _plain(value: Any) -> Any:

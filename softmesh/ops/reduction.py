@@ -36,6 +36,9 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 
 
+_FRACTIONS = ("mean", "std", "var")  # whole numbers have whole sums, not whole averages
+
+
 def _register(name: str, entry: Reduction) -> None:
     def define(
         input_tensor: Operand,
@@ -62,7 +65,8 @@ def _register(name: str, entry: Reduction) -> None:
         return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
 
     define.__doc__ = f"{name} over one dim, several, or (None) all."
-    operation(name, cost=flops_per_element(1), controls="memory_config", tuning=_TUNING)(define)
+    fractions = name in _FRACTIONS
+    operation(name, controls="memory_config", tuning=_TUNING, floats_only=fractions)(define)
 
 
 for _name, _entry in REDUCTIONS.items():

@@ -77,7 +77,9 @@ class Operation:
         device = self._check(tensors, data, target)
         key.append(None if device is None else device.torch_device)
         for at in signature.key_at:
-            key.append(values[at])
+            value = values[at]
+            key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument
+            key.append(value)
         if target is not None:
             key += [one.spec for one in _listed(target)]
         plan, results = self._planned(key, values, tensors, data, target)

@@ -27,6 +27,7 @@ class Unary(NamedTuple):
     steps: int = 1
     rule: rules.Rule = rules.elementwise
     tuning: str = _TUNING
+    integers: bool = False  # makes sense of whole numbers too
 
 
 def _float(function: TorchFunction) -> TorchFunction:
@@ -36,72 +37,72 @@ def _float(function: TorchFunction) -> TorchFunction:
 
 # Single torch kernels compute bfloat16 in fp32 inside and round once, as the chip does.
 UNARY: dict[str, Unary] = {
-    "abs": Unary(torch.abs),
+    "abs": Unary(torch.abs, integers=True),
     "acos": Unary(torch.acos, 8),
     "acosh": Unary(torch.acosh, 8),
     "asin": Unary(torch.asin, 8),
     "asinh": Unary(torch.asinh, 8),
     "atan": Unary(torch.atan, 8),
     "atanh": Unary(torch.atanh, 8),
-    "bitwise_not": Unary(torch.bitwise_not),
+    "bitwise_not": Unary(torch.bitwise_not, integers=True),
     "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
-    "ceil": Unary(torch.ceil),
+    "ceil": Unary(torch.ceil, integers=True),
     "cos": Unary(torch.cos, 8),
     "cosh": Unary(torch.cosh, 8),
     "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
     "digamma": Unary(torch.digamma, 16),
-    "eqz": Unary(lambda x: x == 0),
+    "eqz": Unary(lambda x: x == 0, integers=True),
     "erf": Unary(torch.erf, 8, tuning=_APPROXIMABLE),
     "erfc": Unary(torch.erfc, 8),
     "erfinv": Unary(torch.erfinv, 16),
     "exp": Unary(torch.exp, 8, tuning=_APPROXIMABLE),
     "exp2": Unary(torch.exp2, 8),
     "expm1": Unary(torch.expm1, 8),
-    "floor": Unary(torch.floor),
+    "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
-    "gez": Unary(lambda x: x >= 0),
-    "gtz": Unary(lambda x: x > 0),
+    "gez": Unary(lambda x: x >= 0, integers=True),
+    "gtz": Unary(lambda x: x > 0, integers=True),
     "hardmish": Unary(_float(lambda x: x * (x + 2.8).clamp(0, 5) / 5), 4),
     "hardsigmoid": Unary(F.hardsigmoid, 3),
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
     "i1": Unary(torch.special.i1, 16),
-    "identity": Unary(torch.clone, 0, rules.keeping),
-    "isfinite": Unary(torch.isfinite),
-    "isinf": Unary(torch.isinf),
-    "isnan": Unary(torch.isnan),
-    "isneginf": Unary(torch.isneginf),
-    "isposinf": Unary(torch.isposinf),
-    "lez": Unary(lambda x: x <= 0),
+    "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
+    "isfinite": Unary(torch.isfinite, integers=True),
+    "isinf": Unary(torch.isinf, integers=True),
+    "isnan": Unary(torch.isnan, integers=True),
+    "isneginf": Unary(torch.isneginf, integers=True),
+    "isposinf": Unary(torch.isposinf, integers=True),
+    "lez": Unary(lambda x: x <= 0, integers=True),
     "lgamma": Unary(torch.lgamma, 16),
     "log": Unary(torch.log, 8, tuning=_APPROXIMABLE),
     "log10": Unary(torch.log10, 8, tuning=_APPROXIMABLE),
     "log1p": Unary(torch.log1p, 8, tuning=_APPROXIMABLE),
     "log2": Unary(torch.log2, 8, tuning=_APPROXIMABLE),
     "log_sigmoid": Unary(F.logsigmoid, 10),
-    "logical_not": Unary(torch.logical_not),
-    "ltz": Unary(lambda x: x < 0),
+    "logical_not": Unary(torch.logical_not, integers=True),
+    "ltz": Unary(lambda x: x < 0, integers=True),
     "mish": Unary(F.mish, 16, tuning=_APPROXIMABLE),
-    "neg": Unary(torch.neg, 1, rules.linear),
-    "nez": Unary(lambda x: x != 0),
+    "neg": Unary(torch.neg, 1, rules.linear, integers=True),
+    "nez": Unary(lambda x: x != 0, integers=True),
     "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
     "reciprocal": Unary(torch.reciprocal, 2),
-    "relu": Unary(torch.relu),
-    "relu6": Unary(F.relu6, 2),
-    "rsqrt": Unary(torch.rsqrt, 4, tuning=_APPROXIMABLE),
-    "sign": Unary(torch.sign),
-    "signbit": Unary(torch.signbit),
+    "relu": Unary(torch.relu, integers=True),
+    "relu6": Unary(F.relu6, 2, integers=True),
+    "rsqrt": Unary(_float(torch.rsqrt), 4, tuning=_APPROXIMABLE),
+    "sign": Unary(torch.sign, integers=True),
+    "signbit": Unary(torch.signbit, integers=True),
     "silu": Unary(F.silu, 9),
     "sin": Unary(torch.sin, 8),
     "sinh": Unary(torch.sinh, 8),
     "softsign": Unary(_float(F.softsign), 3),
     "sqrt": Unary(torch.sqrt, 4, tuning=_APPROXIMABLE),
-    "square": Unary(torch.square),
+    "square": Unary(torch.square, integers=True),
     "swish": Unary(F.silu, 9),
     "tan": Unary(torch.tan, 8),
     "tanh": Unary(torch.tanh, 8, tuning=_APPROXIMABLE),
     "tanhshrink": Unary(_float(F.tanhshrink), 9),
-    "trunc": Unary(torch.trunc),
+    "trunc": Unary(torch.trunc, integers=True),
 }
 
 
@@ -110,9 +111,13 @@ def _register(name: str, entry: Unary) -> Operation:
         return Local(entry.function, entry.rule)
 
     define.__doc__ = f"{name}, element by element."
-    return operation(name, cost=flops_per_element(entry.steps), precision="native", tuning=entry.tuning)(
-        define
-    )
+    return operation(
+        name,
+        cost=flops_per_element(entry.steps),
+        precision="native",
+        tuning=entry.tuning,
+        floats_only=not entry.integers,
+    )(define)
 
 
 for _name, _entry in UNARY.items():
@@ -124,13 +129,13 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     return lambda x: F.gelu(x, approximate=approximate)
 
 
-@operation(cost=flops_per_element(12), precision="native", tuning=_APPROXIMABLE)
+@operation(cost=flops_per_element(12), precision="native", floats_only=True, tuning=_APPROXIMABLE)
 def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here."""
     return Local(gelu_function(variant), rules.elementwise)
 
 
-@operation(cost=flops_per_element(8), precision="native", tuning=_TUNING)
+@operation(cost=flops_per_element(8), precision="native", floats_only=True, tuning=_TUNING)
 def sigmoid(
     input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
 ) -> Local:
@@ -141,6 +146,7 @@ def sigmoid(
 @operation(
     cost=flops_per_element(8),
     precision="native",
+    floats_only=True,
     tuning=_APPROXIMABLE,
     positional="fast_and_approximate_mode",
 )
@@ -148,12 +154,12 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", tuning=_TUNING)
+@operation(precision="native", floats_only=True, tuning=_TUNING)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
 
 
-@operation(cost=flops_per_element(9), precision="native", tuning=_TUNING)
+@operation(cost=flops_per_element(9), precision="native", floats_only=True, tuning=_TUNING)
 def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
@@ -171,6 +177,6 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
 
-@operation(cost=flops_per_element(10), precision="native", tuning=_TUNING)
+@operation(cost=flops_per_element(10), precision="native", floats_only=True, tuning=_TUNING)
 def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
     return Local(lambda x: F.softplus(x, beta, threshold), rules.elementwise)

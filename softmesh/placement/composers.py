@@ -100,7 +100,7 @@ class MeshToTensor:
         if len(set(dims)) != len(dims):
             raise MeshError(f"dims must be unique: {self._dims} name one tensor dim twice.")
         shape = self._shape if len(self._shape) > 1 else (len(found),)
-        return concatenate(pieces.unflatten(0, shape), dims)
+        return _without_filler(concatenate(pieces.unflatten(0, shape), dims), pieces, dist)
 
     @staticmethod
     def _dim(dim: int, rank: int) -> int:
@@ -110,6 +110,16 @@ class MeshToTensor:
                 f"shards have dims {-rank} to {rank - 1}."
             )
         return dim % rank
+
+
+def _without_filler(whole: torch.Tensor, pieces: torch.Tensor, dist: Distribution) -> torch.Tensor:
+    """Cut what `lenient()` filled up, along each dim whose shards were put together once, in order."""
+    for word in dist.placements:
+        if isinstance(word, Shard) and word.size is not None:
+            shards = math.prod(n for w, n in zip(dist.placements, dist.grid, strict=True) if w is word)
+            if whole.shape[word.dim] == shards * pieces.shape[1 + word.dim]:
+                whole = whole.narrow(word.dim, 0, word.size)
+    return whole
 
 
 def concatenate(pieces: torch.Tensor, dims: Sequence[int | None]) -> torch.Tensor:

@@ -79,7 +79,9 @@ def _parse_splits(context: click.Context, option: click.Parameter, text: str | N
         return None
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not all(map(_is_dim, entries)):
-        raise click.BadParameter(f"{text!r} names no dims; write 3, or 0,3 for rows and columns, or none,3.")
+        raise click.BadParameter(
+            f"{text!r} names no dims; write 3, or one for each mesh axis such as 0,3 or none,3."
+        )
     return tuple(None if entry == "none" else int(entry) for entry in entries)
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRangeSet
 
@@ -62,6 +63,10 @@ def observed() -> bool:
 @contextmanager
 def observe(observer: Observer) -> Iterator[Observer]:
     """Attach `observer` to the stream for the length of a `with` block."""
+    if not callable(getattr(observer, "on_command", None)):
+        raise refused(
+            "observe", f"observer must have a method on_command(command), got {described(observer)}"
+        )
     _OBSERVERS.append(observer)
     try:
         yield observer

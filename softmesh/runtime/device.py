@@ -17,7 +17,7 @@ import torch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError
-from softmesh.hardware import NOC, Arch
+from softmesh.hardware import NOC, Arch, DispatchCoreType
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 from softmesh.systems.system import System
 
@@ -160,25 +160,32 @@ class MeshDevice:
         return self._system.chip.arch
 
     def compute_with_storage_grid_size(self) -> CoreCoord:
-        return CoreCoord(*self._system.chip.worker_grid)
+        return CoreCoord(*self._worker_grid())
 
     @property
     def core_grid(self) -> CoreGrid:
-        x, y = self._system.chip.worker_grid
+        x, y = self._worker_grid()
         return CoreGrid(x=x, y=y)
+
+    def _worker_grid(self) -> tuple[int, int]:
+        """The cores programs may use: dispatch from worker cores takes the last row."""
+        x, y = self._system.chip.worker_grid
+        config = self.options.get("dispatch_core_config")
+        from_workers = getattr(config, "type", None) is DispatchCoreType.WORKER
+        return (x, y - 1) if from_workers else (x, y)
 
     def dram_grid_size(self) -> CoreCoord:
         return CoreCoord(*self._system.chip.dram_grid)
 
     def worker_core_from_logical_core(self, logical_core: CoreCoord) -> CoreCoord:
         chip = self._system.chip
-        _check_core("logical_core", logical_core, (0, 0), chip.worker_grid)
+        _check_core("logical_core", logical_core, (0, 0), self._worker_grid())
         x, y = chip.first_worker
         return CoreCoord(logical_core.x + x, logical_core.y + y)
 
     def logical_core_from_worker_core(self, virtual_core: CoreCoord) -> CoreCoord:
         chip = self._system.chip
-        _check_core("virtual_core", virtual_core, chip.first_worker, chip.worker_grid)
+        _check_core("virtual_core", virtual_core, chip.first_worker, self._worker_grid())
         x, y = chip.first_worker
         return CoreCoord(virtual_core.x - x, virtual_core.y - y)
 

@@ -191,7 +191,10 @@ class Tensor:
         return self._topology
 
     def update_tensor_topology(self, topology: TensorTopology) -> None:
-        """Say anew how the pieces make up the tensor; a shard only takes the label."""
+        """Say anew how the pieces make up the tensor.
+
+        A shard only takes the label, and what all devices share is still known to be the same.
+        """
         checked("update_tensor_topology", "topology", topology, TensorTopology, "a ttnn.TensorTopology")
         if self._where is None:
             self._storage.dist = distribution_from(topology, self._storage.dist, len(self._spec.shape))

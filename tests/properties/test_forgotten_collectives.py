@@ -368,6 +368,14 @@ def test_a_mesh_axis_of_one_device_is_never_split() -> None:
     assert ttnn.placements(uneven((2, 3), 1)) == (REPLICATE, Shard(1, 3))
 
 
+def test_a_weight_of_an_uneven_number_of_blocks_is_no_slice_of_the_row() -> None:
+    x, stats = on_two(ROW, Shard(1)), on_two(Like((2, 32), values="positive"), REPLICATE)
+    normalised = ttnn.rms_norm_post_all_gather(x, stats, weight=uneven((3, 2), 0))
+    assert last_word(normalised) is LOCAL
+    alone = ttnn.rms_norm_post_all_gather(on_two(ROW, REPLICATE), stats, weight=uneven((3, 2), 0))
+    assert last_word(alone) is LOCAL
+
+
 def test_contributions_are_never_made_of_filler() -> None:
     vector, matrix = uneven((1, 1, 1, 5), 3), uneven((2, 5), 1)
     filled = ttnn.exp(vector)  # the filler, 0, is now 1

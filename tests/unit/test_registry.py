@@ -134,9 +134,9 @@ def test_other_ops_on_a_partial_sum_name_the_missing_collective(non_linear, mesh
 def test_a_bias_or_an_activation_on_a_partial_product_is_told(mesh: ttnn.MeshDevice) -> None:
     x, w = split(mesh, torch.rand(32, 128), (None, 1)), split(mesh, torch.rand(128, 32), (None, 0))
     bias = ttnn.ones((1, 32), ttnn.float32, ttnn.TILE_LAYOUT, mesh)
-    with pytest.warns(ttnn.PartialWarning, match="linear: the product"):
+    with pytest.warns(ttnn.PartialWarning, match="linear: the plain result"):
         ttnn.linear(x, w, bias=bias)
-    with pytest.warns(ttnn.PartialWarning, match="linear: the product"):
+    with pytest.warns(ttnn.PartialWarning, match="linear: the plain result"):
         ttnn.linear(x, w, activation="relu")
 
 
@@ -201,3 +201,60 @@ def test_a_reshape_that_merges_split_dims_against_the_order_of_the_axes_is_local
     assert torch.equal(ttnn.compose(in_order), values[:2].reshape(-1))
     against = ttnn.reshape(split(mesh, values, (1, 0)), (32,))
     assert ttnn.placements(against) == (ttnn.Local(), ttnn.Local())
+
+
+def test_an_integer_dtype_on_a_partial_sum_is_told(mesh: ttnn.MeshDevice) -> None:
+    p = partial(mesh)
+    with pytest.warns(ttnn.PartialWarning, match="an integer dtype"):
+        result = ttnn.add(p, p, dtype=ttnn.int32)
+    assert ttnn.placements(result)[1] is ttnn.Local()
+
+
+def test_a_constant_like_a_partial_sum_is_the_same_on_every_device(mesh: ttnn.MeshDevice) -> None:
+    for made in (ttnn.zeros_like(partial(mesh)), ttnn.full_like(partial(mesh), -0.0)):
+        assert ttnn.placements(made) == (ttnn.Replicate(), ttnn.Replicate())
+        assert made.view_data().shape == (1, 1, 32, 32)
+    assert torch.signbit(ttnn.compose(made)).all()
+
+
+@pytest.mark.parametrize("wrong", [1.0, True])
+def test_an_argument_of_the_wrong_kind_is_refused_after_a_right_call_too(
+    wrong: object, mesh: ttnn.MeshDevice
+) -> None:
+    x = ttnn.rand((32, 32), mesh)
+    ttnn.softmax(x, dim=1)
+    with pytest.raises(TypeError, match="dim must be an int"):
+        ttnn.softmax(x, dim=wrong)
+
+
+@pytest.mark.parametrize(
+    "op", [ttnn.sqrt, ttnn.gelu, ttnn.softmax, ttnn.rms_norm, ttnn.mean, lambda t: ttnn.matmul(t, t)]
+)
+def test_whole_numbers_are_refused_by_ops_that_make_fractions(op, mesh: ttnn.MeshDevice) -> None:  # type: ignore[no-untyped-def]
+    x = ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.int32, layout=ttnn.TILE_LAYOUT, device=mesh)
+    with pytest.raises(RuntimeError, match=r"needs floating-point tensors, got DataType.INT32.*typecast"):
+        op(x)
+
+
+def test_a_collective_that_is_not_there_yet_says_so() -> None:
+    with pytest.raises(ttnn.NotModelled, match=r"ttnn.all_reduce is not modelled yet"):
+        ttnn.all_reduce
+    with pytest.raises(TypeError, match="observer must have a method on_command"), ttnn.observe(3):
+        pass
+
+
+def test_composers_cut_the_filler_of_an_uneven_split(mesh: ttnn.MeshDevice) -> None:
+    values = torch.rand(9, 5)
+    with ttnn.lenient():
+        rows = ttnn.from_torch(values, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+        both = ttnn.from_torch(values, device=mesh, mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 4), (0, 1)))
+    assert torch.equal(ttnn.to_torch(rows, mesh_composer=ttnn.ConcatMeshToTensor(mesh, 0)), values)
+    composer = ttnn.ConcatMesh2dToTensor(mesh, (2, 4), (0, 1))
+    assert torch.equal(ttnn.to_torch(both, mesh_composer=composer), values)
+
+
+def test_dispatch_from_worker_cores_takes_a_row_of_them() -> None:
+    config = ttnn.DispatchCoreConfig(ttnn.DispatchCoreType.WORKER)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2), dispatch_core_config=config) as mesh:
+        assert repr(mesh.compute_with_storage_grid_size()) == "8-7"
+        assert mesh.create_submesh(ttnn.MeshShape(1, 1)).core_grid == ttnn.CoreGrid(x=8, y=7)

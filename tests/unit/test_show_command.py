@@ -137,8 +137,11 @@ def test_an_html_file_is_a_page_around_the_picture(tmp_path: Path):
             ("--shape", "1099511627777"),
             "1099511627777 has 1099511627777 elements; at most 2**40 make sense here.",
         ),
-        (("--shard", "rows"), "'rows' names no dims; write 3, or 0,3 for rows and columns, or none,3."),
-        (("--shard", ""), "'' names no dims; write 3, or 0,3 for rows and columns, or none,3."),
+        (
+            ("--shard", "rows"),
+            "'rows' names no dims; write 3, or one for each mesh axis such as 0,3 or none,3.",
+        ),
+        (("--shard", ""), "'' names no dims; write 3, or one for each mesh axis such as 0,3 or none,3."),
         (("--shard", "4"), "--shard: dim 4 is outside a tensor of rank 4 (-4 to 3)."),
         (("--shard", "2", "--shape", "8,8"), "--shard: dim 2 is outside a tensor of rank 2 (-2 to 1)."),
         (
