@@ -152,7 +152,7 @@ def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
     return after
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, floats_only=True, precision="data")
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -169,7 +169,6 @@ def matmul(
     controls=_CONTROLS,
     tuning=_TUNING + " in0_column_offset",
     needs_tile=True,
-    floats_only=True,
     precision="data",
 )
 def linear(
@@ -190,7 +189,6 @@ def linear(
     controls="memory_config dtype",
     tuning="compute_kernel_config config",
     needs_tile=True,
-    floats_only=True,
     precision="data",
 )
 def minimal_matmul(

@@ -36,9 +36,6 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 
 
-_FRACTIONS = ("mean", "std", "var")  # whole numbers have whole sums, not whole averages
-
-
 def _register(name: str, entry: Reduction) -> None:
     def define(
         input_tensor: Operand,
@@ -65,8 +62,7 @@ def _register(name: str, entry: Reduction) -> None:
         return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
 
     define.__doc__ = f"{name} over one dim, several, or (None) all."
-    fractions = name in _FRACTIONS
-    operation(name, controls="memory_config", tuning=_TUNING, floats_only=fractions)(define)
+    operation(name, controls="memory_config", tuning=_TUNING)(define)
 
 
 for _name, _entry in REDUCTIONS.items():

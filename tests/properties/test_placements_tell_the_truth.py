@@ -186,7 +186,7 @@ def check_warnings(
             assert any(name in text and "all_reduce" in text for text in heard), f"{words} went unnoticed"
     if heard:
         assert any(isinstance(word, Partial) for spread in spreads for word in spread.words) or any(
-            "product" in text for text in heard
+            "plain result" in text for text in heard
         )
 
 

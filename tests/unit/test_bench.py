@@ -21,6 +21,7 @@ from softmesh.bench import mlp, ops
 from softmesh.bench.jax_peer import JaxMissing, JaxPeer
 from softmesh.bench.presentation import machine, table
 from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
+from softmesh.errors import ArgumentValueError
 from softmesh.runtime import memory_reuse
 from softmesh.runtime.memory_reuse import keep_freed_memory
 
@@ -60,29 +61,73 @@ def test_timed_calls_as_often_as_told_and_at_least_once():
 # -- memory that is kept -------------------------------------------------------------------------
 
 _FAULTS = """
-import resource, torch
+import resource, statistics, torch
 from softmesh.runtime.memory_reuse import keep_freed_memory
-kept = keep_freed_memory()
-for _ in range(2):
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(1 << 24)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(1 << 24)
-print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+kept = keep_freed_memory()
+print(kept, round(statistics.median(faults() for _ in range(31))))
 """
+_IS_GLIBC = platform.libc_ver()[0] == "glibc"
 
 
-def test_a_big_result_takes_the_memory_of_the_one_freed_before():
-    run = subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("choice", ["default", "keep"])
+def test_a_big_result_takes_the_memory_of_the_one_freed_before_where_it_is_kept(choice):
+    environment = {**os.environ, "SOFTMESH_MALLOC": choice, "THP_MEM_ALLOC_ENABLE": "0"}
+    command = [sys.executable, "-c", _FAULTS]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     kept, faults = run.stdout.split()
-    assert kept == str(platform.libc_ver()[0] == "glibc")
-    if kept == "True":
-        assert int(faults) < 1000  # fresh memory faults once for each of its 16,384 pages
+    assert kept == str(_IS_GLIBC and choice == "keep")
+    if _IS_GLIBC:
+        assert (int(faults) < 100) == (choice == "keep")  # a fresh block has 16,384 pages
+
+
+class MalloptCalls(list):
+    """A C library that notes what it is told, and refuses thresholds above `limit`."""
+
+    def __init__(self, monkeypatch, limit=1 << 31):
+        self._limit = limit
+        monkeypatch.setattr(memory_reuse.sys, "platform", "linux")
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: self)
+
+    def mallopt(self, option, value):
+        self.append((option, value))
+        return int(option != memory_reuse._M_MMAP_THRESHOLD or value <= self._limit)
+
+
+def test_by_default_torch_is_told_to_ask_for_huge_pages_and_big_blocks_are_still_given_back(monkeypatch):
+    monkeypatch.delenv("SOFTMESH_MALLOC", raising=False)
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "")  # so that it is put back afterwards
+    monkeypatch.delenv("THP_MEM_ALLOC_ENABLE")
+    told = MalloptCalls(monkeypatch)
+    assert keep_freed_memory()
+    assert os.environ["THP_MEM_ALLOC_ENABLE"] == "1"
+    assert told == [(memory_reuse._M_MMAP_THRESHOLD, 32 << 20), (memory_reuse._M_TRIM_THRESHOLD, 128 << 20)]
+
+
+def test_what_the_user_told_torch_about_huge_pages_stands(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_MALLOC", "huge")
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
+    MalloptCalls(monkeypatch)
+    keep_freed_memory()
+    assert os.environ["THP_MEM_ALLOC_ENABLE"] == "0"
 
 
 def test_the_user_can_leave_the_allocator_alone(monkeypatch):
     monkeypatch.setenv("SOFTMESH_MALLOC", "default")
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: pytest.fail("touched the C library"))
+    told = MalloptCalls(monkeypatch)
     assert not keep_freed_memory()
+    assert told == []
+
+
+def test_a_choice_that_does_not_exist_is_named_with_the_nearest(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_MALLOC", "kep")
+    with pytest.raises(ArgumentValueError, match=r"SOFTMESH_MALLOC=kep .* Did you mean 'keep'\?"):
+        keep_freed_memory()
 
 
 @pytest.mark.parametrize(
@@ -96,18 +141,11 @@ def test_other_c_libraries_are_left_alone(monkeypatch, platform_name, library):
     assert not keep_freed_memory()
 
 
-def test_a_glibc_that_refuses_high_thresholds_maps_no_blocks_at_all(monkeypatch):
-    told = []
-
-    def mallopt(option, value):
-        told.append(option)
-        return int(not (option == memory_reuse._M_MMAP_THRESHOLD and value > 32 << 20))
-
-    monkeypatch.delenv("SOFTMESH_MALLOC", raising=False)
-    monkeypatch.setattr(memory_reuse.sys, "platform", "linux")
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+def test_a_glibc_that_refuses_high_thresholds_maps_no_blocks_at_all_to_keep_them(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_MALLOC", "keep")
+    told = MalloptCalls(monkeypatch, limit=32 << 20)
     assert keep_freed_memory()
-    assert memory_reuse._M_MMAP_MAX in told
+    assert (memory_reuse._M_MMAP_MAX, 0) in told
 
 
 # -- softmesh bench ops --------------------------------------------------------------------------
