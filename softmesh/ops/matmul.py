@@ -126,7 +126,8 @@ def product_local(
 
     def compute(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
         if not (is_bare and _multiplies_bfloat16(x, y)):
-            x, y = x.float(), y.float()
+            x = x if x.dtype is torch.float32 else x.float()
+            y = y if y.dtype is torch.float32 else y.float()
         x = x.transpose(-2, -1) if transpose_a else x
         y = y.transpose(-2, -1) if transpose_b else y
         result = product(x, y)
