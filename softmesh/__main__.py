@@ -18,7 +18,7 @@ def as_command_line(argv: list[str]) -> list[str]:
     if not argv:
         return ["--help"]
     first = argv[0]
-    if first == "-m" or os.path.exists(first):
+    if first == "-m" or os.path.isfile(first):  # a folder called bench is not a program
         return ["run", *argv]
     return argv if first.startswith("-") or first in commands.commands else ["run", *argv]
 

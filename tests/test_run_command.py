@@ -339,3 +339,11 @@ def test_python_m_softmesh_runs_a_script_in_a_process_of_its_own(write):
     assert result.stderr == ""
     assert result.stdout == f"softmesh ['folder/main.py', '--name', 'x'] {script.parent.resolve()}\n"
     assert result.returncode == 7
+
+
+def test_a_folder_named_like_a_command_does_not_hide_the_command(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    from softmesh.__main__ import as_command_line
+
+    (tmp_path / "bench").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert as_command_line(["bench", "ops"]) == ["bench", "ops"]
