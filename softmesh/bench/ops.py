@@ -94,15 +94,17 @@ class ImportTime:
 
 
 class Operands:
-    """The same values on a mesh and in torch: rows split over the devices, or held by all."""
+    """Values on a mesh, and the very same memory in torch: rows split over the devices, or held by all."""
 
     def __init__(self, mesh: ttnn.MeshDevice, dtype: str, rows: int, columns: int) -> None:
         _, torch_dtype = DTYPES[dtype]
-        self.stacked = [torch.randn(*mesh.shape, rows, columns).to(torch_dtype) for _ in range(2)]
-        self.one = torch.randn(columns, columns).to(torch_dtype)
-        by_rows = ttnn.ShardTensorToMesh(mesh, dim=0)
-        self.sharded = [put(whole.flatten(0, -2), dtype, mesh, by_rows) for whole in self.stacked]
-        self.replicated = put(self.one, dtype, mesh, ttnn.ReplicateTensorToMesh(mesh))
+        whole = torch.randn(2, mesh.get_num_devices() * rows, columns).to(torch_dtype)
+        one = torch.randn(columns, columns).to(torch_dtype)
+        self.sharded = [put(half, dtype, mesh, ttnn.ShardTensorToMesh(mesh, dim=0)) for half in whole]
+        self.replicated = put(one, dtype, mesh, ttnn.ReplicateTensorToMesh(mesh))
+        self.stacked = [tensor.view_data() for tensor in self.sharded]
+        self.single = self.replicated.view_data()
+        self.matrix = self.single.reshape(columns, columns)
 
 
 def elementwise_cases(o: Operands) -> list[Case]:
@@ -114,20 +116,19 @@ def elementwise_cases(o: Operands) -> list[Case]:
 
 
 def data_parallel_product(o: Operands) -> Case:
-    s, r, x, w = o.sharded[0], o.replicated, o.stacked[0], o.one
+    s, r, x, w = o.sharded[0], o.replicated, o.stacked[0], o.matrix
     return Case("matmul", "sharded, replicated", lambda: ttnn.matmul(s, r), lambda: torch.matmul(x, w))
 
 
 def small_cases(o: Operands) -> list[Case]:
-    (s, t), (x, y), r, w = o.sharded, o.stacked, o.replicated, o.one
-    single = w.reshape(1, 1, *w.shape)
+    (s, t), (x, y), r, single = o.sharded, o.stacked, o.replicated, o.single
     return [
         *elementwise_cases(o),
         Case("add", "replicated", lambda: ttnn.add(r, r), lambda: torch.add(single, single)),
         Case("relu", "replicated", lambda: ttnn.relu(r), lambda: torch.relu(single)),
         Case("matmul", "sharded", lambda: ttnn.matmul(s, t), lambda: torch.matmul(x, y)),
         data_parallel_product(o),
-        Case("matmul", "replicated", lambda: ttnn.matmul(r, r), lambda: torch.matmul(single, w)),
+        Case("matmul", "replicated", lambda: ttnn.matmul(r, r), lambda: torch.matmul(single, o.matrix)),
     ]
 
 
@@ -160,7 +161,7 @@ def measure_rates(effort: Effort) -> list[Rate]:
     with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[8])) as mesh:
         for dtype in DTYPES:
             o = Operands(mesh, dtype, effort.big_rows, _BIG_COLUMNS)
-            elements, item = o.stacked[0].numel(), o.one.element_size()
+            elements, item = o.stacked[0].numel(), o.single.element_size()
             cases = [*elementwise_cases(o), data_parallel_product(o)]
             works = [("GB/s", 3 * elements * item), ("GB/s", 2 * elements * item)]
             works.append(("GFLOP/s", 2 * elements * _BIG_COLUMNS))
@@ -175,7 +176,7 @@ def measure_replicated_memory(devices: int = 1024) -> ReplicatedMemory:
     with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[devices])) as mesh:
         o = Operands(mesh, "float32", _TILE, _TILE)
         stored = o.replicated.view_data().untyped_storage().nbytes()
-    return ReplicatedMemory(devices, o.one.numel() * o.one.element_size(), stored)
+    return ReplicatedMemory(devices, o.matrix.numel() * o.matrix.element_size(), stored)
 
 
 def measure_import(effort: Effort) -> ImportTime:

@@ -50,11 +50,16 @@ def repetitions_for(call: Callable[[], object], seconds: float) -> int:
 
 
 def interleave(peers: Mapping[str, Peer], rounds: int, warm_ups: int = 1) -> dict[str, Timing]:
-    """Let the peers take turns, `rounds` times over after some that do not count."""
+    """Let the peers take turns, `rounds` times over after some that do not count.
+
+    Every other round goes backwards: who comes second finds caches warm.
+    """
     seen: dict[str, list[float]] = {name: [] for name in peers}
+    order = list(peers)
     for turn in range(warm_ups + rounds):
-        for name, peer in peers.items():
-            seconds = peer()
+        for name in order:
+            seconds = peers[name]()
             if turn >= warm_ups:
                 seen[name].append(seconds)
+        order.reverse()
     return {name: Timing(tuple(seconds)) for name, seconds in seen.items()}
