@@ -21,6 +21,7 @@ from op_calls import (
 from strategies import (
     LAWS,
     MESHES,
+    Like,
     by_coordinate,
     contributions_by_matmul,
     leading_extents_are_true,
@@ -44,6 +45,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  
 DTYPES = [ttnn.float32, ttnn.bfloat16, ttnn.bfloat8_b]
 
 
+def _a_matmul_makes(like: Like) -> bool:
+    return len(like.shape) == 2 and like.values == "real" and like.layout is ttnn.TILE_LAYOUT
+
+
 @st.composite
 def operands(draw: st.DrawFn, call: Call, mesh: ttnn.MeshDevice) -> list[ttnn.Tensor]:
     joints = [*call.splits.values(), *([call.summed] if call.summed else [])]
@@ -54,7 +59,7 @@ def operands(draw: st.DrawFn, call: Call, mesh: ttnn.MeshDevice) -> list[ttnn.Te
         seed = draw(seeds)
         if kind == 0:
             tensors.append(draw(odd_ones(mesh, like, seed)))
-        elif kind == 1 and len(like.shape) == 2 and like.values == "real":
+        elif kind == 1 and _a_matmul_makes(like):
             tensors.append(contributions_by_matmul(mesh, like, seed))
         else:
             tensors.append(placed(mesh, like, own, seed))
