@@ -4,6 +4,7 @@ Also the facts about chips and fabric that later modules read: architectures, to
 """
 
 from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
+from softmesh.hardware.cluster import ClusterType
 from softmesh.hardware.compute import (
     BlackholeComputeKernelConfig,
     DeviceComputeKernelConfig,
@@ -33,7 +34,17 @@ from softmesh.hardware.data_movement import (
     TileReshapeMapMode,
 )
 from softmesh.hardware.dispatch import DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType, SubDeviceId
-from softmesh.hardware.fabric import FabricConfig, FabricReliabilityMode, FabricTensixConfig, Topology
+from softmesh.hardware.fabric import (
+    FabricConfig,
+    FabricManagerMode,
+    FabricReliabilityMode,
+    FabricRouterConfig,
+    FabricTensixConfig,
+    FabricType,
+    FabricUDMMode,
+    RoutingDirection,
+    Topology,
+)
 from softmesh.hardware.matmul import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig,
@@ -55,6 +66,12 @@ from softmesh.hardware.normalization import (
 from softmesh.native_enum import NativeEnum
 
 __all__ = [
+    "RoutingDirection",
+    "FabricUDMMode",
+    "FabricType",
+    "FabricRouterConfig",
+    "FabricManagerMode",
+    "ClusterType",
     "Arch",
     "BlackholeComputeKernelConfig",
     "Conv1dConfig",

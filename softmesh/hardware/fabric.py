@@ -41,3 +41,73 @@ class FabricReliabilityMode(NativeEnum):
     STRICT_INIT = 0
     RELAXED_INIT = 1
     DYNAMIC_RECONFIG = 2
+
+
+class FabricUDMMode(NativeEnum):
+    """Whether kernels reach remote memory through the fabric as if it were their own."""
+
+    DISABLED = 0
+    ENABLED = 1
+
+
+class FabricManagerMode(NativeEnum):
+    """Which parts of the fabric's life this process takes care of."""
+
+    ENABLED = 0
+    INIT_FABRIC = 1
+    TERMINATE_FABRIC = 2
+    DEFAULT = 3
+
+
+class FabricType(NativeEnum):
+    """Which axes of a mesh wrap around: X joins the ends of a row (E-W), Y those of a column (N-S)."""
+
+    MESH = 1
+    TORUS_X = 2
+    TORUS_Y = 4
+    TORUS_XY = 6
+
+    @classmethod
+    def of(cls, wraps_y: bool, wraps_x: bool) -> FabricType:
+        return cls(2 * wraps_x + 4 * wraps_y or 1)
+
+    @property
+    def wraps(self) -> tuple[bool, bool]:
+        """Whether (columns, rows) wrap: index 0 is the N-S axis, as in a mesh shape."""
+        return bool(self.value & 4), bool(self.value & 2)
+
+
+class RoutingDirection(NativeEnum):
+    """Where a packet leaves a chip: a neighbour in the mesh, the third dimension, or nowhere (C: it is there)."""
+
+    N = 0
+    E = 1
+    S = 2
+    W = 3
+    Z = 4
+    C = 5
+    NONE = 6
+
+    @property
+    def opposite(self) -> RoutingDirection:
+        return _OPPOSITE.get(self, self)
+
+    @property
+    def axis(self) -> int | None:
+        """The mesh axis it runs along: 0 for N and S, 1 for E and W."""
+        return self.value % 2 if self.value < 4 else None
+
+
+_OPPOSITE = {
+    RoutingDirection.N: RoutingDirection.S,
+    RoutingDirection.S: RoutingDirection.N,
+    RoutingDirection.E: RoutingDirection.W,
+    RoutingDirection.W: RoutingDirection.E,
+}
+
+
+class FabricRouterConfig:
+    """Limits of the routers; None leaves the default of the active fabric."""
+
+    def __init__(self) -> None:
+        self.max_packet_payload_size_bytes: int | None = None

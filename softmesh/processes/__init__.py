@@ -1,0 +1,1 @@
+"""Several processes that work as one: who they are, where they run, what they own."""
