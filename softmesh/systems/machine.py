@@ -84,6 +84,8 @@ class Machine:
     down_chips: tuple[Asic, ...] = ()
     down_links: tuple[Link, ...] = ()
     summary: str = ""  # one line for lists
+    grid: tuple[int, int] | None = None  # rows, columns, where the ids run row by row through a grid
+    wraps: tuple[bool, bool] = (False, False)  # of that grid: N-S, E-W
 
     @cached_property
     def neighbours(self) -> dict[int, dict[int, tuple[Link, ...]]]:
@@ -119,6 +121,36 @@ class Machine:
             down_links=(*self.down_links, *filter(is_lost, self.links)),
             outside=tuple(link for link in self.outside if link.near.chip not in chips),
         )
+
+    def only(self, chips: Collection[int]) -> Machine:
+        """What is left when nothing but these chips can be seen: links to others lead outside."""
+
+        def outside(link: Link) -> OutsideLink:
+            near, far = link if link.a.chip in chips else (link.b, link.a)
+            return OutsideLink(near, self.asics[far.chip].unique_id, far.channel)
+
+        ends = [(link, (link.a.chip in chips) + (link.b.chip in chips)) for link in self.links]
+        return replace(
+            self,
+            asics={id: asic for id, asic in self.asics.items() if id in chips},
+            links=tuple(link for link, inside in ends if inside == 2),
+            outside=(
+                *(link for link in self.outside if link.near.chip in chips),
+                *(outside(link) for link, inside in ends if inside == 1),
+            ),
+            grid=None,
+        )
+
+    def pcie_chip_of(self, chip: int) -> int:
+        """The chip through which the host reaches this one: itself, or the nearest on its bus."""
+        reached, frontier = {chip}, [chip]
+        while frontier:
+            on_bus = [c for c in frontier if self.asics[c].pcie is not None]
+            if on_bus:
+                return min(on_bus)
+            frontier = [n for c in frontier for n in self.neighbours[c] if n not in reached]
+            reached.update(frontier)
+        return chip
 
     def down_between(self, one: int, other: int) -> list[Link]:
         """Links of this pair that are known to be broken."""
