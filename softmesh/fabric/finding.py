@@ -24,9 +24,12 @@ class Finding:
     file: str = ""
     line: int | None = None
 
+    @property
+    def place(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line is not None else self.file
-        head = f"{place}: " if place else ""
+        head = f"{self.place}: " if self.place else ""
         fix = f"\n    fix: {self.fix}" if self.fix else ""
         return f"{head}{self.severity.value}: {self.message} [{self.rule}]{fix}"
 
