@@ -1,0 +1,157 @@
+"""The groups of chips that could play a mesh, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from softmesh.fabric.matching.backtracking import Search, Steps, StepsSpent
+from softmesh.fabric.matching.embedding import Embedding, Piece, fitting_domains, puzzle, regions
+from softmesh.fabric.matching.folding import foldings, is_line
+from softmesh.fabric.matching.wiring import Wiring, bits, union
+from softmesh.fabric.mesh_graph import LogicalMesh
+
+MOST_TILES = 400  # of one region, or four for each chip: enough to choose from, and every choice costs
+STEPS_PER_CHIP = 200
+MOST_STEPS = 200_000  # of one region
+
+
+@dataclass(frozen=True)
+class Tile:
+    chips: int
+    embedding: Embedding
+    openness: int  # how many chips of the same hosts lie around it
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Compact tiles first. `is_complete` is False where there were too many to list."""
+
+    tiles: list[Tile]
+    is_complete: bool
+
+
+class TileBook:
+    """Listings for one machine, each made once: meshes that only their names tell apart share their tiles."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self._listings: dict[tuple[Piece, tuple[int, ...]], Listing] = {}
+
+    def listing(self, piece: Piece, named: tuple[int, ...]) -> Listing:
+        """`named` logical chips matter one by one: the same group with one of them elsewhere is another tile."""
+        mesh = replace(piece.mesh, id=0, name="", line=None, is_switch=False, strict=False, channels=1)
+        key = replace(piece, mesh=mesh), named
+        if key not in self._listings:
+            self._listings[key] = _list_tiles(self.wiring, *key)
+        return self._listings[key]
+
+
+def _list_tiles(wiring: Wiring, piece: Piece, named: tuple[int, ...]) -> Listing:
+    tiles: list[Tile] = []
+    is_complete = True
+    for region in regions(wiring, piece):
+        found = _Region(wiring, piece, region, named)
+        found.search()
+        tiles += found.tiles.values()
+        is_complete &= found.is_complete
+    # A tile in a corner leaves better room for others than one in the middle.
+    return Listing(sorted(tiles, key=lambda tile: (tile.openness, tile.chips & -tile.chips)), is_complete)
+
+
+class _Region:
+    def __init__(self, wiring: Wiring, piece: Piece, region: int, named: tuple[int, ...]) -> None:
+        self.wiring = wiring
+        self.piece = piece
+        self.region = region
+        self.named = named
+        self.tiles: dict[tuple[int, ...], Tile] = {}
+        self.is_complete = True
+        self.mirrored = _mirrored_places(piece.mesh)
+        self.most = max(MOST_TILES, 4 * region.bit_count())
+
+    def search(self) -> None:
+        domains = fitting_domains(self.wiring, self.piece, self.region)
+        if domains is None:
+            return
+        one_is_all = self.region.bit_count() == self.piece.mesh.size and not self.named
+        few = Steps(min(MOST_STEPS, STEPS_PER_CHIP * self.region.bit_count()))
+        try:
+            for embedding in self._embeddings(domains, few):
+                self._keep(embedding)
+                if one_is_all:
+                    break
+                if len(self.tiles) >= self.most:
+                    self.is_complete = False
+                    break
+        except StepsSpent:
+            self.is_complete = False
+
+    def _keep(self, embedding: Embedding) -> None:
+        chips = union(embedding)
+        key = (chips, *(embedding[node] for node in self.named))
+        if key not in self.tiles:
+            self.tiles[key] = Tile(chips, embedding, self._openness(chips))
+
+    def _openness(self, chips: int) -> int:
+        home = 0
+        for chip in bits(chips):
+            home |= self.wiring.host_of[chip]
+        return (self.wiring.around(chips) & home).bit_count()
+
+    def _embeddings(self, domains: list[int], steps: Steps) -> Iterator[Embedding]:
+        if is_line(self.piece.mesh):
+            for pairs in foldings(self.piece.mesh):
+                folded = puzzle(self.wiring, self.piece, self.region, domains, pairs)
+                yield from islice(Search(folded, steps).solutions(), self.most)
+        if not self.piece.is_symmetric or self.named:
+            plain = puzzle(self.wiring, self.piece, self.region, domains)
+            yield from Search(plain, steps).solutions()
+            return
+        for narrowed in self._up_to_symmetry(domains):
+            turned = puzzle(self.wiring, self.piece, self.region, narrowed)
+            if turned.is_hopeless is None:
+                turned.is_hopeless = self._is_mirrored
+            yield from Search(turned, steps).solutions()
+
+    def _is_mirrored(self, search: Search) -> bool:
+        """Whether the same tile is found the other way round, with a lower chip in the earlier place."""
+        chips = search.values
+        return any(
+            first in chips and second in chips and chips[first] > chips[second]
+            for first, second in self.mirrored
+        )
+
+    def _up_to_symmetry(self, domains: list[int]) -> Iterator[list[int]]:
+        """Of all ways to turn the mesh round, the one with its lowest chip in the first corner."""
+        alike = _places_like_the_first(self.piece.mesh)
+        for chip in bits(domains[0]):
+            above = ~((2 << chip) - 1)
+            narrowed = [domain & above if node in alike else domain for node, domain in enumerate(domains)]
+            narrowed[0] = 1 << chip
+            if all(narrowed):
+                yield narrowed
+
+
+def _places_like_the_first(mesh: LogicalMesh) -> set[int]:
+    """Where reflections, and rotations of rings, can bring logical chip 0 without breaking host blocks."""
+    lines = []
+    for axis in (0, 1):
+        length, block = mesh.shape[axis], mesh.host_block[axis]
+        starts = range(0, length, block if mesh.hosts[axis] > 1 else 1) if mesh.wraps(axis) else (0,)
+        lines.append({0, length - 1, *starts, *(start - 1 for start in starts if start)})
+    return {mesh.chip_at(row, column) for row in lines[0] for column in lines[1]} - {0}
+
+
+def _mirrored_places(mesh: LogicalMesh) -> list[tuple[int, int]]:
+    """Pairs of places that a reflection exchanges while logical chip 0 and the host blocks stay as they are."""
+    pairs = []
+    if mesh.wraps(1) and 1 in (mesh.hosts[1], mesh.host_block[1]):
+        pairs.append((mesh.chip_at(0, 1), mesh.chip_at(0, mesh.shape[1] - 1)))
+    if mesh.wraps(0) and 1 in (mesh.hosts[0], mesh.host_block[0]):
+        pairs.append((mesh.chip_at(1, 0), mesh.chip_at(mesh.shape[0] - 1, 0)))
+    is_square = mesh.shape[0] == mesh.shape[1] > 1 and mesh.wraps(0) == mesh.wraps(1)
+    if is_square and mesh.hosts[0] == mesh.hosts[1]:
+        pairs.append((mesh.chip_at(0, 1), mesh.chip_at(1, 0)))
+    return pairs
