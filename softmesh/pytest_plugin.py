@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -17,10 +18,11 @@ import torch
 
 from softmesh import alias
 from softmesh.errors import ArgumentError
-from softmesh.hardware import DispatchCoreConfig
+from softmesh.hardware import DispatchCoreConfig, FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.machine import get_arch_name
+from softmesh.runtime.fabric import set_fabric_config
+from softmesh.runtime.machine import get_arch_name, get_device_ids
 from softmesh.runtime.opening import (
     GetDefaultDevice,
     SetDefaultDevice,
@@ -30,13 +32,14 @@ from softmesh.runtime.opening import (
 )
 
 _SEED = 213919
-_FABRIC = (
-    "fabric_config",
-    "fabric_manager",
-    "fabric_router_config",
-    "fabric_tensix_config",
-    "reliability_mode",
-)
+# What tests may put into `device_params` for the fabric, and the argument of set_fabric_config it is.
+_FABRIC = {
+    "fabric_config": "config",
+    "fabric_manager": "fabric_manager_mode",
+    "fabric_router_config": "router_config",
+    "fabric_tensix_config": "fabric_tensix_config",
+    "reliability_mode": "reliability_mode",
+}
 
 # Meshes of fixtures that outlive a test: theirs to close.
 _SHARED = pytest.StashKey[set[int]]()
@@ -77,8 +80,7 @@ def device_params(request: pytest.FixtureRequest) -> dict[str, Any]:
 def device(device_params: dict[str, Any]) -> Iterator[MeshDevice]:
     """One chip, which is also the default device."""
     opening, fabric = _sorted_out(device_params)
-    with open_device(device_id=0, **opening) as opened:
-        opened.options.update(fabric)
+    with _fabric(fabric), open_device(device_id=get_device_ids()[0], **opening) as opened:
         SetDefaultDevice(opened)
         yield opened
 
@@ -91,8 +93,7 @@ def mesh_device(request: pytest.FixtureRequest, device_params: dict[str, Any]) -
     """
     shape, more = _shape_and_params(getattr(request, "param", 1))
     opening, fabric = _sorted_out({**device_params, **more})
-    with open_mesh_device(shape, **opening) as opened:
-        opened.options.update(fabric)
+    with _fabric(fabric), open_mesh_device(shape, **opening) as opened:
         yield opened
 
 
@@ -123,6 +124,21 @@ def _sorted_out(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         tensix = fabric.get("fabric_tensix_config")
         opening["dispatch_core_config"] = DispatchCoreConfig(dispatch_type, axis, tensix)
     return opening, fabric
+
+
+@contextmanager
+def _fabric(options: Mapping[str, Any]) -> Iterator[None]:
+    """The fabric that a test asks for, until it ends. `fabric_config=True` is any fabric: a line."""
+    config = options.get("fabric_config")
+    if not config:
+        yield
+        return
+    renamed = {_FABRIC[name]: value for name, value in options.items() if value is not None}
+    set_fabric_config(**{**renamed, "config": FabricConfig.FABRIC_1D if config is True else config})
+    try:
+        yield
+    finally:
+        set_fabric_config(FabricConfig.DISABLED)
 
 
 @pytest.fixture

@@ -119,17 +119,19 @@ def test_device_params_reach_the_mesh(run_suite):
             assert options["trace_region_size"] == 4096
             assert options["num_command_queues"] == 2
             assert options["dispatch_core_config"].axis is ttnn.DispatchCoreAxis.COL
-            assert options["fabric_config"] is ttnn.FabricConfig.FABRIC_1D
-            assert options["reliability_mode"] is ttnn.FabricReliabilityMode.RELAXED_INIT
+            assert ttnn.get_fabric_config() is ttnn.FabricConfig.FABRIC_1D
             assert device_params == params
+
+        def test_the_fabric_ends_with_the_test():
+            assert ttnn.get_fabric_config() is ttnn.FabricConfig.DISABLED
 
         @pytest.mark.parametrize("device_params", [{"l1_small_size": 1024, "fabric_config": True}], indirect=True)
         def test_device(device):
             assert device.options["l1_small_size"] == 1024
-            assert device.options["fabric_config"] is True
+            assert ttnn.get_fabric_config() is ttnn.FabricConfig.FABRIC_1D
         """
     )
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Also the facts about chips and fabric that later modules read: architectures, to
 """
 
 from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
-from softmesh.hardware.cluster import ClusterType
+from softmesh.hardware.cluster import ClusterType as ClusterType
 from softmesh.hardware.compute import (
     BlackholeComputeKernelConfig,
     DeviceComputeKernelConfig,
@@ -42,9 +42,9 @@ from softmesh.hardware.fabric import (
     FabricTensixConfig,
     FabricType,
     FabricUDMMode,
-    RoutingDirection,
     Topology,
 )
+from softmesh.hardware.fabric import RoutingDirection as RoutingDirection
 from softmesh.hardware.matmul import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig,
@@ -66,12 +66,10 @@ from softmesh.hardware.normalization import (
 from softmesh.native_enum import NativeEnum
 
 __all__ = [
-    "RoutingDirection",
     "FabricUDMMode",
     "FabricType",
     "FabricRouterConfig",
     "FabricManagerMode",
-    "ClusterType",
     "Arch",
     "BlackholeComputeKernelConfig",
     "Conv1dConfig",

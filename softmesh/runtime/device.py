@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from dataclasses import dataclass
 from types import TracebackType
 from typing import overload
 
@@ -17,37 +16,14 @@ import torch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError
-from softmesh.hardware import NOC, Arch, DispatchCoreType
+from softmesh.fabric.node_id import FabricNodeId, MeshId
+from softmesh.fabric.system import System
+from softmesh.hardware import NOC, Arch, DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
-from softmesh.systems.system import System
 
 _IDS = itertools.count(1)
 _A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
 _A_SHAPE = "a MeshShape such as ttnn.MeshShape(1, 2)"
-
-
-@dataclass(frozen=True)
-class MeshId:
-    """The number of a mesh in the fabric."""
-
-    value: int
-
-    def __int__(self) -> int:
-        return self.value
-
-    def __repr__(self) -> str:
-        return f"MeshId({self.value})"
-
-
-@dataclass(frozen=True)
-class FabricNodeId:
-    """A chip as the fabric names it: its mesh, and its row-major index in the system mesh."""
-
-    mesh_id: MeshId
-    chip_id: int
-
-    def __repr__(self) -> str:
-        return f"FabricNodeId(M{int(self.mesh_id)}, D{self.chip_id})"
 
 
 class MeshDeviceView:
@@ -131,6 +107,19 @@ class MeshDevice:
     def shape(self) -> MeshShape:
         return self._shape
 
+    @property
+    def system(self) -> System:
+        """The machine this mesh was opened on."""
+        return self._system
+
+    def lines_along(self, axis: int) -> list[list[int]]:
+        """The devices of each row (axis 1) or column (axis 0), in order; of each line in more dimensions."""
+        lines: dict[tuple[int, ...], list[int]] = {}
+        for coordinate, device_id in zip(self._shape.coordinates(), self._ids, strict=True):
+            place = tuple(coordinate)
+            lines.setdefault((*place[:axis], *place[axis + 1 :]), []).append(device_id)
+        return list(lines.values())
+
     def id(self) -> int:
         return self._id
 
@@ -148,10 +137,11 @@ class MeshDevice:
         return self._ids[self._shape.index(coord)]
 
     def get_fabric_node_id(self, coord: MeshCoordinate) -> FabricNodeId:
-        return FabricNodeId(MeshId(self.get_system_mesh_id()), self.get_device_id(coord))
+        mesh, chip = self._system.node_of(self.get_device_id(coord))
+        return FabricNodeId(MeshId(mesh), chip)
 
     def get_system_mesh_id(self) -> int:
-        return 0
+        return self._system.node_of(self._ids[0])[0]
 
     def get_view(self) -> MeshDeviceView:
         return MeshDeviceView(self._shape)
@@ -168,11 +158,9 @@ class MeshDevice:
         return CoreGrid(x=x, y=y)
 
     def _worker_grid(self) -> tuple[int, int]:
-        """The cores programs may use: dispatch from worker cores takes the last row."""
-        x, y = self._system.chip.worker_grid
+        """The cores programs may use: dispatch takes a row or a column of some chips."""
         config = self.options.get("dispatch_core_config")
-        from_workers = getattr(config, "type", None) is DispatchCoreType.WORKER
-        return (x, y - 1) if from_workers else (x, y)
+        return self._system.chip.grid(config if isinstance(config, DispatchCoreConfig) else None)
 
     def dram_grid_size(self) -> CoreCoord:
         return CoreCoord(*self._system.chip.dram_grid)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from softmesh.arguments import checked, checked_int
+from softmesh.fabric.current import current_system
 from softmesh.hardware import Arch
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
-from softmesh.systems.system import current_system
 
 
 def get_num_devices() -> int:
-    return current_system().shape.mesh_size()
+    return len(get_device_ids())
 
 
 def get_device_ids() -> list[int]:
-    return list(range(get_num_devices()))
+    return current_system().device_ids()
 
 
 def get_pcie_device_ids() -> list[int]:
     """The chips that hang on a host directly: on the elastic machine all of them do."""
-    return get_device_ids()
+    return current_system().pcie_ids()
 
 
 def get_num_pcie_devices() -> int:
@@ -28,7 +28,7 @@ def get_num_pcie_devices() -> int:
 
 def GetPCIeDeviceID(device_id: int) -> int:
     """The chip through which the host reaches `device_id`: on the elastic machine the chip itself."""
-    return checked_int("GetPCIeDeviceID", "device_id", device_id)
+    return current_system().pcie_chip_of(checked_int("GetPCIeDeviceID", "device_id", device_id))
 
 
 GetNumAvailableDevices = get_num_devices
@@ -64,7 +64,8 @@ class SystemMeshDescriptor:
 
     def get_device_id(self, coord: MeshCoordinate) -> int:
         wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
-        return self.shape().index(checked("get_device_id", "coord", coord, MeshCoordinate, wanted))
+        place = self.shape().index(checked("get_device_id", "coord", coord, MeshCoordinate, wanted))
+        return current_system().choose_devices(self.shape(), None, ())[place]
 
     def is_local(self, coord: MeshCoordinate) -> bool:
         self.get_device_id(coord)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from softmesh.arguments import checked, checked_int, checked_ints, knows_its_names, refused
 from softmesh.errors import MeshError
+from softmesh.fabric.current import current_system
 from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
-from softmesh.systems.system import current_system
 
 DEFAULT_L1_SMALL_SIZE = 0
 DEFAULT_TRACE_REGION_SIZE = 0
@@ -72,7 +72,10 @@ def open_mesh_device(
         "worker_l1_size": _checked_size("worker_l1_size", worker_l1_size),
     }
     given = checked_ints("open_mesh_device", "physical_device_ids", physical_device_ids)
-    ids = _check_physical_ids(given, shape) if given else system.choose_devices(shape, offset, _ids_in_use())
+    if given:
+        system.check_devices(_check_physical_ids(given, shape))
+    ids = given or system.choose_devices(shape, offset, _ids_in_use())
+    system.bring_up()
     mesh = MeshDevice(shape, ids, system, options=options)
     _OPENED.add(mesh)
     return mesh

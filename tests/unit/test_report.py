@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 import softmesh
 import softmesh.report.notebook
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.fabric.current import current_system
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import distribution
 from softmesh.placement.mappers import (
@@ -43,7 +44,6 @@ from softmesh.report.terminal import (
     visualize_tensor,
 )
 from softmesh.runtime.device import MeshDevice
-from softmesh.systems.system import current_system
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.spec import make_spec

@@ -1,0 +1,1 @@
+"""Moving data between the devices of a mesh."""

@@ -1,0 +1,136 @@
+"""Which mesh graph a process works on, and which mesh of it is its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from softmesh.errors import MeshError
+from softmesh.fabric.descriptors.defaults import default_graph
+from softmesh.fabric.descriptors.reading import load_mesh_graph
+from softmesh.fabric.descriptors.restriction import effective_graph
+from softmesh.fabric.matching.discovery import discover
+from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
+from softmesh.hardware import ClusterType, FabricConfig, FabricType
+from softmesh.systems.machine import Machine
+
+_TORUS = {
+    FabricConfig.FABRIC_2D_TORUS_X: FabricType.TORUS_X,
+    FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
+    FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
+}
+_GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The environment of a process: its descriptor, its mesh, its host's rank in that mesh."""
+
+    descriptor: str | None = None
+    mesh_id: int | None = None
+    host_rank: int | None = None
+
+    @classmethod
+    def from_environment(cls) -> Binding:
+        path = os.environ.get("TT_MESH_GRAPH_DESC_PATH") or None
+        return cls(path, _number("TT_MESH_ID"), _number("TT_MESH_HOST_RANK"))
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise MeshError(f"{variable}={text!r} is not a number: set it to 0, 1, ... or leave it out.")
+    return int(text)
+
+
+def declared_graph(machine: Machine, binding: Binding, config: FabricConfig) -> MeshGraph:
+    """The descriptor's graph, or the one the machine has of its own for this fabric."""
+    if binding.descriptor is None:
+        return _own_graph(machine, config)
+    graph = load_mesh_graph(binding.descriptor, runtime=True)
+    _check_bound(graph, machine, binding)
+    return graph
+
+
+def graph_in_use(declared: MeshGraph, machine: Machine, binding: Binding, config: FabricConfig) -> MeshGraph:
+    """With the wraps that the fabric uses.
+
+    Where a product has no torus descriptor, TT-Metal falls back to its mesh (with a warning, given when the
+    descriptor was chosen); a descriptor of the user's own is held to what it declares.
+    """
+    falls_back = binding.descriptor is None and machine.grid is None
+    if falls_back and config in _TORUS and not _provides(declared, _TORUS[config]):
+        config = FabricConfig.FABRIC_2D
+    return effective_graph(declared, config, machine.cluster_type)
+
+
+def _own_graph(machine: Machine, config: FabricConfig) -> MeshGraph:
+    if machine.grid is not None:
+        mesh = LogicalMesh(0, "M0", machine.grid, rings=machine.wraps, channels=_links_per_edge(machine))
+        return MeshGraph(machine.name, machine.chip.arch, (mesh,))
+    if machine.cluster_type is ClusterType.N300 and len(machine.asics) == 2:
+        mesh = LogicalMesh(0, "M0", (2, 1), channels=2)  # as its system mesh reports itself
+        return MeshGraph(machine.name, machine.chip.arch, (mesh,))
+    graph = default_graph(machine.cluster_type, _wanted_type(machine, config))
+    if graph is None or graph.size != len(machine.asics):
+        return discover(machine)
+    return graph
+
+
+def _wanted_type(machine: Machine, config: FabricConfig) -> FabricType:
+    if machine.cluster_type in _GALAXIES and config is FabricConfig.FABRIC_1D_RING:
+        return FabricType.TORUS_XY
+    return _TORUS.get(config, FabricType.MESH)
+
+
+def _links_per_edge(machine: Machine) -> int:
+    counts = {len(links) for near in machine.neighbours.values() for links in near.values()}
+    return max(counts, default=1)
+
+
+def _provides(graph: MeshGraph, wanted: FabricType) -> bool:
+    """Whether each axis that should wrap is declared to, or is too short to."""
+    return all(
+        declared or not needed or extent <= 2
+        for mesh in graph.meshes
+        for declared, needed, extent in zip(mesh.rings, wanted.wraps, mesh.shape, strict=True)
+    )
+
+
+def _check_bound(graph: MeshGraph, machine: Machine, binding: Binding) -> None:
+    if binding.mesh_id is None and binding.host_rank is None:
+        _check_single_process(graph, machine)
+        return
+    known = [mesh.id for mesh in graph.meshes]
+    if binding.mesh_id is not None and binding.mesh_id not in known:
+        raise MeshError(
+            f"Invalid TT_MESH_ID: Local mesh binding mesh_id {binding.mesh_id} not found in mesh graph descriptor "
+            f"{graph.source}, which has meshes {known}."
+        )
+    mesh = bound_mesh(graph, binding)
+    if binding.host_rank is not None and binding.host_rank >= mesh.host_count:
+        raise MeshError(
+            f"Invalid TT_MESH_HOST_RANK: Local mesh binding host_rank {binding.host_rank} not found in mesh graph "
+            f"descriptor {graph.source}: mesh {mesh.id} has {mesh.host_count} host ranks."
+        )
+
+
+def _check_single_process(graph: MeshGraph, machine: Machine) -> None:
+    spread = [mesh for mesh in graph.meshes if mesh.host_count > 1]
+    if len(machine.hosts) > 1:
+        raise MeshError(
+            "Not specifying both TT_MESH_ID and TT_MESH_HOST_RANK is only supported for single host systems: "
+            f"{machine.name} has {len(machine.hosts)} hosts. Set TT_MESH_ID to the mesh of this process, or start "
+            "the processes with tt-run and a rank binding."
+        )
+    if spread:
+        raise MeshError(
+            f"Mesh {spread[0].id} has {spread[0].host_count} host ranks, expected 1: set TT_MESH_ID and "
+            "TT_MESH_HOST_RANK, or start the processes with tt-run and a rank binding."
+        )
+
+
+def bound_mesh(graph: MeshGraph, binding: Binding) -> LogicalMesh:
+    return graph.mesh(binding.mesh_id or 0)

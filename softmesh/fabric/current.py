@@ -1,0 +1,56 @@
+"""The system of this process: a chosen machine under the fabric that is set, or the elastic one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.fabric.elastic import ElasticSystem
+from softmesh.fabric.system import System
+from softmesh.systems.choice import chosen_machine
+
+if TYPE_CHECKING:  # matching and routing load with the first machine
+    from softmesh.fabric.machine_system import MachineSystem
+
+_ELASTIC = ElasticSystem()
+_CACHED: tuple[object, MachineSystem] | None = None
+
+
+def current_system() -> System:
+    return _machine_system() or _ELASTIC
+
+
+def _machine_system() -> MachineSystem | None:
+    global _CACHED
+    machine = chosen_machine()
+    if machine is None:
+        return None
+    from softmesh.fabric.control_plane import Binding
+    from softmesh.fabric.machine_system import MachineSystem
+    from softmesh.fabric.routing.unreachable import PASS_THROUGH
+
+    binding = Binding.from_environment()
+    crossing = os.environ.get(PASS_THROUGH, "")
+    key = (id(machine), binding, _modified(binding.descriptor), settings.active(), crossing)
+    if _CACHED is None or _CACHED[0] != key:
+        sees_all = binding.descriptor is not None or len(machine.hosts) == 1
+        own = machine if sees_all else machine.only(machine.chips_of(machine.hosts[0]))
+        _CACHED = key, MachineSystem(own, binding, settings.active())
+    return _CACHED[1]
+
+
+def _modified(path: str | None) -> float | None:
+    return os.path.getmtime(path) if path is not None and os.path.exists(path) else None
+
+
+def machine_system(wanted_for: str) -> MachineSystem:
+    """The chosen machine; an error that says how to choose one where there is none."""
+    system = _machine_system()
+    if system is None:
+        raise MeshError(
+            f"{wanted_for}: the elastic machine has no links of its own. Choose a machine: "
+            "SOFTMESH_SYSTEM=T3000, softmesh run --system T3000, or softmesh.use_system('torus:4x4')."
+        )
+    return system

@@ -1,0 +1,248 @@
+"""A machine as one process sees it: a logical mesh, matched onto chips, from which programs open theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from itertools import pairwise
+
+from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.fabric.control_plane import Binding, bound_mesh, declared_graph, graph_in_use
+from softmesh.fabric.lines import line_through
+from softmesh.fabric.match import Match
+from softmesh.fabric.matching.entry import match
+from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
+from softmesh.fabric.routing.network import Network
+from softmesh.fabric.settings import FabricSettings
+from softmesh.fabric.system import check_same_size
+from softmesh.hardware import ClusterType
+from softmesh.lenience import warn_or_raise
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.systems.chip import Chip
+from softmesh.systems.machine import Machine
+
+
+class MachineSystem:
+    """What is asked first is computed first: the mesh graph, its match, the network on it."""
+
+    def __init__(self, machine: Machine, binding: Binding, settings: FabricSettings) -> None:
+        self.machine = machine
+        self.binding = binding
+        self.settings = settings
+        self._is_up = False
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    @property
+    def chip(self) -> Chip:
+        return self.machine.chip
+
+    @property
+    def cluster_type(self) -> ClusterType:
+        return self.machine.cluster_type
+
+    @cached_property
+    def declared(self) -> MeshGraph:
+        return declared_graph(self.machine, self.binding, self.settings.config)
+
+    @property
+    def meshes(self) -> tuple[LogicalMesh, ...]:
+        return self.declared.meshes
+
+    @cached_property
+    def match(self) -> Match:
+        graph = graph_in_use(self.declared, self.machine, self.binding, self.settings.config)
+        found = match(graph, self.machine)
+        for text in found.warnings:
+            warn_or_raise(text, SoftmeshWarning, MeshError)
+        return found
+
+    @cached_property
+    def mesh(self) -> LogicalMesh:
+        """The mesh this process works on."""
+        return bound_mesh(self.match.graph, self.binding)
+
+    @cached_property
+    def network(self) -> Network:
+        if not self.settings.is_on:
+            raise MeshError(
+                "Trying to get un-initialized fabric context: no fabric is configured. Call "
+                "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) or another before opening the mesh."
+            )
+        settings = self.settings
+        return Network(self.match, settings.config, settings.reliability, settings.num_planes)
+
+    def bring_up(self) -> None:
+        if not self.settings.is_on or self._is_up:
+            return
+        for text in self.network.warnings:
+            warn_or_raise(text, SoftmeshWarning, MeshError)
+        self._is_up = True
+
+    @cached_property
+    def shape(self) -> MeshShape:
+        return MeshShape(*self.mesh.shape)
+
+    @cached_property
+    def _ids(self) -> list[int]:
+        """Physical ids of the system mesh, row-major."""
+        return [self.match.chips[Node(self.mesh.id, chip)] for chip in range(self.mesh.size)]
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, int]]:
+        return {id: self.mesh.coordinate(chip) for chip, id in enumerate(self._ids)}
+
+    def device_ids(self) -> list[int]:
+        return list(self.machine.asics)
+
+    def pcie_ids(self) -> list[int]:
+        return [asic.id for asic in self.machine.asics.values() if asic.pcie is not None]
+
+    def pcie_chip_of(self, device_id: int) -> int:
+        self.check_devices([device_id])
+        return self.machine.pcie_chip_of(device_id)
+
+    def check_devices(self, ids: list[int]) -> None:
+        unknown = [id for id in ids if id not in self.machine.asics]
+        if unknown:
+            down = {asic.id for asic in self.machine.down_chips}
+            reason = "is down" if unknown[0] in down else "does not exist"
+            raise MeshError(
+                f"Device {unknown[0]} {reason} on {self.name}: its devices are {_ranges(self.device_ids())}."
+            )
+
+    def node_of(self, device_id: int) -> tuple[int, int]:
+        self.check_devices([device_id])
+        node = self.match.nodes.get(device_id)
+        if node is None:
+            raise MeshError(
+                f"Device {device_id} has no place in the mesh graph {self.match.graph.source}: "
+                f"it uses {len(self.match.chips)} of {len(self.machine.asics)} chips."
+            )
+        return node
+
+    def choose_devices(
+        self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
+    ) -> list[int]:
+        ids = self._place(shape, offset)
+        taken = sorted(set(ids) & set(in_use))
+        if taken:
+            raise MeshError(
+                f"Cannot re-initialize device {taken[0]}, must first call close(): it belongs to an open mesh. "
+                "Close that with ttnn.close_mesh_device(...), or ask for other chips with offset=."
+            )
+        return ids
+
+    def _place(self, shape: MeshShape, offset: MeshCoordinate | None) -> list[int]:
+        whole = self.shape
+        if shape.mesh_size() > whole.mesh_size():
+            raise MeshError(
+                f"Requested mesh shape {shape} requires {shape.mesh_size()} devices, but only "
+                f"{whole.mesh_size()} devices are available in the system mesh {whole}. "
+                f"{self._who_is_that()}"
+            )
+        if shape.dims() != whole.dims():
+            raise MeshError(
+                f"Requested mesh shape dimensions mismatch: {shape} is not 2D! The system mesh is {whole}."
+            )
+        start = self._checked_offset(offset)
+        if sum(n > 1 for n in shape) <= 1:
+            line = line_through(*self.mesh.shape, start, shape.mesh_size())
+            if line is None:
+                raise MeshError(
+                    f"Requested mesh shape {shape} is a line of {shape.mesh_size()} neighbouring chips, and none "
+                    f"starts at offset {MeshCoordinate(list(start))} of the system mesh {whole}."
+                )
+            return [self._id_at(*place) for place in line]
+        return self._rectangle(shape, start)
+
+    def _who_is_that(self) -> str:
+        return f"The system is {self.name}; SOFTMESH_SYSTEM=mesh:8x8 makes a larger one."
+
+    def _checked_offset(self, offset: MeshCoordinate | None) -> tuple[int, int]:
+        if offset is None:
+            return 0, 0
+        if offset.dims() != 2 or not self.shape.contains(offset):
+            raise MeshError(
+                f"The specified offset {offset} is out of bounds for the system mesh shape {self.shape}."
+            )
+        row, column = offset
+        return row, column
+
+    def _id_at(self, row: int, column: int) -> int:
+        return self._ids[self.mesh.chip_at(row, column)]
+
+    def _rectangle(self, shape: MeshShape, start: tuple[int, int]) -> list[int]:
+        rows, columns = shape
+        if self._fits(rows, columns, start):
+            return [self._id_at(start[0] + r, start[1] + c) for r in range(rows) for c in range(columns)]
+        if self._fits(columns, rows, start):
+            return [self._id_at(start[0] + c, start[1] + r) for r in range(rows) for c in range(columns)]
+        raise MeshError(
+            f"Requested mesh is too big and is not rotatable: {shape} and SystemMesh {self.shape}, "
+            f"offset {MeshCoordinate(list(start))}. {self._who_is_that()}"
+        )
+
+    def _fits(self, rows: int, columns: int, start: tuple[int, int]) -> bool:
+        return start[0] + rows <= self.mesh.shape[0] and start[1] + columns <= self.mesh.shape[1]
+
+    def reshape_devices(self, ids: list[int], old: MeshShape, new: MeshShape) -> list[int]:
+        check_same_size(old, new)
+        if sum(n > 1 for n in old) <= 1 and sum(n > 1 for n in new) <= 1:
+            return ids
+        order = self._reshaped(ids, new) if new.dims() == 2 else None
+        if order is None:
+            raise MeshError(
+                f"User has requested a reshape of the MeshDevice to shape: {new}, but it is not possible to form "
+                f"a physically connected mesh grid with the opened devices from the original shape: {old}."
+            )
+        return order
+
+    def _reshaped(self, ids: list[int], new: MeshShape) -> list[int] | None:
+        """The same chips as a rectangle of the system mesh, or as a path through the rectangle they are."""
+        places = [self._places[id] for id in ids if id in self._places]
+        if len(places) != len(ids):
+            return None
+        top, left = min(r for r, _ in places), min(c for _, c in places)
+        height = max(r for r, _ in places) - top + 1
+        width = max(c for _, c in places) - left + 1
+        if height * width != len(ids):
+            return None
+        if sum(n > 1 for n in new) <= 1:
+            line = line_through(height, width, (0, 0), len(ids))
+            return [self._id_at(top + r, left + c) for r, c in line] if line else None
+        if tuple(new) in ((height, width), (width, height)):
+            return self._rectangle(new, (top, left))
+        return None
+
+    def are_joined(self, line: list[int], axis: int) -> bool:
+        first, last = (self.match.nodes.get(chip) for chip in (line[0], line[-1]))
+        if first is None or last is None or first.mesh != last.mesh:
+            return False
+        mesh = self.match.graph.mesh(first.mesh)
+        return first.chip in mesh.neighbours(last.chip).values() and bool(self.match.links(first, last))
+
+    def links_along(self, lines: list[list[int]], axis: int | None) -> int:
+        """Host traffic to chips without a bus of their own takes one of the links."""
+        pairs = [pair for line in lines for pair in pairwise(line)]
+        counts = [len(self.machine.links_between(*pair)) for pair in pairs or self._pairs()]
+        most = min(self.chip.routing_planes, self.settings.num_planes or self.chip.routing_planes)
+        shared = any(asic.pcie is None for asic in self.machine.asics.values())
+        return max(1, min([most, *filter(None, counts)]) - shared)
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """All neighbours in the mesh: what an axis of one device has to go by."""
+        return [(self._ids[a], self._ids[b]) for a, b, _ in self.mesh.edges()]
+
+
+def _ranges(ids: list[int]) -> str:
+    """0-3, 5, 7-9"""
+    runs: list[list[int]] = []
+    for id in ids:
+        if runs and id == runs[-1][-1] + 1:
+            runs[-1].append(id)
+        else:
+            runs.append([id])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

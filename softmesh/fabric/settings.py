@@ -1,0 +1,50 @@
+"""The fabric this process has asked for: one setting, changed by `set_fabric_config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softmesh.hardware import (
+    FabricConfig,
+    FabricManagerMode,
+    FabricReliabilityMode,
+    FabricTensixConfig,
+    FabricUDMMode,
+)
+
+
+@dataclass(frozen=True)
+class FabricSettings:
+    config: FabricConfig = FabricConfig.DISABLED
+    reliability: FabricReliabilityMode = FabricReliabilityMode.STRICT_INIT
+    num_planes: int | None = None  # None: all there are
+    tensix: FabricTensixConfig = FabricTensixConfig.DISABLED
+    udm: FabricUDMMode = FabricUDMMode.DISABLED
+    manager: FabricManagerMode = FabricManagerMode.DEFAULT
+    max_payload: int | None = None  # bytes of a packet; None: the default
+
+    @property
+    def is_on(self) -> bool:
+        return self.config is not FabricConfig.DISABLED
+
+
+_ACTIVE = FabricSettings()
+
+
+def active() -> FabricSettings:
+    return _ACTIVE
+
+
+def activate(settings: FabricSettings) -> None:
+    global _ACTIVE
+    _ACTIVE = settings
+
+
+ONE_DIMENSIONAL = frozenset(
+    {FabricConfig.FABRIC_1D_NEIGHBOR_EXCHANGE, FabricConfig.FABRIC_1D, FabricConfig.FABRIC_1D_RING}
+)
+
+
+def is_two_dimensional(config: FabricConfig) -> bool:
+    """Whether packets may turn, and with it whether they may leave their mesh."""
+    return config not in ONE_DIMENSIONAL and config is not FabricConfig.DISABLED
