@@ -13,6 +13,7 @@ import click
 
 from softmesh import __version__
 from softmesh.alias import AliasRefused, aliased
+from softmesh.errors import SoftmeshError
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
@@ -25,7 +26,9 @@ def commands() -> None:
 
     \b
     softmesh run model.py --its --own --arguments
-    softmesh show --mesh 2x4
+    softmesh run --system T3000 model.py
+    softmesh show Galaxy
+    softmesh lint my_mesh.textproto --system T3000 --fabric FABRIC_2D
     """
 
 
@@ -41,20 +44,36 @@ class _Refusal(click.ClickException):
 
 @commands.command(context_settings={"allow_interspersed_args": False})
 @click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
+@click.option("--system", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
+@click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(file: str, args: tuple[str, ...], as_module: bool) -> None:
+def run(file: str, args: tuple[str, ...], as_module: bool, system: str | None, down: tuple[str, ...]) -> None:
     """Run a Python program in which `import ttnn` means softmesh.
 
-    It gets its own ARGS, and its exit code is ours.
+    It gets its own ARGS, and its exit code is ours. `softmesh systems` lists the machines.
     """
     if not as_module and not os.path.exists(file):
         raise _Refusal(f"There is no file {file}.")
+    _choose_machine(system, down)
     with _as_program(file, args, as_module):
         try:
             with aliased():
                 _execute(file, as_module)
         except AliasRefused as error:
+            raise _Refusal(str(error)) from None
+
+
+def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
+    """By the environment, so that processes the program starts are on the same machine."""
+    if system is not None:
+        os.environ["SOFTMESH_SYSTEM"] = system
+    if down:
+        os.environ["SOFTMESH_DOWN"] = ",".join(down)
+    if system is not None or down:
+        try:
+            importlib.import_module("softmesh.systems.choice").chosen_machine()
+        except SoftmeshError as error:
             raise _Refusal(str(error)) from None
 
 
@@ -94,19 +113,28 @@ def _drop_our_frames(error: BaseException) -> None:
     error.__traceback__ = trace
 
 
-@commands.command(context_settings=_FORWARDING, add_help_option=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def show(args: tuple[str, ...]) -> None:
-    """Draw a mesh and the shards of a tensor on it."""
-    command: click.Command = importlib.import_module("softmesh.report.show").show
-    command.main(list(args), prog_name="softmesh show")
+def _elsewhere(name: str, module: str, help: str) -> None:
+    """Register a command that lives in another module; that loads when the command runs."""
+
+    @commands.command(name, context_settings=_FORWARDING, add_help_option=False, help=help)
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+    def forward(args: tuple[str, ...]) -> None:
+        command: click.Command = getattr(importlib.import_module(module), name)
+        command.main(list(args), prog_name=f"softmesh {name}")
+
+
+_elsewhere(
+    "show", "softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh."
+)
+_elsewhere("systems", "softmesh.report.systems_list", "List the machines that are built in.")
+_elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
 
 
 @commands.command(context_settings=_FORWARDING)
-@click.argument("name", type=click.Choice(["ops", "mlp"]))
+@click.argument("name", type=click.Choice(["ops", "mlp", "fabric"]))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure small ops, or a data-parallel MLP, against plain torch."""
+    """Measure small ops or a data-parallel MLP against plain torch, or how long a fabric takes to come up."""
     sys.exit(importlib.import_module(f"softmesh.bench.{name}").main(list(args)))
 
 

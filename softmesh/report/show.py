@@ -1,4 +1,4 @@
-"""`softmesh show`: draw a mesh, and how a tensor would lie on it.
+"""`softmesh show`: draw a machine, a mesh graph or rank bindings; or a mesh, and how a tensor would lie on it.
 
 Text in, a plan out, one picture printed or written. Nothing is opened and no tensor is made: a plan
 for 4096 devices costs no memory.
@@ -13,7 +13,9 @@ from pathlib import Path
 
 import click
 
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, did_you_mean
+from softmesh.fabric.current import current_system
+from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.mappers import MeshMapperConfig, create_mesh_mapper
 from softmesh.placement.topology import PlacementReplicate, PlacementShard
@@ -21,7 +23,10 @@ from softmesh.report.placed import PlacedTensor, planned
 from softmesh.report.planes import grid_text
 from softmesh.report.svg import mesh_svg, placed_svg
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
-from softmesh.systems.system import current_system
+from softmesh.report.wiring.page import wiring_page
+from softmesh.report.wiring.source import Request, UnknownTarget, UnusableTarget, wiring_of
+from softmesh.report.wiring.svg import wiring_svg
+from softmesh.report.wiring.terminal import WiringPicture
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _MOST_DEVICES = 4096
@@ -42,9 +47,9 @@ def _is_dim(text: str) -> bool:
     return text == "none" or (text.removeprefix("-").isdecimal() and len(text) <= _MOST_DIGITS)
 
 
-def _parse_mesh(context: click.Context, option: click.Parameter, text: str | None) -> MeshShape:
+def _parse_mesh(context: click.Context, option: click.Parameter, text: str | None) -> MeshShape | None:
     if text is None:
-        return current_system().shape
+        return None
     extents = text.lower().split("x")
     if not all(map(_is_extent, extents)):
         raise click.BadParameter(f"{text!r} is not a mesh; write its extents as in 2x4, each at least 1.")
@@ -91,14 +96,40 @@ def _parse_output(context: click.Context, option: click.Parameter, path: Path | 
     return path
 
 
+def _parse_fabric(context: click.Context, option: click.Parameter, text: str | None) -> FabricConfig | None:
+    if text is None:
+        return None
+    try:
+        return FabricConfig[text.upper()]
+    except KeyError:
+        names = [config.name for config in FabricConfig]
+        raise click.BadParameter(
+            f"{text[:60]!r} is no fabric.{did_you_mean(text.upper(), names)} There are {', '.join(names)}."
+        ) from None
+
+
 _EXAMPLES = """\b
 Examples:
+  softmesh show Galaxy --down link:3-7
+  softmesh show my_meshes.textproto --system T3000 -o meshes.svg
+  softmesh show rank_bindings.yaml -o ranks.html
   softmesh show --mesh 2x4 --shard none,3
   softmesh show --mesh 8x4 --shard 2,3 -o shards.svg
 """
 
 
 @click.command(epilog=_EXAMPLES)
+@click.argument("target", required=False)
+@click.option("--system", metavar="NAME", help="Draw TARGET, a descriptor or bindings, onto this machine.")
+@click.option(
+    "--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8. Repeatable."
+)
+@click.option(
+    "--fabric",
+    callback=_parse_fabric,
+    metavar="CONFIG",
+    help="Draw the links this fabric uses: FABRIC_2D ...",
+)
 @click.option(
     "--mesh", callback=_parse_mesh, metavar="2x4", help="Shape of the mesh; default: the machine's own."
 )
@@ -122,17 +153,80 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the picture here (.svg or .html) instead of printing it.",
 )
-def show(mesh: MeshShape, shape: list[int] | None, splits: Splits | None, output: Path | None) -> None:
-    """Draw a mesh, and with --shard how a tensor lies on it."""
+def show(
+    target: str | None,
+    system: str | None,
+    down: tuple[str, ...],
+    fabric: FabricConfig | None,
+    mesh: MeshShape | None,
+    shape: list[int] | None,
+    splits: Splits | None,
+    output: Path | None,
+) -> None:
+    """Draw TARGET: a machine (T3000, torus:8x8), a mesh graph descriptor or rank bindings.
+
+    Without TARGET: draw a mesh, and with --shard how a tensor lies on it.
+    """
+    if target is not None or system is not None or down or fabric is not None:
+        if mesh is not None or shape is not None or splits is not None:
+            raise click.UsageError(_TWO_PICTURES)
+        _show_wiring(_request(target, system, down, fabric), output)
+    else:
+        _show_mesh(mesh, shape, splits, output)
+
+
+_TWO_PICTURES = (
+    "--mesh, --shape and --shard draw a tensor on a mesh; they do not go with TARGET, --system, --down or "
+    "--fabric."
+)
+
+
+def _request(
+    target: str | None, system: str | None, down: tuple[str, ...], fabric: FabricConfig | None
+) -> Request:
+    """The machine may be given by itself, as `show T3000` or as `show --system T3000`."""
+    if target is not None:
+        return Request(target, system, down, fabric)
+    if system is None:
+        raise click.UsageError("--down and --fabric need something to draw: name a system or a descriptor.")
+    return Request(system, None, down, fabric)
+
+
+def _show_wiring(request: Request, output: Path | None) -> None:
+    try:
+        wiring = wiring_of(request)
+    except UnknownTarget as error:
+        raise click.UsageError(str(error)) from None
+    except UnusableTarget as error:
+        raise click.ClickException(str(error)) from None
+    if output is None:
+        print_pictures(WiringPicture(wiring))
+        return
+    _write(output, wiring_page(wiring) if _is_page(output) else wiring_svg(wiring))
+    click.echo(f"Wrote {output}")
+
+
+def _show_mesh(
+    mesh: MeshShape | None, shape: list[int] | None, splits: Splits | None, output: Path | None
+) -> None:
+    mesh = _own_shape() if mesh is None else mesh
     ids = _device_ids(mesh)
     tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
     if output is not None:
-        _write(output, mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor))
+        picture = mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor)
+        _write(output, _html(output.stem, picture) if _is_page(output) else picture)
         click.echo(f"Wrote {output}")
     elif tensor is None:
         print_pictures(mesh_grid(tuple(mesh), ids))
     else:
         print_pictures(tensor.title(), tensor.summary(), tensor_picture(tensor))
+
+
+def _own_shape() -> MeshShape:
+    try:
+        return current_system().shape
+    except MeshError as error:  # the environment names a machine that cannot be
+        raise click.UsageError(str(error)) from None
 
 
 def _device_ids(mesh: MeshShape) -> list[int]:
@@ -192,10 +286,13 @@ def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
     )
 
 
-def _write(path: Path, picture: str) -> None:
-    page = _html(path.stem, picture) if path.suffix.lower() == ".html" else picture
+def _is_page(path: Path) -> bool:
+    return path.suffix.lower() == ".html"
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.fabric.current import current_system
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Extents, mesh_coordinates
 from softmesh.report.colours import hue_wheel
 from softmesh.report.placed import PlacedTensor, placed
 from softmesh.report.planes import Plane, coordinate_text, grid_text, planes
 from softmesh.runtime.device import MeshDevice
-from softmesh.systems.system import current_system
 from softmesh.tensor.tensor import Tensor
 
 # rich is loaded by the first picture, not by `import softmesh`.
