@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.panel import Panel
 
 import softmesh as ttnn
+from softmesh.report.wiring.of_machine import machine_wiring
+from softmesh.report.wiring.terminal import WiringPicture
 
 Step = Callable[[Console], None]
 
@@ -83,7 +85,38 @@ def grow_to_a_thousand(console: Console) -> None:
             console.print(f"{mesh.get_num_devices():5} devices: relu {each:4.1f} µs, {held} bytes held")
 
 
-STEPS: tuple[Step, ...] = (split_a_tensor, run_data_parallel, forget_a_collective, grow_to_a_thousand)
+def break_a_link(console: Console) -> None:
+    """A T3000 that has lost a link: hardware would hang, here the link has a name, and the rest can be used."""
+    ttnn.use_system("T3000", down=["link:0/8"])
+    console.print(WiringPicture(machine_wiring(ttnn.fabric.machine())))
+    try:
+        _open_with_fabric(ttnn.FabricReliabilityMode.STRICT_INIT, console)
+        _open_with_fabric(ttnn.FabricReliabilityMode.RELAXED_INIT, console)
+    finally:
+        ttnn.use_system(None)
+
+
+def _open_with_fabric(reliability: ttnn.FabricReliabilityMode, console: Console) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D, reliability)
+        try:
+            with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)):
+                console.print(f"[bold]{reliability}[/] {ttnn.fabric.route(4, 3)}")
+                console.print(f"{ttnn.fabric.network().deadlock()}", highlight=False)
+        except ttnn.MeshError as refusal:
+            console.print(Panel(str(refusal), title=str(reliability), border_style="red"))
+        finally:
+            ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+STEPS: tuple[Step, ...] = (
+    split_a_tensor,
+    run_data_parallel,
+    forget_a_collective,
+    break_a_link,
+    grow_to_a_thousand,
+)
 
 
 def main() -> int:

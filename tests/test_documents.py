@@ -1,16 +1,19 @@
-"""README and docs tell the truth: each Python block runs, and prints what the block after it says."""
+"""README and docs tell the truth: each Python block and each softmesh command prints what the document says."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
+import shlex
 import warnings
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import softmesh
+from softmesh.cli import commands
 from softmesh.runtime.opening import open_meshes
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +24,15 @@ EXAMPLES = [
     pytest.param(document.stem, match["code"], match["output"], id=f"{document.stem}-{i}")
     for document in DOCUMENTS
     for i, match in enumerate(BLOCK.finditer(document.read_text(encoding="utf-8")))
+]
+
+
+SESSION = re.compile(r"```console\n\$ softmesh (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
+
+SESSIONS = [
+    pytest.param(match["command"], match["output"], id=f"{document.stem}-{i}")
+    for document in DOCUMENTS
+    for i, match in enumerate(SESSION.finditer(document.read_text(encoding="utf-8")))
 ]
 
 
@@ -47,15 +59,28 @@ def test_a_documented_example_prints_what_the_document_says(
         assert printed == expected
 
 
+@pytest.mark.parametrize(("command", "expected"), SESSIONS)
+def test_a_documented_command_prints_what_the_document_says(
+    command: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    result = CliRunner().invoke(commands, shlex.split(command))
+    assert result.output == expected
+
+
 @pytest.fixture(autouse=True)
-def _close_meshes():  # type: ignore[no-untyped-def]
+def _leave_nothing_behind():  # type: ignore[no-untyped-def]
     yield
     for mesh in open_meshes():
         softmesh.close_mesh_device(mesh)
+    softmesh.set_fabric_config(softmesh.FabricConfig.DISABLED)
+    softmesh.use_system(None)
 
 
 def test_there_are_examples_to_run() -> None:
     assert len(EXAMPLES) >= 5
+    assert len(SESSIONS) >= 2
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -17,13 +17,16 @@ import torch
 from rich.console import Console
 
 import softmesh as ttnn
-from softmesh.bench import mlp, ops
+from softmesh.bench import fabric, mlp, ops
+from softmesh.bench.fabric_descriptors import descriptor_text
 from softmesh.bench.jax_peer import JaxMissing, JaxPeer
 from softmesh.bench.presentation import machine, table
 from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
 from softmesh.errors import ArgumentValueError
+from softmesh.fabric.descriptors.reading import check_text
 from softmesh.runtime import memory_reuse
 from softmesh.runtime.memory_reuse import keep_freed_memory
+from softmesh.systems.catalogue import load
 
 # -- timing --------------------------------------------------------------------------------------
 
@@ -63,6 +66,7 @@ def test_timed_calls_as_often_as_told_and_at_least_once():
 _FAULTS = """
 import resource, statistics, torch
 from softmesh.runtime.memory_reuse import keep_freed_memory
+from softmesh.systems.catalogue import load
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -293,3 +297,32 @@ def test_an_unknown_option_is_a_usage_error():
     with pytest.raises(SystemExit) as stopped:
         mlp.main(["--slowly"])
     assert stopped.value.code == 2
+
+
+# -- fabric --------------------------------------------------------------------------------------
+
+
+def test_the_fabric_benchmark_times_every_step_until_the_proof(capsys):
+    assert fabric.main(["--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["system"] for row in rows] == ["T3000", "torus:8x8"]
+    for row in rows:
+        assert set(row["milliseconds"]) == set(fabric.STEPS)
+        assert row["total"] == pytest.approx(sum(row["milliseconds"].values()))
+        assert "free of routing deadlock" in row["proof"]
+
+
+def test_the_fabric_benchmark_shows_a_table(capsys):
+    assert fabric.main(["--quick"]) == 0
+    printed = capsys.readouterr().out
+    assert "T3000" in printed
+    assert "us per chip" in printed
+
+
+def test_the_benchmark_asks_for_one_mesh_on_each_host_connected_as_the_hosts_are():
+    text = descriptor_text(load("Exabox"), fabric.WANTED[3])
+    graph = check_text(text).graph
+    assert graph is not None
+    assert len(graph.meshes) == 5
+    assert {connection.count for connection in graph.connections} == {4}
+    assert len(graph.connections) == 10

@@ -1,0 +1,149 @@
+"""How long a fabric takes to come up, from the data files to a proof that it cannot deadlock.
+
+    softmesh bench fabric [--quick] [--json]
+
+For each machine: build it, read and validate a mesh graph descriptor for it, match the two, bring up
+the network with all its routing tables, and prove it free of routing deadlock. One mesh for each host,
+connected as the hosts are cabled. The tori show how the time grows with the number of chips.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from softmesh.bench.fabric_descriptors import Wanted, descriptor_text
+from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.errors import MeshError
+from softmesh.fabric.descriptors.reading import check_text
+from softmesh.fabric.matching.entry import match
+from softmesh.fabric.mesh_graph import MeshGraph
+from softmesh.fabric.routing.network import Network
+from softmesh.hardware import FabricConfig
+from softmesh.systems.catalogue import forget, load
+
+STEPS = ("load", "validate", "match", "tables", "proof")
+BOTH = (True, True)
+WANTED = (
+    Wanted("T3000", (2, 4), channels=2),
+    Wanted("Galaxy", (8, 4), channels=4, rings=BOTH),
+    Wanted("Closetbox", (2, 4), channels=2),
+    Wanted("Exabox", (8, 4), channels=4),
+    Wanted("torus:8x8", (8, 8), channels=4, rings=BOTH),
+    Wanted("torus:16x16", (16, 16), channels=4, rings=BOTH),
+    Wanted("torus:32x32", (32, 32), channels=4, rings=BOTH),
+)
+QUICK = (WANTED[0], WANTED[4])
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Row:
+    system: str
+    chips: int
+    links: int
+    meshes: int
+    milliseconds: dict[str, float]  # by step
+    total: float
+    proof: str
+
+
+class _Clock:
+    """Times named steps, round by round."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[float]] = {step: [] for step in STEPS}
+
+    def time(self, step: str, call: Callable[[], _Result]) -> _Result:
+        start = time.perf_counter()
+        result = call()
+        self.seen[step].append(1000 * (time.perf_counter() - start))
+        return result
+
+    def medians(self) -> dict[str, float]:
+        return {step: statistics.median(times) for step, times in self.seen.items()}
+
+
+def measure(wanted: Wanted, rounds: int) -> Row:
+    text = descriptor_text(load(wanted.system), wanted)
+    clock = _Clock()
+    for _ in range(rounds):
+        network, proof = _come_up(wanted, text, clock)
+    medians = clock.medians()
+    found = network.match.machine
+    return Row(
+        wanted.system,
+        len(found.asics),
+        len(found.links),
+        len(network.graph.meshes),
+        medians,
+        sum(medians.values()),
+        proof,
+    )
+
+
+def _come_up(wanted: Wanted, text: str, clock: _Clock) -> tuple[Network, str]:
+    config = FabricConfig.FABRIC_2D_TORUS_XY if any(wanted.rings) else FabricConfig.FABRIC_2D
+    forget()
+    built = clock.time("load", lambda: load(wanted.system))
+    graph = clock.time("validate", lambda: _validated(text))
+    matched = clock.time("match", lambda: match(graph, built))
+    network = clock.time("tables", lambda: _with_tables(Network(matched, config)))
+    proof = clock.time("proof", network.deadlock)
+    return network, str(proof)
+
+
+def _validated(text: str) -> MeshGraph:
+    checked = check_text(text)
+    if checked.graph is None:
+        raise MeshError("\n".join(map(str, checked.findings)))
+    return checked.graph
+
+
+def _with_tables(network: Network) -> Network:
+    for mesh in network.graph.meshes:
+        network.table(mesh.id)
+    return network
+
+
+def rows_as_text(rows: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            row.system,
+            str(row.chips),
+            str(row.links),
+            str(row.meshes),
+            *(f"{row.milliseconds[step]:.1f}" for step in STEPS),
+            f"{row.total:.1f}",
+            f"{1000 * row.total / row.chips:.0f}",
+        ]
+        for row in rows
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="softmesh bench fabric", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two small machines, one round")
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    options = parser.parse_args(argv)
+    rows = [measure(wanted, 1 if options.quick else 5) for wanted in (QUICK if options.quick else WANTED)]
+    if options.json:
+        show_json(rows=[asdict(row) for row in rows])
+        return 0
+    columns = ["system", "chips", "links", "meshes", *STEPS, "total", "us per chip"]
+    show(
+        machine(),
+        table("Milliseconds until a fabric is up, medians of the rounds", columns, rows_as_text(rows)),
+        *(f"{row.system}: {row.proof}" for row in rows),
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
