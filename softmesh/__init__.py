@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmesh.collectives import core as _collectives
 from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.cores import (
     CoreCoord,
@@ -75,6 +76,17 @@ from softmesh.report import notebook as _notebook
 from softmesh.runtime.command_log import log_commands
 from softmesh.runtime.commands import Command, Cost, Observer, observe
 from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
+from softmesh.runtime.fabric import (
+    get_all_fabric_mesh_ids,
+    get_all_mgd_fabric_types,
+    get_eth_forwarding_direction,
+    get_fabric_config,
+    get_forwarding_link_indices,
+    get_physical_mesh_shapes,
+    get_tt_fabric_max_payload_size_bytes,
+    get_tt_fabric_packet_header_size_bytes,
+    set_fabric_config,
+)
 from softmesh.runtime.machine import (
     GetNumAvailableDevices,
     GetNumPCIeDevices,

@@ -10,11 +10,17 @@ from softmesh.errors import NotModelled, did_you_mean
 from softmesh.ops.registry import OPERATIONS, operations_under
 
 # Modules of TT-NN whose names all stand in its top namespace too: the top namespace answers for them.
-_FLAT = ("core", "device", "distributed", "types")
+_FLAT = ("core", "device", "distributed", "types", "_ttnn", "_ttnn.fabric", "_ttnn.multi_device", "_ttnn.device")
+
+# Modules that TT-NN has directly below its top namespace.
+_AT_HOME = {"cluster": "runtime.cluster"}
 
 # Names that load when first asked for: a module of the package, or a function of one.
 _LATE = {
+    "get_num_links": "collectives.topology",
+    "get_usable_topology": "collectives.topology",
     "model_preprocessing": "",
+    "use_system": "systems.choice",
     "visualize_mesh_device": "report.terminal",
     "visualize_system_mesh": "report.terminal",
     "visualize_tensor": "report.terminal",
@@ -25,14 +31,10 @@ _COLLECTIVE = "collectives are still to come; plain ops never communicate"
 _NOT_YET = dict.fromkeys(
     (
         "all_broadcast",
-        "all_gather",
-        "all_reduce",
         "all_to_all_combine",
         "all_to_all_dispatch",
         "broadcast",
-        "mesh_partition",
         "point_to_point",
-        "reduce_scatter",
         "reduce_to_root",
     ),
     _COLLECTIVE,
@@ -58,6 +60,10 @@ def publish(root: str) -> None:
         _add(module)
     for name in _FLAT:
         _add(_FlatModule(f"{root}.{name}"))
+    for name, home in _AT_HOME.items():
+        module = _module(root, home)
+        sys.modules[f"{root}.{name}"] = module
+        setattr(sys.modules[root], name, module)
 
 
 def _add(module: ModuleType) -> None:

@@ -26,6 +26,7 @@ from softmesh.placement.distribution import (
 )
 from softmesh.placement.pieces import flattened, regrid
 from softmesh.placement.rules import Rule, Situation, UsesPartial
+from softmesh.placement.topology import TensorTopology
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
@@ -42,6 +43,7 @@ CostRule = Callable[[Sequence[TensorSpec], Sequence[TensorSpec]], Cost]
 class Output:
     spec: TensorSpec
     dist: Distribution
+    topology: TensorTopology | None = None  # where TT-NN labels the result otherwise than it is placed
 
 
 @dataclass(frozen=True)

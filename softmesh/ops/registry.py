@@ -38,6 +38,8 @@ OPERATIONS: dict[str, Operation] = {}
 class Operation:
     """A callable op: what `ttnn.relu` is."""
 
+    planner: type[Planner] = Planner
+
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.name = definition.name
@@ -107,7 +109,7 @@ class Operation:
             plan = self._plans.get(key)
         if plan is not None:
             return plan, None
-        plan, results = Planner(self.definition, values, tensors, data, target).build()
+        plan, results = self.planner(self.definition, values, tensors, data, target).build()
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
         self._plans[key] = plan
@@ -202,7 +204,7 @@ def _store(
 ) -> list[Tensor]:
     if target is None:
         return [
-            Tensor.make(Storage(result, output.dist, device), output.spec)
+            Tensor.make(Storage(result, output.dist, device), output.spec, output.topology)
             for result, output in zip(results, plan.outputs, strict=True)
         ]
     targets = _listed(target)

@@ -235,8 +235,8 @@ def test_whole_numbers_are_refused_by_ops_that_make_fractions(op, mesh: ttnn.Mes
 
 
 def test_a_collective_that_is_not_there_yet_says_so() -> None:
-    with pytest.raises(ttnn.NotModelled, match=r"ttnn.all_reduce is not modelled yet"):
-        ttnn.all_reduce
+    with pytest.raises(ttnn.NotModelled, match=r"ttnn.reduce_to_root is not modelled yet"):
+        ttnn.reduce_to_root
     with pytest.raises(TypeError, match="observer must have a method on_command"), ttnn.observe(3):
         pass
 

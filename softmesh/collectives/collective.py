@@ -1,0 +1,188 @@
+"""A collective as an operation: planned once for a distribution, a mesh and a fabric, then one torch expression.
+
+A definition has TT-NN's parameter names and returns an `Across`: along which mesh axis, and how. Binding,
+checks, output tensors and the command stream are those of every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from softmesh.collectives.groups import Group, group_of, spread
+from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.lenience import is_lenient
+from softmesh.mesh import MeshShape
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.definition import Definition
+from softmesh.ops.kinds import check_kinds
+from softmesh.ops.plan import CostRule, Output, Plan, chain, finisher, lifts
+from softmesh.ops.planning import Planner
+from softmesh.ops.registry import OPERATIONS, Operation
+from softmesh.ops.signature import Signature
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.topology import TensorTopology
+from softmesh.placement.words import Partial, Shard
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What comes of one call: a function of the operands' data, and where its results lie."""
+
+    compute: Callable[..., Any]
+    dists: tuple[Distribution, ...]
+    topology: TensorTopology | None = None  # TT-NN's label, where it says something else
+    only_sums: bool = False  # contributions that combine otherwise (max, say) would come out wrong
+
+
+@dataclass(frozen=True)
+class Across:
+    """`move` is asked once the group is known; `needs_fabric` is False for what never leaves a chip."""
+
+    cluster_axis: int | None
+    move: Callable[[Group], Moved]
+    needs_fabric: bool = True
+    needs_line: bool = True  # without an axis, one-dimensional fabrics want the mesh to be a line
+    dtypes: tuple[DataType, ...] | None = None
+    layouts: tuple[Layout, ...] | None = None
+    memory_config: MemoryConfig | None = None
+    cost: CostRule | None = None
+
+
+class CollectivePlanner(Planner):
+    def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+        self._check_forms()
+        arguments = self._described()
+        check_kinds(self.op.name, self.op.define, arguments)
+        across: Across = self.op.define(**arguments)  # type: ignore[assignment]
+        device = self.tensors[0].device()
+        assert device is not None
+        check_fabric(self.op.name, device, across)
+        dists = [tensor.view_distribution() for tensor in self.tensors]
+        self._check_even(dists)
+        groups = [group_of(dist, across.cluster_axis) for dist in dists]
+        self._check_together(groups)
+        moved = across.move(groups[0])
+        plan = Plan(moved.compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
+        raw = self._try(plan)
+        plan.container = None if isinstance(raw, torch.Tensor) else list
+        results = [raw] if isinstance(raw, torch.Tensor) else list(raw)
+        lead = groups[0].lead
+        specs = self._out_specs(across, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
+        plan.outputs = tuple(
+            Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True)
+        )
+        plan.finishes = tuple(
+            finisher(result, output.spec, self.data)
+            for result, output in zip(results, plan.outputs, strict=True)
+        )
+        if moved.only_sums:
+            plan.problem = self._wrong_kind(groups[0])
+        return plan, plan.finish(raw)
+
+    def _wrong_kind(self, group: Group) -> str | None:
+        words = [group.dist.placements[axis] for axis in group.axes]
+        others = [word for word in words if isinstance(word, Partial) and word.op != "sum"]
+        if not others:
+            return None
+        return (
+            f"{self.op.name}: the operand is {others[0]}: its contributions combine by {others[0].op}, and "
+            f"{self.op.name} adds them. Gather them with ttnn.all_gather and take the {others[0].op} of the result."
+        )
+
+    def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
+        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        steps = iter(
+            chain(_spreader(dist, group), lift)
+            for dist, group, lift in zip(dists, groups, widened, strict=True)
+        )
+        return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
+
+    def _check_even(self, dists: Sequence[Distribution]) -> None:
+        for tensor, dist in zip(self.tensors, dists, strict=True):
+            uneven = [word for word in dist.placements if isinstance(word, Shard) and word.size is not None]
+            if uneven:
+                raise MeshError(
+                    f"{self.op.name}: {tensor.shape} is split unevenly ({uneven[0]}): the filler of the last shard "
+                    "would be taken for data. Pad the tensor to a multiple before distributing it."
+                )
+
+    def _check_together(self, groups: Sequence[Group]) -> None:
+        first = groups[0].dist
+        for group in groups[1:]:
+            if group.dist.grid != first.grid or group.dist.coords != first.coords:
+                raise MeshError(
+                    f"{self.op.name}: the operands lie on different devices ({first} and {group.dist}). "
+                    "Distribute them over the same mesh."
+                )
+
+
+def _spreader(dist: Distribution, group: Group) -> Any:
+    if dist.grid == group.dist.grid and dist.coords == group.dist.coords:
+        return None
+    return lambda data: spread(data, dist, group)
+
+
+class Collective(Operation):
+    """An op whose devices talk: what it plans depends on the fabric too."""
+
+    planner = CollectivePlanner
+
+    def _planned(
+        self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
+    ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+        return super()._planned([*parts, settings.active(), is_lenient()], values, tensors, data, target)
+
+
+def collective(
+    name: str | None = None,
+    *,
+    controls: str = "memory_config",
+    tuning: str = "",
+    positional: str = "",
+    precision: str = "data",
+    cost: CostRule = moves_bytes,
+) -> Callable[[Callable[..., Across]], Collective]:
+    """Register the collective that the decorated function defines."""
+
+    def register(define: Callable[..., Across]) -> Collective:
+        known_as = name or define.__name__
+        signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
+        made = Collective(Definition(known_as, define, signature, cost, precision))  # type: ignore[arg-type]
+        OPERATIONS[known_as] = made
+        return made
+
+    return register
+
+
+def check_fabric(name: str, device: MeshDevice, across: Across) -> None:
+    """A fabric must be there, and reach every member of the group."""
+    axis = across.cluster_axis
+    rank = device.shape.dims()
+    if axis is not None and axis >= rank:
+        raise MeshError(
+            f"{name}: cluster axis {axis} is out of range for mesh shape rank {rank}: {device.shape}."
+        )
+    if not across.needs_fabric or is_lenient():
+        return
+    active = settings.active()
+    if not active.is_on:
+        raise MeshError(
+            f"Trying to get un-initialized fabric context: {name} sends data from chip to chip, and no fabric is "
+            "configured. Call ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the mesh, or "
+            "compute under softmesh.lenient()."
+        )
+    is_line = sum(n > 1 for n in device.shape) <= 1
+    if axis is None and across.needs_line and not is_line and active.config in settings.ONE_DIMENSIONAL:
+        raise MeshError(
+            f"1D fabric on a 2D mesh_device requires cluster_axis to be set: {name} on {MeshShape(device.shape)} "
+            f"under {active.config}. Name the axis (0 down a column, 1 along a row), or configure FABRIC_2D."
+        )

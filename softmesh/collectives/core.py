@@ -1,0 +1,134 @@
+"""TT-NN's collectives: what each member of a group gets, and how the result is placed."""
+
+from __future__ import annotations
+
+from softmesh.arguments import refused
+from softmesh.collectives.collective import Across, Moved, collective
+from softmesh.collectives.expressions import dealt, gathered, partitioned, summed
+from softmesh.collectives.groups import Group
+from softmesh.collectives.labels import dealing, replicating, shares_one_value
+from softmesh.errors import MeshError
+from softmesh.ops.operand import Operand
+from softmesh.placement.topology import topology_of
+from softmesh.placement.words import LOCAL
+
+_LINKS = "num_links topology"
+_WORKERS = "chunks_per_sync num_workers_per_link num_buffers_per_channel use_l1_small_for_semaphores"
+
+
+def checked_axis(op: str, axis: int | None) -> int | None:
+    if axis is not None and axis < 0:
+        raise refused(op, f"cluster_axis must be 0 or more, got {axis}")
+    return axis
+
+
+def checked_size(op: str, group: Group, what: str) -> None:
+    if group.size < 2:
+        raise MeshError(f"{op} {what} will only work for num_devices > 1, got {group.size}.")
+
+
+@collective(controls="memory_config output_tensor", tuning=f"subdevice_id sub_core_grids {_LINKS} {_WORKERS}")
+def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> Across:
+    """Every member gets the pieces of all, side by side along `dim`."""
+    rank = input_tensor.rank
+    if not -rank <= dim < rank:
+        raise MeshError(
+            f"Invalid gather dim {dim} for {rank}D input tensor: all_gather of {list(input_tensor.shape)} takes "
+            f"{-rank} to {rank - 1}."
+        )
+    at = dim % rank
+
+    def move(group: Group) -> Moved:
+        checked_size("all_gather", group, "collective")
+        label = group.dist.label if cluster_axis is None else None
+        dist = replicating(group, at, label)
+        # TT-NN cannot express the gathered outer axis of a 1-D split, and leaves the label as it was.
+        stale = LOCAL in dist.placements and len(group.dist.label) == 1
+        topology = topology_of(group.dist) if stale else None
+        return Moved(lambda data: gathered(data, group, at), (dist,), topology)
+
+    return Across(checked_axis("all_gather", cluster_axis), move)
+
+
+@collective(tuning=f"subdevice_id {_LINKS}", precision="native")
+def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Across:
+    """Every member gets the sum over the group; it is stored once."""
+    _check_rank("all_reduce", input_tensor)
+
+    def move(group: Group) -> Moved:
+        return Moved(lambda data: summed(data, group), (replicating(group),), only_sums=True)
+
+    return Across(checked_axis("all_reduce", cluster_axis), move)
+
+
+@collective(
+    controls="memory_config output_tensor",
+    tuning=f"subdevice_id intermediate_memory_config {_LINKS} {_WORKERS} compute_kernel_config",
+    precision="native",
+)
+def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> Across:
+    """Member g gets chunk g, along `dim`, of the sum over the group."""
+    _check_rank("reduce_scatter", input_tensor)
+    rank, shape = input_tensor.rank, input_tensor.shape
+    if not -rank <= dim < rank:
+        raise MeshError(
+            f"Index is out of bounds for the rank, should be between 0 and {rank - 1} however is {dim}: "
+            f"reduce_scatter of {list(shape)}."
+        )
+    at = dim % rank
+
+    def move(group: Group) -> Moved:
+        if shape[at] % group.size:
+            raise MeshError(
+                f"Dimension {at} must be divisible by ring_size: reduce_scatter deals {shape[at]} elements to "
+                f"{group.size} devices. Pad it to a multiple of {group.size}."
+            )
+        dist = dealing(group, at, from_one_value=True)
+        return Moved(lambda data: dealt(summed(data, group), group, at), (dist,), only_sums=True)
+
+    return Across(checked_axis("reduce_scatter", cluster_axis), move)
+
+
+def _check_rank(op: str, operand: Operand) -> None:
+    if operand.rank < 2:
+        raise MeshError(
+            f"{op}: needs tensors of rank 2 or more, got {list(operand.shape)}. Use ttnn.unsqueeze(tensor, 0)."
+        )
+
+
+@collective(positional="cluster_axis")
+def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> Across:
+    """Member g keeps chunk g, along `dim`, of its own piece. Nothing is sent."""
+    rank, shape = input_tensor.rank, input_tensor.shape
+    if not -rank <= dim < rank:
+        raise MeshError(
+            f"dim must be less than the rank of the input tensor: mesh_partition got dim={dim} for {list(shape)}."
+        )
+    if cluster_axis not in (None, 0, 1):
+        raise MeshError(f"Only support cluster axis of None, 0 or 1: mesh_partition got {cluster_axis}.")
+    at = dim % rank
+
+    def move(group: Group) -> Moved:
+        if shape[at] % group.size:
+            raise MeshError(
+                f"input shape {input_tensor.spec.shape} must be divisible by cluster axis size {group.size}: "
+                f"mesh_partition cuts dim {at} of {shape[at]} elements. Pad it to a multiple of {group.size}."
+            )
+        _check_tiles(input_tensor, at, shape[at] // group.size, group.size)
+        dist = dealing(group, at, from_one_value=shares_one_value(group))
+        return Moved(lambda data: partitioned(data, group, at), (dist,))
+
+    return Across(cluster_axis, move, needs_fabric=False)
+
+
+def _check_tiles(operand: Operand, at: int, chunk: int, devices: int) -> None:
+    """Tiles are cut between, not through."""
+    if operand.layout.name != "TILE" or at < operand.rank - 2 or devices == 1:
+        return
+    height, width = operand.spec.tile.tile_shape
+    side, extent = ("width", width) if at == operand.rank - 1 else ("height", height)
+    if chunk % extent:
+        raise MeshError(
+            f"Can only slice tilized tensor with {side} begin index aligned to tiles: mesh_partition would cut dim "
+            f"{at} every {chunk} elements, tiles are {extent}. Use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT) first."
+        )

@@ -1,0 +1,89 @@
+"""The fast path: a collective is a reduction, a transpose or a reshape of the data's leading dims.
+
+Nothing here loops over devices. `dim` counts dims of the piece on each device, from the front; the data
+has the leading dims of `group.dist`, of extent 1 where the devices agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from softmesh.collectives.groups import Group
+
+
+def gathered(data: torch.Tensor, group: Group, dim: int, *, backwards: bool = False) -> torch.Tensor:
+    """Every member's piece side by side along `dim`: the group's axes fold into it."""
+    lead = group.lead
+    whole = group.full(data)
+    if backwards:
+        whole = whole.flip(group.axes)
+    shape = list(data.shape)
+    for axis in group.axes:
+        shape[axis] = 1
+    shape[lead + dim] *= group.size
+    return whole.permute(_before(group, lead + dim, data.ndim)).reshape(shape)
+
+
+def _before(group: Group, place: int, rank: int) -> list[int]:
+    """The order of dims that puts the group's axes right before the dim at `place`."""
+    others = [axis for axis in range(rank) if axis not in group.axes]
+    at = others.index(place)
+    return [*others[:at], *group.axes, *others[at:]]
+
+
+def summed(data: torch.Tensor, group: Group) -> torch.Tensor:
+    """The sum over the group, stored once. Members that hold the same count as often as they are."""
+    distinct = [axis for axis in group.axes if data.shape[axis] > 1]
+    alike = group.size // math.prod(data.shape[axis] for axis in distinct)
+    total = data.sum(distinct, keepdim=True, dtype=_sum_dtype(data)) if distinct else data
+    return total if alike == 1 else total * alike
+
+
+def _sum_dtype(data: torch.Tensor) -> torch.dtype:
+    return data.dtype  # torch accumulates bfloat16 in fp32 and rounds once; integers keep their width
+
+
+def dealt(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+    """What all members hold, dealt out: member g keeps chunk g along `dim`. A view."""
+    lead = group.lead
+    at = lead + dim
+    extents = group.extents
+    cut = data.reshape(*data.shape[:at], *extents, data.shape[at] // group.size, *data.shape[at + 1 :])
+    for i, axis in enumerate(group.axes):
+        cut = cut.transpose(axis, at + i)
+    shape = list(data.shape)
+    for axis, n in zip(group.axes, extents, strict=True):
+        shape[axis] = n
+    shape[at] //= group.size
+    return cut.reshape(shape)
+
+
+def partitioned(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+    """Member g keeps chunk g of its own piece along `dim`. A view."""
+    if all(data.shape[axis] == 1 for axis in group.axes):
+        return dealt(data, group, dim)
+    lead = group.lead
+    at = lead + dim
+    whole = group.full(data)
+    cut = whole.reshape(
+        *whole.shape[:at], *group.extents, whole.shape[at] // group.size, *whole.shape[at + 1 :]
+    )
+    for i, axis in reversed(list(enumerate(group.axes))):
+        cut = cut.diagonal(dim1=axis, dim2=at + i).movedim(-1, axis)
+    return cut
+
+
+def picked(data: torch.Tensor, group: Group, index: Sequence[int]) -> torch.Tensor:
+    """The piece of one member of each group (`index` along the group's axes), for all members. A view."""
+    for axis, at in zip(group.axes, index, strict=True):
+        if data.shape[axis] > 1:
+            data = data.narrow(axis, at, 1)
+    return data
+
+
+def exchanged(data: torch.Tensor, group: Group, in_dim: int, out_dim: int) -> torch.Tensor:
+    """Each member cuts its piece along `out_dim`, sends chunk i to member i, and joins what comes along `in_dim`."""
+    return partitioned(gathered(data, group, in_dim), group, out_dim)

@@ -1,0 +1,116 @@
+"""A schedule is data: in which step who sends what to whom, and what becomes of it there.
+
+Every device of a group has the same numbered slots, each a chunk of a buffer. A send reads a slot at the
+sender and stores it into, or adds it to, a slot at the receiver. All sends of a step happen at once: they
+read what was there when the step began, so two devices may well swap their slots. What slots hold at first
+(`start`) and must hold in the end (`goal`) is told by contributions: the devices whose values have been added
+up in a slot.
+
+A schedule of one's own is written like this; here device 0 passes its only chunk down a line of three:
+
+>>> own = Schedule(
+...     name="pass it on", devices=3, pieces=1, splits=1,
+...     steps=((Send(0, 1, 0, Action.STORE, 0),), (Send(1, 2, 0, Action.STORE, 0),)),
+...     start={(0, 0): frozenset({0})},
+...     goal={(device, 0): frozenset({0}) for device in range(3)},
+... )
+>>> from softmesh.collectives.checking import neighbours, violations
+>>> violations(own, neighbours((3,)))
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+Held = Mapping[tuple[int, int], frozenset[int]]  # (device, slot): whose values it holds
+
+
+class Action(Enum):
+    STORE = "store"
+    ADD = "add"
+
+
+class Send(NamedTuple):
+    """Slot `slot` of the sender goes to slot `target` of the receiver, over the `link`-th of their links.
+
+    A device may send to itself: the move stays in its own memory and crosses no link, whatever `link` says.
+    """
+
+    sender: int
+    receiver: int
+    slot: int
+    action: Action
+    target: int
+    link: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        return self.sender == self.receiver
+
+
+Step = tuple[Send, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`devices` members, numbered along their line or ring, or row by row through their grid.
+
+    The slots are `pieces` (what the collective itself speaks of: one for each device's shard, say), each cut
+    into `splits` parts that travel on their own: the two directions of a ring, the links side by side.
+
+    Several sends of one step may add to the same slot: the receiver adds them to its own value in the order
+    in which the step lists them, and rounds once.
+    """
+
+    name: str
+    devices: int
+    pieces: int
+    splits: int
+    steps: tuple[Step, ...]
+    start: Held
+    goal: Held
+
+    @property
+    def slots(self) -> int:
+        return self.pieces * self.splits
+
+    def slot(self, piece: int, split: int) -> int:
+        return piece * self.splits + split
+
+    def piece_of(self, slot: int) -> int:
+        return slot // self.splits
+
+    def split_of(self, slot: int) -> int:
+        return slot % self.splits
+
+    def starting_pieces(self, device: int) -> list[int]:
+        """The pieces that a device brings along."""
+        return _pieces(self.start, self.splits, device)
+
+    def final_pieces(self, device: int) -> list[int]:
+        """The pieces that a device is promised in the end."""
+        return _pieces(self.goal, self.splits, device)
+
+    def sends(self) -> Iterator[tuple[int, Send]]:
+        """Every send with the number of its step."""
+        for number, step in enumerate(self.steps):
+            for send in step:
+                yield number, send
+
+
+def part_sizes(total: int, parts: int) -> list[int]:
+    """How `total` elements or bytes are cut into near-equal parts, the longer ones first.
+
+    >>> part_sizes(10, 4)
+    [3, 3, 2, 2]
+    """
+    short, longer = divmod(total, parts)
+    return [short + 1] * longer + [short] * (parts - longer)
+
+
+def _pieces(held: Held, splits: int, device: int) -> list[int]:
+    return sorted({slot // splits for owner, slot in held if owner == device})
