@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
+from softmesh.collectives.choice import check_wishes
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
-from softmesh.lenience import is_lenient
+from softmesh.lenience import is_lenient, is_strict
 from softmesh.mesh import MeshShape
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
@@ -66,6 +68,7 @@ class CollectivePlanner(Planner):
         device = self.tensors[0].device()
         assert device is not None
         check_fabric(self.op.name, device, across)
+        check_wishes(self.op.name, device, across.cluster_axis, *self._wishes())
         dists = [tensor.view_distribution() for tensor in self.tensors]
         self._check_even(dists)
         groups = [group_of(dist, across.cluster_axis) for dist in dists]
@@ -87,6 +90,12 @@ class CollectivePlanner(Planner):
         if moved.only_sums:
             plan.problem = self._wrong_kind(groups[0])
         return plan, plan.finish(raw)
+
+    def _wishes(self) -> tuple[Any, Any]:
+        """The topology and the number of links that this call names."""
+        signature = self.op.signature
+        given = signature.named(self.values, range(len(signature.names)))
+        return given.get("topology"), given.get("num_links")
 
     def _wrong_kind(self, group: Group) -> str | None:
         words = [group.dist.placements[axis] for axis in group.axes]
@@ -139,7 +148,16 @@ class Collective(Operation):
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
-        return super()._planned([*parts, settings.active(), is_lenient()], values, tensors, data, target)
+        wishes = [values[at] for at in self._wishes_at]
+        device = tensors[0]._storage.device
+        machine = None if device is None else device.system
+        key = [*parts, *wishes, machine, settings.active(), is_lenient(), is_strict()]
+        return super()._planned(key, values, tensors, data, target)
+
+    @cached_property
+    def _wishes_at(self) -> list[int]:
+        names = self.definition.signature.names
+        return [names.index(wish) for wish in ("topology", "num_links") if wish in names]
 
 
 def collective(

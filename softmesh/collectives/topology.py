@@ -43,8 +43,8 @@ def get_usable_topology(
     if topology not in _WITHOUT_WRAP:
         return topology
     axis = _checked_axis(where, mesh, cluster_axis)
-    closes = _spans_whole(tensor, mesh) if axis is None else _axis_closes(mesh, axis)
-    return topology if closes else _WITHOUT_WRAP[topology]
+    keeps = _spans_whole(tensor, mesh) if axis is None else closes(mesh, axis)
+    return topology if keeps else _WITHOUT_WRAP[topology]
 
 
 def _configured() -> Topology:
@@ -69,7 +69,7 @@ def _checked_axis(where: str, mesh: MeshDevice, axis: object) -> int | None:
     return number
 
 
-def _axis_closes(mesh: MeshDevice, axis: int) -> bool:
+def closes(mesh: MeshDevice, axis: int) -> bool:
     """Whether every line of devices along the axis is long enough for a ring and linked at its ends."""
     lines = mesh.lines_along(axis)
     return mesh.shape[axis] > 2 and all(mesh.system.are_joined(line, axis) for line in lines)

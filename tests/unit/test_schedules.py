@@ -1,0 +1,363 @@
+"""Schedules as data: how they look, what they send, and that broken ones are found out."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from dataclasses import replace
+
+import pytest
+
+from softmesh.collectives.checking import neighbours, violations
+from softmesh.collectives.schedule import Action, Held, Schedule, Send, part_sizes
+from softmesh.collectives.schedules import schedule_for
+from softmesh.collectives.traffic import (
+    Lane,
+    busiest_link,
+    bytes_per_link,
+    bytes_per_pair,
+    bytes_per_step,
+    total_bytes,
+)
+from softmesh.errors import ArgumentValueError
+
+ADD, STORE = Action.ADD, Action.STORE
+
+
+@pytest.mark.parametrize("module", ["schedule", "schedules", "checking", "traffic", "executor"])
+def test_examples_in_docstrings_are_true(module: str) -> None:
+    outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.{module}"))
+    assert outcome.attempted
+    assert not outcome.failed
+
+
+def hops(schedule: Schedule) -> list[list[tuple[int, int, int]]]:
+    return [[(send.sender, send.receiver, send.slot) for send in step] for step in schedule.steps]
+
+
+# How they look
+
+
+def test_all_gather_on_a_line_passes_each_piece_on_to_both_ends() -> None:
+    assert hops(schedule_for("all_gather", (3,))) == [
+        [(0, 1, 0), (1, 0, 1), (1, 2, 1), (2, 1, 2)],
+        [(1, 0, 2), (1, 2, 0)],
+    ]
+
+
+def test_reduce_scatter_is_an_all_gather_backwards() -> None:
+    assert hops(schedule_for("reduce_scatter", (3,))) == [
+        [(0, 1, 2), (2, 1, 0)],
+        [(0, 1, 1), (1, 0, 0), (1, 2, 2), (2, 1, 1)],
+    ]
+    assert {send.action for _, send in schedule_for("reduce_scatter", (3,)).sends()} == {ADD}
+
+
+def test_ring_of_one_direction_starts_each_piece_just_after_its_owner() -> None:
+    reduce_scatter = schedule_for("reduce_scatter", (4,), wraps=True, directions=1)
+    assert hops(reduce_scatter)[0] == [(0, 1, 3), (1, 2, 0), (2, 3, 1), (3, 0, 2)]
+    assert [len(step) for step in reduce_scatter.steps] == [4, 4, 4]
+
+
+def test_even_ring_sends_the_halves_of_the_opposite_piece_both_ways() -> None:
+    last = schedule_for("all_gather", (4,), wraps=True).steps[-1]
+    to_device_2 = [(send.sender, send.slot) for send in last if send.receiver == 2]
+    assert to_device_2 == [(1, 0), (3, 1)]  # the halves of piece 0
+
+
+@pytest.mark.parametrize("devices", [3, 4, 7, 8, 12])
+def test_ring_takes_half_the_steps_of_a_line_and_uses_both_directions_alike(devices: int) -> None:
+    ring = schedule_for("all_gather", (devices,), wraps=True)
+    assert len(ring.steps) == devices // 2
+    assert len(schedule_for("all_gather", (devices,)).steps) == devices - 1
+    carried = bytes_per_pair(ring, 1000)
+    assert set(carried) == {(d, (d + way) % devices) for d in range(devices) for way in (1, -1)}
+    assert len(set(carried.values())) == 1
+
+
+def test_ring_of_two_is_a_line() -> None:
+    assert schedule_for("all_reduce", (2,), wraps=True, num_links=2) == schedule_for(
+        "all_reduce", (2,), num_links=2
+    )
+
+
+@pytest.mark.parametrize("name", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "barrier"])
+@pytest.mark.parametrize("wraps", [False, True])
+def test_one_device_alone_has_nothing_to_send(name: str, wraps: bool) -> None:
+    alone = schedule_for(name, (1,), wraps)
+    assert alone.steps == ()
+    assert violations(alone, neighbours((1,), wraps)) == []
+
+
+def test_pieces_are_cut_for_the_links_side_by_side() -> None:
+    schedule = schedule_for("broadcast", (3,), num_links=3, root=0)
+    assert schedule.splits == 3
+    assert [send.link for send in schedule.steps[0]] == [0, 1, 2]
+
+
+def test_point_to_point_takes_the_shorter_way_round() -> None:
+    assert hops(schedule_for("point_to_point", (5,), wraps=True, src=1, dst=4)) == [[(1, 0, 0)], [(0, 4, 0)]]
+    assert hops(schedule_for("point_to_point", (5,), src=1, dst=3)) == [[(1, 2, 0)], [(2, 3, 0)]]
+
+
+def test_point_to_point_in_a_grid_goes_down_the_rows_first() -> None:
+    assert hops(schedule_for("point_to_point", (2, 3), src=0, dst=5)) == [
+        [(0, 3, 0)],
+        [(3, 4, 0)],
+        [(4, 5, 0)],
+    ]
+
+
+def test_point_to_point_takes_north_and_east_where_both_ways_are_equal() -> None:
+    route = hops(schedule_for("point_to_point", (4, 4), wraps=True, src=0, dst=10))
+    assert route == [[(0, 12, 0)], [(12, 8, 0)], [(8, 9, 0)], [(9, 10, 0)]]
+
+
+def test_point_to_point_to_oneself_is_done_at_once() -> None:
+    schedule = schedule_for("point_to_point", (4,), src=2, dst=2)
+    assert schedule.steps == ()
+    assert violations(schedule) == []
+
+
+def test_grid_gathers_columns_first_and_moves_them_along_rows_in_bundles() -> None:
+    steps = hops(schedule_for("all_gather", (2, 2)))
+    assert steps == [
+        [(0, 2, 0), (1, 3, 1), (2, 0, 2), (3, 1, 3)],
+        [(0, 1, 0), (0, 1, 2), (1, 0, 1), (1, 0, 3), (2, 3, 0), (2, 3, 2), (3, 2, 1), (3, 2, 3)],
+    ]
+
+
+def test_grid_sums_down_columns_first() -> None:
+    first = schedule_for("reduce_scatter", (2, 4)).steps[0]
+    assert {abs(send.sender - send.receiver) for send in first} == {4}
+
+
+def test_extents_of_one_change_nothing() -> None:
+    row, line = schedule_for("all_reduce", (1, 5, 1)), schedule_for("all_reduce", (5,))
+    assert (row.steps, row.start, row.goal) == (line.steps, line.start, line.goal)
+
+
+def test_direct_all_reduce_adds_up_in_the_memory_of_each_device() -> None:
+    schedule = schedule_for("all_reduce_direct", (3,))
+    assert all(send.is_local and send.action is ADD for send in schedule.steps[-1])
+    assert bytes_per_link(schedule, 10) == bytes_per_link(schedule_for("all_gather", (3,)), 10)
+
+
+def test_nobody_leaves_a_barrier_without_a_token_from_everyone() -> None:
+    schedule = schedule_for("barrier", (2, 3), num_links=4)
+    assert schedule.splits == 1
+    for device in range(6):
+        assert {d for (at, _), held in schedule.goal.items() if at == device for d in held} == set(range(6))
+    assert total_bytes(schedule, piece_bytes=0) == 0
+
+
+def test_same_question_gives_the_same_object() -> None:
+    assert schedule_for("all_gather", [2, 4], (False, True)) is schedule_for(
+        "all_gather", (2, 4), [False, True]
+    )
+
+
+# What people may ask for
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "message"),
+    [
+        ("all_gathr", (4,), {}, "Did you mean 'all_gather'"),
+        ("all_gather", (), {}, "one entry for each axis"),
+        ("all_gather", (2, 4), {"wraps": [True]}, "one entry for each axis"),
+        ("all_gather", (0,), {}, "at least one device"),
+        ("all_gather", (4,), {"num_links": 0}, "num_links must be greater than 0"),
+        ("all_gather", (4,), {"wraps": True, "directions": 3}, "directions=1 or directions=2, got 3"),
+        ("all_gather", (4,), {"root": 1}, "takes no device numbers, got root"),
+        ("broadcast", (4,), {}, "broadcast takes root, got none"),
+        ("broadcast", (4,), {"root": 4}, "root must be a device of the group, 0 to 3, got 4"),
+        ("broadcast", (2, 2), {"root": -1}, "root must be a device of the group, 0 to 3, got -1"),
+        ("point_to_point", (4,), {"src": 1}, "takes src and dst, got src"),
+        ("point_to_point", (2, 2), {"src": 1, "dst": 9}, "dst must be a device of the group, 0 to 3, got 9"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    name: str, shape: tuple[int, ...], options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ArgumentValueError, match=message):
+        schedule_for(name, shape, **options)  # type: ignore[arg-type]
+
+
+# What they send
+
+
+def test_parts_are_near_equal_and_may_be_empty() -> None:
+    assert part_sizes(10, 4) == [3, 3, 2, 2]
+    assert part_sizes(1, 3) == [1, 0, 0]
+
+
+def test_line_carries_every_piece_that_passes() -> None:
+    n = 6
+    gather = bytes_per_pair(schedule_for("all_gather", (n,)), 10)
+    scatter = bytes_per_pair(schedule_for("reduce_scatter", (n,)), 10)
+    for i in range(n - 1):
+        assert gather[i, i + 1] == scatter[i + 1, i] == 10 * (i + 1)
+        assert gather[i + 1, i] == scatter[i, i + 1] == 10 * (n - 1 - i)
+
+
+def test_links_side_by_side_share_the_bytes() -> None:
+    carried = bytes_per_link(schedule_for("all_gather", (4,), wraps=True, num_links=2), piece_bytes=8)
+    assert set(carried.values()) == {6}
+    assert {lane.link for lane in carried} == {0, 1}
+
+
+def test_busiest_link_of_a_line_is_the_last_one() -> None:
+    assert busiest_link(schedule_for("all_gather", (4,)), 10) == (Lane(1, 0, 0), 30)
+    assert busiest_link(schedule_for("all_gather", (1,)), 10) is None
+
+
+def test_bytes_of_the_steps_add_up() -> None:
+    schedule = schedule_for("all_reduce", (2, 3), wraps=(False, True))
+    assert sum(sum(step.values()) for step in bytes_per_step(schedule, 12)) == total_bytes(schedule, 12)
+    assert len(bytes_per_step(schedule, 12)) == len(schedule.steps)
+
+
+# Broken schedules. Each breaks one rule of a schedule that keeps them all: device 0's value goes down a line.
+
+ZERO = frozenset({0})
+PASSED_ON = Schedule(
+    name="pass it on",
+    devices=3,
+    pieces=2,
+    splits=1,
+    steps=((Send(0, 1, 0, STORE, 0),), (Send(1, 2, 0, STORE, 0),)),
+    start={(0, 0): ZERO, (1, 1): frozenset({1}), (2, 1): frozenset({2})},
+    goal={(device, 0): ZERO for device in range(3)},
+)
+LINE = neighbours((3,))
+
+
+def with_first_step(*sends: Send) -> Schedule:
+    return replace(PASSED_ON, steps=((*PASSED_ON.steps[0], *sends), *PASSED_ON.steps[1:]))
+
+
+def test_schedule_of_ones_own_passes_if_it_keeps_the_rules() -> None:
+    assert violations(PASSED_ON, LINE, links_between=lambda a, b: 1, one_send_per_link=True) == []
+
+
+def test_sending_what_is_not_there_yet_is_found() -> None:
+    early = replace(PASSED_ON, steps=PASSED_ON.steps[::-1])
+    assert (
+        violations(early, LINE)[0] == "step 0: device 1 sends slot 0 to 2, but device 1 has nothing there yet"
+    )
+
+
+def test_arriving_and_leaving_in_the_same_step_is_too_early() -> None:
+    assert "has nothing there yet" in violations(with_first_step(*PASSED_ON.steps[1]), LINE)[0]
+
+
+def test_adding_to_nothing_is_found() -> None:
+    adding = replace(PASSED_ON, steps=((Send(0, 1, 0, ADD, 0),), PASSED_ON.steps[1]))
+    assert violations(adding, LINE) == [
+        "step 0: device 0 sends slot 0 to 1, to be added to slot 0, but device 1 has nothing there"
+    ]
+
+
+def test_adding_a_value_twice_is_found() -> None:
+    twice = replace(PASSED_ON, steps=(*PASSED_ON.steps, (Send(0, 1, 0, ADD, 0),)))
+    assert violations(twice, LINE) == [
+        "step 2: device 0 sends slot 0 to 1, which adds the value of device 0 a second time to slot 0"
+    ]
+
+
+def test_goal_that_is_not_reached_is_found() -> None:
+    short = replace(PASSED_ON, steps=PASSED_ON.steps[:1])
+    assert violations(short, LINE) == [
+        "in the end device 2 should have the value of device 0 in slot 0, but has nothing there"
+    ]
+
+
+def test_sum_that_lacks_a_value_is_found() -> None:
+    goal: Held = {(1, 1): frozenset({0, 1, 2})}
+    sum_of_two = replace(PASSED_ON, steps=((Send(2, 1, 1, ADD, 1),),), goal=goal)
+    assert violations(sum_of_two, LINE) == [
+        "in the end device 1 should have the values of devices 0, 1, 2 in slot 1, but the value of device 0 never came"
+    ]
+
+
+def test_sum_that_has_too_much_is_found() -> None:
+    too_much = replace(PASSED_ON, steps=(*PASSED_ON.steps, (Send(2, 1, 1, ADD, 0),)))
+    assert violations(too_much, LINE) == [
+        "in the end device 1 should have the value of device 0 in slot 0, but has the value of device 2 there, too"
+    ]
+
+
+def test_writing_a_slot_twice_at_once_is_found() -> None:
+    assert violations(with_first_step(Send(2, 1, 1, STORE, 0)), LINE)[0] == (
+        "step 0: slot 0 of device 1 is written by device 0 and device 2 at once, so what it holds is undefined"
+    )
+
+
+def test_several_may_add_to_a_slot_at_once() -> None:
+    goal: Held = {(1, 1): frozenset({0, 1, 2})}
+    meeting = replace(PASSED_ON, steps=((Send(0, 1, 0, ADD, 1), Send(2, 1, 1, ADD, 1)),), goal=goal)
+    assert violations(meeting, LINE) == []
+
+
+@pytest.mark.parametrize(
+    ("send", "message"),
+    [
+        (Send(0, 3, 0, STORE, 0), "device 0 sends slot 0 to 3, but there is no device 3; there are 3"),
+        (Send(-1, 0, 0, STORE, 0), "device -1 sends slot 0 to 0, but there is no device -1; there are 3"),
+        (Send(0, 1, 2, STORE, 1), "device 0 sends slot 2 to 1, but there is no slot 2; there are 2"),
+        (Send(0, 1, 0, STORE, 2), "device 0 sends slot 0 to 1, but there is no slot 2; there are 2"),
+        (Send(0, 2, 0, STORE, 1), "device 0 sends slot 0 to 2, but no link joins them"),
+        (
+            Send(0, 1, 0, STORE, 1, link=1),
+            "device 0 sends slot 0 to 1 over link 1, but they have 1, counted from 0",
+        ),
+        (
+            Send(0, 1, 0, STORE, 1, link=-1),
+            "device 0 sends slot 0 to 1 over link -1, but they have 1, counted from 0",
+        ),
+    ],
+)
+def test_devices_slots_and_links_that_do_not_exist_are_found(send: Send, message: str) -> None:
+    assert violations(with_first_step(send), LINE, links_between=lambda a, b: 1) == [f"step 0: {message}"]
+
+
+def test_pair_without_links_is_not_joined() -> None:
+    complaints = violations(PASSED_ON, links_between=lambda a, b: 0 if 2 in (a, b) else 1)
+    assert complaints[0] == "step 1: device 1 sends slot 0 to 2, but no link joins them"
+
+
+def test_two_sends_over_one_link_at_once_are_found_if_asked_for() -> None:
+    crowded = with_first_step(Send(0, 1, 0, STORE, 1))
+    assert violations(crowded, LINE) == []
+    assert violations(crowded, LINE, one_send_per_link=True) == [
+        "step 0: link 0 from device 0 to 1 carries 2 sends at once"
+    ]
+
+
+def test_what_lands_in_the_wrong_slot_is_found() -> None:
+    """Contributions alone cannot see it: slots 0 and 1 both come from device 0."""
+    start: Held = {(0, 0): ZERO, (0, 1): ZERO}
+    goal: Held = {(1, 0): ZERO, (1, 1): ZERO}
+    crossed = Schedule("x", 2, 2, 1, ((Send(0, 1, 0, STORE, 1), Send(0, 1, 1, STORE, 0)),), start, goal)
+    assert violations(crossed)[0] == (
+        "in the end slot 0 of device 1 has what was slot 1 of device 0, not the same slot"
+    )
+    assert violations(crossed, keeps_places=False) == []
+
+
+def test_start_or_goal_beyond_the_devices_is_found() -> None:
+    beyond = replace(PASSED_ON, start={**PASSED_ON.start, (7, 0): ZERO})
+    assert violations(beyond) == ["the start speaks of slot 0 of device 7, which does not exist"]
+
+
+def test_neighbours_of_a_mesh_are_one_apart_along_one_axis() -> None:
+    joined = neighbours((3, 4), wraps=(True, False))
+    assert {other for other in range(12) if joined(0, other)} == {1, 4, 8}
+    assert not joined(0, 0)
+
+
+def test_line_schedule_for_a_ring_is_legal_but_not_the_other_way_round() -> None:
+    assert violations(schedule_for("all_gather", (5,)), neighbours((5,), wraps=True)) == []
+    wrapping = violations(schedule_for("all_gather", (5,), wraps=True), neighbours((5,)))
+    assert "step 0: device 0 sends slot 0 to 4, but no link joins them" in wrapping
