@@ -54,7 +54,7 @@ class MachineSystem:
     @cached_property
     def match(self) -> Match:
         graph = graph_in_use(self.declared, self.machine, self.binding, self.settings.config)
-        found = match(graph, self.machine)
+        found = match(graph, self.machine, preferring=self.declared)
         for text in found.warnings:
             warn_or_raise(text, SoftmeshWarning, MeshError)
         return found

@@ -27,10 +27,11 @@ class Fit:
 
 def check_fit(graph: MeshGraph, machine: Machine, fabric: FabricConfig | None) -> Fit:
     """The embedding that the runtime would look for: with a fabric, only the wraps that it uses."""
+    declared = graph
     if fabric is not None:
         graph = effective_graph(graph, fabric, machine.cluster_type)
     try:
-        found = match(graph, machine)
+        found = match(graph, machine, preferring=declared)
     except MatchError as error:
         return Fit(None, [_misfit(error)])
     except MeshError as error:

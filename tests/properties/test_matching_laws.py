@@ -51,7 +51,8 @@ def planted(draw: st.DrawFn) -> tuple[MeshGraph, Machine]:
     mesh = LogicalMesh(0, "M", (rows, columns), rings, channels=channels, strict=draw(st.booleans()))
     chips = mesh.size + draw(st.integers(0, 4))
     names = draw(st.permutations(range(chips)))
-    pairs = {tuple(sorted((names[one], names[other]))) for one, other, _ in mesh.edges()}
+    ends = [(names[one], names[other]) for one, other, _ in mesh.edges()]
+    pairs = {(min(pair), max(pair)) for pair in ends}
     chip = st.integers(0, chips - 1)
     extra = draw(st.lists(st.tuples(chip, chip).filter(lambda pair: pair[0] < pair[1]), max_size=6))
     machine = machine_of(chips, sorted(pairs.union(extra)), channels)
@@ -81,6 +82,17 @@ def test_a_planted_mesh_is_found_and_holds(case: tuple[MeshGraph, Machine]) -> N
     found = match(*case)
     assert violations(found) == []
     assert found.warnings == ()
+
+
+@given(planted())
+@few
+def test_a_preferred_graph_with_rings_changes_nothing_that_is_asked_for(
+    case: tuple[MeshGraph, Machine],
+) -> None:
+    graph, machine = case
+    opened = replace(graph, meshes=tuple(replace(mesh, rings=(False, False)) for mesh in graph.meshes))
+    found = match(opened, machine, preferring=graph)
+    assert (found.graph, violations(found), found.warnings) == (opened, [], ())
 
 
 @given(planted_meshes())

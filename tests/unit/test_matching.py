@@ -13,7 +13,8 @@ from softmesh.fabric.match import Match, MatchError
 from softmesh.fabric.matching.entry import match
 from softmesh.fabric.matching.requirements import connection_links, violations
 from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node, Pinning, Side
-from softmesh.hardware import Arch
+from softmesh.fabric.routing.network import Network
+from softmesh.hardware import Arch, FabricConfig
 from softmesh.systems import catalogue
 from softmesh.systems.breakage import with_down
 from softmesh.systems.machine import Machine
@@ -28,10 +29,13 @@ def layout(found: Match, mesh_id: int = 0) -> list[list[int]]:
 
 
 def refusal(
-    wanted: MeshGraph, machine: Machine, hosts: dict[tuple[int, int], str] | None = None
+    wanted: MeshGraph,
+    machine: Machine,
+    hosts: dict[tuple[int, int], str] | None = None,
+    preferring: MeshGraph | None = None,
 ) -> MatchError:
     with pytest.raises(MatchError) as caught:
-        match(wanted, machine, hosts=hosts)
+        match(wanted, machine, hosts=hosts, preferring=preferring)
     return caught.value
 
 
@@ -336,10 +340,75 @@ def test_lines_tile_a_grid_as_a_pipeline() -> None:
     assert violations(found) == []
 
 
+def test_a_large_grid_is_cut_into_straight_tiles() -> None:
+    stages = [mesh(4, 8, id=i, channels=4) for i in range(32)]
+    wanted = graph(*stages, connections=[joined(i, (i + 1) % 32, 16) for i in range(32)])
+    found = match(wanted, catalogue.load("mesh:32x32"))
+    assert violations(found) == []
+    for stage in stages:
+        corners = layout(found, stage.id)[0][0], layout(found, stage.id)[-1][-1]
+        apart = [abs(one - other) for one, other in zip(*(divmod(chip, 32) for chip in corners), strict=True)]
+        assert sorted(apart) == [3, 7]
+
+
+def test_straight_tiles_leave_out_what_is_down() -> None:
+    broken = with_down(catalogue.load("mesh:8x8"), ["chip:0", "link:6-7"])
+    wanted = graph(*(mesh(4, 4, id=i) for i in range(2)), connections=[joined(0, 1, 4)])
+    assert layout(match(wanted, broken), 0)[0] == [32, 33, 34, 35]
+
+
+def test_meshes_lie_so_that_the_fabric_can_use_the_links_between_them() -> None:
+    """Bent tiles would touch as often, but with two chips of one mesh on the same chip of the other."""
+    quarters = [mesh(4, 2, id=i, channels=2) for i in range(4)]
+    wide, narrow = [joined(0, 1, 16), joined(2, 3, 16)], [joined(1, 2, 4), joined(0, 3, 4)]
+    found = match(graph(*quarters, connections=[*wide, *narrow]), grid(8, 4, (RING, RING)))
+    assert Network(found, FabricConfig.FABRIC_2D).warnings == ()
+
+
+def test_links_that_the_fabric_cannot_use_count_where_no_others_exist() -> None:
+    triangle = machine_of(range(3), {(0, 1): 1, (1, 2): 1, (0, 2): 1})
+    wanted = graph(mesh(1, 1), mesh(1, 2, id=1), connections=[joined(0, 1, 2)])
+    assert violations(match(wanted, triangle)) == []
+
+
+def test_a_graph_that_asks_for_more_is_tried_first() -> None:
+    torus = grid(8, 4, (RING, RING))
+    line, ring = graph(mesh(8, 1)), graph(mesh(8, 1, (RING, LINE)))
+    assert violations(replace(match(line, torus), graph=ring)) != []
+    found = match(line, torus, preferring=ring)
+    assert (found.graph, violations(replace(found, graph=ring))) == (line, [])
+
+
+def test_a_preferred_graph_that_does_not_fit_is_let_go() -> None:
+    line, ring = graph(mesh(1, 5)), graph(mesh(1, 5, (LINE, RING)))
+    assert match(line, grid(2, 4), preferring=ring) == match(line, grid(2, 4))
+    larger = graph(mesh(1, 50))
+    assert match(line, grid(2, 4), preferring=larger) == match(line, grid(2, 4))
+    error = refusal(graph(mesh(3, 3)), grid(2, 5), preferring=graph(mesh(3, 3, (RING, RING))))
+    assert error.detail == refusal(graph(mesh(3, 3)), grid(2, 5)).detail
+
+
+def test_links_in_full_are_worth_more_than_a_preferred_ring() -> None:
+    thin_square = {(0, 1): 1, (1, 2): 1, (2, 3): 1, (0, 3): 1}
+    machine = machine_of(range(8), {**thin_square, (3, 4): 4, (4, 5): 4, (5, 6): 4, (6, 7): 4})
+    ring = mesh(1, 4, (LINE, RING), channels=4)
+    found = match(graph(replace(ring, rings=(LINE, LINE))), machine, preferring=graph(ring))
+    assert found.warnings == ()
+
+
+def test_too_few_chips_are_told_by_what_they_hold() -> None:
+    pair = graph(mesh(2, 2), mesh(2, 2, id=1))
+    assert refusal(pair, catalogue.load("N300")).nearest == "A 2x2 mesh needs 4 chips, N300 has 2."
+    five = graph(*(mesh(8, 4, id=i) for i in range(5)))
+    assert refusal(five, catalogue.load("Galaxy")).nearest == "32 chips hold 1 of the 5 meshes."
+    mixed = graph(mesh(8, 4), mesh(2, 2, id=1), mesh(2, 2, id=2))
+    assert refusal(mixed, grid(8, 4)).nearest == "32 chips hold the 2 smallest of the 3 meshes."
+
+
 def test_meshes_that_only_fit_alone_are_told_so() -> None:
     error = refusal(graph(mesh(2, 2), mesh(2, 2, id=1)), grid(3, 3))
     assert error.requirement == "meshes"
-    assert error.nearest == "The first 1 of them fit together."
+    assert error.nearest == "Only one of them fits."
 
 
 def test_a_search_that_is_cut_off_says_so_and_claims_nothing() -> None:

@@ -43,13 +43,18 @@ def _chip_count(task: Task) -> Iterator[MatchError]:
             "Cannot map target graph to global graph: target graph is larger with "
             f"{wanted} nodes, but global graph only has {have} nodes"
             + (f" (down: chips {', '.join(map(str, down))})" if down else ""),
-            f"There are chips for the first {_meshes_within(task, have)} of {len(task.graph.meshes)} meshes.",
+            _meshes_within(task, have),
         )
 
 
-def _meshes_within(task: Task, chips: int) -> int:
-    totals = accumulate(mesh.size for mesh in task.graph.meshes)
-    return sum(total <= chips for total in totals)
+def _meshes_within(task: Task, chips: int) -> str:
+    meshes = sorted(task.graph.meshes, key=lambda mesh: mesh.size)
+    count = sum(total <= chips for total in accumulate(mesh.size for mesh in meshes))
+    if not count:
+        rows, columns = meshes[0].shape
+        return f"A {rows}x{columns} mesh needs {meshes[0].size} chips, {task.machine.name} has {chips}."
+    held = count if meshes[0].size == meshes[-1].size else f"the {count} smallest"
+    return f"{chips} chips hold {held} of the {len(meshes)} meshes."
 
 
 def _hosts(task: Task) -> Iterator[MatchError]:

@@ -221,7 +221,7 @@ class _Diagnosis:
                     "meshes",
                     "Failed to find mapping: every mesh fits alone, but not all "
                     f"{len(graph.meshes)} side by side",
-                    f"The first {count} of them fit together.",
+                    f"The first {count} of them fit together." if count > 1 else "Only one of them fits.",
                     graph.meshes[count].line,
                 )
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from softmesh.fabric.matching.backtracking import Blocks, Puzzle, Search, Steps, StepsSpent
 from softmesh.fabric.matching.folding import PathPruning, foldings, is_closed, is_line
-from softmesh.fabric.matching.wiring import Wiring, bits
+from softmesh.fabric.matching.wiring import Wiring, bits, either
 from softmesh.fabric.mesh_graph import LogicalMesh
 
 Embedding = list[int]  # for each logical chip, the index of its chip in the wiring
@@ -41,20 +41,13 @@ def regions(wiring: Wiring, piece: Piece) -> list[int]:
     if len(piece.hosts) == 1:
         places = [piece.hosts[0] & host for host in wiring.hosts.values()]
     else:
-        places = [_either(piece.hosts)]
+        places = [either(piece.hosts)]
     return [
         found
         for place in places
         for found in wiring.components(place, piece.links)
         if found.bit_count() >= piece.mesh.size
     ]
-
-
-def _either(sets: tuple[int, ...]) -> int:
-    chips = 0
-    for one in sets:
-        chips |= one
-    return chips
 
 
 def _promising_first(wiring: Wiring, piece: Piece, region: int, steps: Steps) -> Iterator[Embedding]:
@@ -175,12 +168,12 @@ def _degree_classes(needed: list[int], by_degree: dict[int, int], spare: int) ->
     """
     classes = {}
     for degree in set(needed):
-        rich = _either(tuple(chips for have, chips in by_degree.items() if have >= degree))
+        rich = either(chips for have, chips in by_degree.items() if have >= degree)
         if rich.bit_count() < sum(need >= degree for need in needed):
             return None
         classes[degree] = rich
     for degree in sorted(set(needed) | set(by_degree)):
-        poor = _either(tuple(chips for have, chips in by_degree.items() if have <= degree))
+        poor = either(chips for have, chips in by_degree.items() if have <= degree)
         takers = sum(need <= degree for need in needed)
         if poor.bit_count() - spare > takers:
             return None

@@ -5,42 +5,17 @@ A set of tiles is an int, like a set of chips.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from softmesh.fabric.matching.backtracking import StepsSpent
 from softmesh.fabric.matching.embedding import Piece
 from softmesh.fabric.matching.tiles import Tile, TileBook
-from softmesh.fabric.matching.wiring import bits
-from softmesh.fabric.mesh_graph import Connection, Side
+from softmesh.fabric.matching.wiring import bits, either
+from softmesh.fabric.matching.wishes import Wish, hit_often
+from softmesh.fabric.mesh_graph import Side
 
 WORTH_COMPARING = 2_000_000  # tiles times chips: beyond that the search itself is faster
-
-
-@dataclass(frozen=True)
-class Wish:
-    """`links` between two sides; what a connection asks for in this round."""
-
-    a: Side
-    b: Side
-    links: int
-
-    @property
-    def is_pairwise(self) -> bool:
-        return len(self.a.meshes) == len(self.b.meshes) == 1 and self.a.meshes != self.b.meshes
-
-    @property
-    def turned(self) -> Wish:
-        return Wish(self.b, self.a, self.links)
-
-
-def wishes(connections: Iterable[Connection], in_full: bool) -> list[Wish]:
-    """A relaxed connection is content with one link, a named pair of chips and a strict one never are."""
-    return [
-        Wish(one.a, one.b, one.count if in_full or one.strict or one.is_between_chips else 1)
-        for one in connections
-    ]
 
 
 class Floor:
@@ -55,7 +30,7 @@ class Floor:
         self.domains = self._list_all(book)
         self.sizes = [alternatives[0].mesh.size for alternatives in pieces]
         self.spare = self.wiring.every.bit_count() - sum(self.sizes)
-        self._partners: dict[tuple[int, int | None, int | None, int], int] = {}
+        self._partners: dict[tuple[int, int | None, int | None, int | None, int], int] = {}
         self._excluded: dict[int, int] = {}
         self._drop_tiles_that_waste_chips()
 
@@ -120,32 +95,44 @@ class Floor:
         wish = self.wanted[rule // 2]
         if rule % 2:
             wish = wish.turned
-        key = wish.links, wish.a.chip, wish.b.chip, tile
+        key = wish.links, wish.each, wish.a.chip, wish.b.chip, tile
         if key not in self._partners:
             self._partners[key] = self._fulfilling(wish, tile)
         return self._partners[key]
 
     def _fulfilling(self, wish: Wish, tile: int) -> int:
-        """Counts links for all tiles at once: `reached[n]` are those with more than n links so far."""
-        outwards = self._links_out_of(self.end(wish.a, tile))
-        if wish.links > sum(outwards.values()):
+        chips = self.end(wish.a, tile)
+        out = [
+            (chip, near, links)
+            for chip in bits(chips)
+            for near, links in self.wiring.links[chip].items()
+            if not chips >> near & 1
+        ]
+        if wish.links > sum(links for _, _, links in out):
             return 0
-        reached = [0] * wish.links
-        for chip, links in outwards.items():
-            there = self.holding[chip] if wish.b.chip is None else self._placing.get((wish.b.chip, chip), 0)
-            for _ in range(links):
-                for n in range(wish.links - 1, 0, -1):
-                    reached[n] |= reached[n - 1] & there
-                reached[0] |= there
-        return reached[-1] & ~self.excluded(tile)
-
-    def _links_out_of(self, chips: int) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for chip in bits(chips):
-            for near, links in self.wiring.links[chip].items():
-                if not chips >> near & 1:
-                    found[near] = found.get(near, 0) + links
+        found = ~self.excluded(tile)
+        for links in self._countings(wish, out):
+            found &= hit_often(links, wish.links)
         return found
+
+    def _countings(self, wish: Wish, out: list[tuple[int, int, int]]) -> Iterator[Iterator[int]]:
+        """Ways to count the links out of a tile, each as the tiles that every link leads to."""
+        if wish.each is None:
+            yield (self._placed(wish.b, near) for _, near, links in out for _ in range(links))
+            return
+        for end in (0, 1):  # one peer for each chip on this side, and on the other
+            by_chip: dict[int, list[tuple[int, int]]] = {}
+            for pair in out:
+                by_chip.setdefault(pair[end], []).append((self._placed(wish.b, pair[1]), pair[2]))
+            yield (
+                either(tiles for tiles, links in peers if links > n)
+                for peers in by_chip.values()
+                for n in range(wish.each)
+            )
+
+    def _placed(self, side: Side, chip: int) -> int:
+        """The tiles that put this end of a connection on the chip."""
+        return self.holding[chip] if side.chip is None else self._placing.get((side.chip, chip), 0)
 
     def end(self, side: Side, tile: int) -> int:
         """The chips that a side of a connection means on this tile."""
@@ -196,16 +183,10 @@ class Floor:
             wasteful = self._wasteful_tiles()
 
     def _wasteful_tiles(self) -> int:
-        live = self._live()
+        live = either(self.domains)
         found = 0
         for tile in bits(live):
             free = self.wiring.every & ~self.tiles[tile].chips
             if self.dead_chips(live & ~self.excluded(tile), free) > self.spare:
                 found |= 1 << tile
         return found
-
-    def _live(self) -> int:
-        live = 0
-        for domain in self.domains:
-            live |= domain
-        return live

@@ -11,11 +11,16 @@ from dataclasses import replace
 
 from softmesh.fabric.matching.backtracking import Puzzle, Search, Steps, StepsSpent
 from softmesh.fabric.matching.embedding import Embedding, Piece
-from softmesh.fabric.matching.floor import Floor, Wish
+from softmesh.fabric.matching.floor import Floor
 from softmesh.fabric.matching.tiles import TileBook
-from softmesh.fabric.matching.wiring import bits
+from softmesh.fabric.matching.wiring import Wiring, bits
+from softmesh.fabric.matching.wishes import Wish
 
 CHIPS_PER_STEP = 100  # a trial here looks at all chips, where one in an embedding looks at a few
+
+
+def trial_cost(wiring: Wiring) -> int:
+    return 1 + len(wiring.ids) // CHIPS_PER_STEP
 
 
 def first_partition(
@@ -63,7 +68,7 @@ class _Laying:
             partners=self.floor.partners,
             excludes=self.floor.excluded,
             is_hopeless=self._is_hopeless,
-            cost=1 + len(self.floor.wiring.ids) // CHIPS_PER_STEP,
+            cost=trial_cost(self.floor.wiring),
         )
 
     def fewest_ways_on(self, search: Search, variable: int, domain: int) -> list[int]:

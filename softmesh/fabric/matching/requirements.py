@@ -45,6 +45,11 @@ def relaxed_warnings(match: Match) -> list[str]:
     ]
 
 
+def has_full_meshes(match: Match) -> bool:
+    """Whether all neighbours inside meshes share the links that are asked for."""
+    return not any(list(_thin_meshes(match, mesh)) for mesh in match.graph.meshes)
+
+
 def sufficient_links(strict: bool, count: int) -> int:
     return count if strict else 1
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 from softmesh.fabric.matching.backtracking import Steps, StepsSpent
 from softmesh.fabric.matching.corners import corner_pins
 from softmesh.fabric.matching.embedding import Embedding, Piece, first_embedding
-from softmesh.fabric.matching.floor import wishes
 from softmesh.fabric.matching.partition import first_partition
 from softmesh.fabric.matching.pin_groups import PinChoice, choices, pin_groups
 from softmesh.fabric.matching.requirements import Hosts, sufficient_links
+from softmesh.fabric.matching.straight import laid_straight
 from softmesh.fabric.matching.tiles import TileBook
 from softmesh.fabric.matching.wiring import Wiring
+from softmesh.fabric.matching.wishes import wishes
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.systems.machine import Machine
 
@@ -33,11 +35,15 @@ class Task:
 
 
 class Round(NamedTuple):
-    """One reading: host ranks on hosts of their own, and every link that is asked for, or only the needed ones."""
+    """One reading: host ranks on hosts of their own, and every link that is asked for, or only the needed ones.
+
+    `usable` counts for a connection only links that the fabric can take, which no descriptor asks for.
+    """
 
     apart: bool
     all_mesh_links: bool
     all_connection_links: bool
+    usable: bool
 
 
 def solve(task: Task, steps: Steps, book: TileBook | None = None) -> dict[Node, int] | None:
@@ -72,7 +78,12 @@ def _rounds(task: Task, wiring: Wiring) -> list[Round]:
         demands.append((True, False))
     if lax_meshes:
         demands.append((False, False))
-    return [Round(separate, *demand) for separate in apart for demand in demands]
+    counted = any(one.count > 1 and (one.strict or one.is_between_chips) for one in graph.connections)
+    usable = [True, False] if counted else [lax_links]
+    return [
+        Round(separate, *demand, only_usable)
+        for separate, only_usable, demand in product(apart, usable, demands)
+    ]
 
 
 def _has_hosts_enough(task: Task, wiring: Wiring) -> bool:
@@ -89,8 +100,9 @@ def _solve_round(task: Task, book: TileBook, demands: Round, steps: Steps) -> di
     if len(pieces) == 1 and not task.graph.connections:
         found = _only_one(wiring, pieces[0], steps)
     else:
-        wanted = wishes(task.graph.connections, demands.all_connection_links)
-        found = first_partition(book, pieces, wanted, steps)
+        each = task.graph.meshes[0].channels if demands.usable else None
+        wanted = wishes(task.graph.connections, demands.all_connection_links, each)
+        found = laid_straight(wiring, pieces, wanted) or first_partition(book, pieces, wanted, steps)
     if found is None:
         return None
     return {

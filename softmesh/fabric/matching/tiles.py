@@ -35,8 +35,9 @@ class Listing:
 class TileBook:
     """Listings for one machine, each made once: meshes that only their names tell apart share their tiles."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, most_steps: int = MOST_STEPS) -> None:
         self.wiring = wiring
+        self._most_steps = most_steps
         self._listings: dict[tuple[Piece, tuple[int, ...]], Listing] = {}
 
     def listing(self, piece: Piece, named: tuple[int, ...]) -> Listing:
@@ -44,20 +45,19 @@ class TileBook:
         mesh = replace(piece.mesh, id=0, name="", line=None, is_switch=False, strict=False, channels=1)
         key = replace(piece, mesh=mesh), named
         if key not in self._listings:
-            self._listings[key] = _list_tiles(self.wiring, *key)
+            self._listings[key] = self._made(*key)
         return self._listings[key]
 
-
-def _list_tiles(wiring: Wiring, piece: Piece, named: tuple[int, ...]) -> Listing:
-    tiles: list[Tile] = []
-    is_complete = True
-    for region in regions(wiring, piece):
-        found = _Region(wiring, piece, region, named)
-        found.search()
-        tiles += found.tiles.values()
-        is_complete &= found.is_complete
-    # A tile in a corner leaves better room for others than one in the middle.
-    return Listing(sorted(tiles, key=lambda tile: (tile.openness, tile.chips & -tile.chips)), is_complete)
+    def _made(self, piece: Piece, named: tuple[int, ...]) -> Listing:
+        tiles: list[Tile] = []
+        is_complete = True
+        for region in regions(self.wiring, piece):
+            found = _Region(self.wiring, piece, region, named)
+            found.search(min(self._most_steps, STEPS_PER_CHIP * region.bit_count()))
+            tiles += found.tiles.values()
+            is_complete &= found.is_complete
+        # A tile in a corner leaves better room for others than one in the middle.
+        return Listing(sorted(tiles, key=lambda tile: (tile.openness, tile.chips & -tile.chips)), is_complete)
 
 
 class _Region:
@@ -71,12 +71,12 @@ class _Region:
         self.mirrored = _mirrored_places(piece.mesh)
         self.most = max(MOST_TILES, 4 * region.bit_count())
 
-    def search(self) -> None:
+    def search(self, most_steps: int) -> None:
         domains = fitting_domains(self.wiring, self.piece, self.region)
         if domains is None:
             return
         one_is_all = self.region.bit_count() == self.piece.mesh.size and not self.named
-        few = Steps(min(MOST_STEPS, STEPS_PER_CHIP * self.region.bit_count()))
+        few = Steps(most_steps)
         try:
             for embedding in self._embeddings(domains, few):
                 self._keep(embedding)
@@ -110,6 +110,7 @@ class _Region:
             yield from Search(plain, steps).solutions()
             return
         for narrowed in self._up_to_symmetry(domains):
+            steps.take(len(domains))  # a new start looks at them all
             turned = puzzle(self.wiring, self.piece, self.region, narrowed)
             if turned.is_hopeless is None:
                 turned.is_hopeless = self._is_mirrored

@@ -26,6 +26,13 @@ def union(indices: Iterable[int]) -> int:
     return chips
 
 
+def either(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found
+
+
 class Wiring:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
