@@ -68,6 +68,7 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
     """By the environment, so that processes the program starts are on the same machine."""
     if system is not None:
         os.environ["SOFTMESH_SYSTEM"] = system
+        os.environ.pop("TT_METAL_MOCK_CLUSTER_DESC_PATH", None)  # what is said here wins
     if down:
         os.environ["SOFTMESH_DOWN"] = ",".join(down)
     if system is not None or down:

@@ -20,7 +20,6 @@ _LATE = {
     "get_num_links": "collectives.topology",
     "get_usable_topology": "collectives.topology",
     "model_preprocessing": "",
-    "use_system": "systems.choice",
     "visualize_mesh_device": "report.terminal",
     "visualize_system_mesh": "report.terminal",
     "visualize_tensor": "report.terminal",

@@ -19,6 +19,7 @@ _TORUS = {
     FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
     FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
 }
+_MOST_DIGITS = 9
 _GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 
 
@@ -40,16 +41,17 @@ def _number(variable: str) -> int | None:
     text = os.environ.get(variable, "").strip()
     if not text:
         return None
-    if not text.isdecimal():
-        raise MeshError(f"{variable}={text!r} is not a number: set it to 0, 1, ... or leave it out.")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise MeshError(f"{variable}={text[:20]!r} is not a number: set it to 0, 1, ... or leave it out.")
     return int(text)
 
 
 def declared_graph(machine: Machine, binding: Binding, config: FabricConfig) -> MeshGraph:
     """The descriptor's graph, or the one the machine has of its own for this fabric."""
     if binding.descriptor is None:
-        return _own_graph(machine, config)
-    graph = load_mesh_graph(binding.descriptor, runtime=True)
+        graph = _own_graph(machine, config)
+    else:
+        graph = load_mesh_graph(binding.descriptor, runtime=True)
     _check_bound(graph, machine, binding)
     return graph
 

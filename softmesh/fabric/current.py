@@ -13,9 +13,10 @@ from softmesh.systems.choice import chosen_machine
 
 if TYPE_CHECKING:  # matching and routing load with the first machine
     from softmesh.fabric.machine_system import MachineSystem
+    from softmesh.systems.machine import Machine
 
 _ELASTIC = ElasticSystem()
-_CACHED: tuple[object, MachineSystem] | None = None
+_CACHED: tuple[Machine, object, MachineSystem] | None = None
 
 
 def current_system() -> System:
@@ -33,12 +34,12 @@ def _machine_system() -> MachineSystem | None:
 
     binding = Binding.from_environment()
     crossing = os.environ.get(PASS_THROUGH, "")
-    key = (id(machine), binding, _modified(binding.descriptor), settings.active(), crossing)
-    if _CACHED is None or _CACHED[0] != key:
+    key = (binding, _modified(binding.descriptor), settings.active(), crossing)
+    if _CACHED is None or _CACHED[0] is not machine or _CACHED[1] != key:
         sees_all = binding.descriptor is not None or len(machine.hosts) == 1
         own = machine if sees_all else machine.only(machine.chips_of(machine.hosts[0]))
-        _CACHED = key, MachineSystem(own, binding, settings.active())
-    return _CACHED[1]
+        _CACHED = machine, key, MachineSystem(own, binding, settings.active())
+    return _CACHED[2]
 
 
 def _modified(path: str | None) -> float | None:

@@ -32,7 +32,7 @@ class ElasticSystem:
     shape = MeshShape(2, 4)
     cluster_type = ClusterType.T3K
     links_per_edge = 4
-    meshes = (LogicalMesh(0, "M0", (2, 4), channels=links_per_edge),)
+    meshes = own_meshes = (LogicalMesh(0, "M0", (2, 4), channels=links_per_edge),)
 
     def device_ids(self) -> list[int]:
         return list(range(self.shape.mesh_size()))

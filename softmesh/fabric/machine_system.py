@@ -6,10 +6,11 @@ from collections.abc import Collection
 from functools import cached_property
 from itertools import pairwise
 
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.fabric.control_plane import Binding, bound_mesh, declared_graph, graph_in_use
 from softmesh.fabric.lines import line_through
-from softmesh.fabric.match import Match
+from softmesh.fabric.match import Match, MatchError
+from softmesh.fabric.matching.discovery import discover
 from softmesh.fabric.matching.entry import match
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.fabric.routing.network import Network
@@ -51,13 +52,31 @@ class MachineSystem:
     def meshes(self) -> tuple[LogicalMesh, ...]:
         return self.declared.meshes
 
+    @property
+    def own_meshes(self) -> tuple[LogicalMesh, ...]:
+        bound = self.binding.mesh_id
+        return self.meshes if bound is None else (self.declared.mesh(bound),)
+
     @cached_property
     def match(self) -> Match:
         graph = graph_in_use(self.declared, self.machine, self.binding, self.settings.config)
-        found = match(graph, self.machine, preferring=self.declared)
+        try:
+            found = match(graph, self.machine, preferring=self.declared)
+        except MatchError:
+            found = self._discovered(graph)
         for text in found.warnings:
             warn_or_raise(text, SoftmeshWarning, MeshError)
         return found
+
+    def _discovered(self, refused: MeshGraph) -> Match:
+        """The largest mesh that is left, where nobody asked for a certain one: what is down made it smaller."""
+        asked_for = self.binding.descriptor is not None or any(
+            mesh.wraps(a) for mesh in refused.meshes for a in (0, 1)
+        )
+        if asked_for:
+            raise
+        self.declared = discover(self.machine)
+        return match(self.declared, self.machine)
 
     @cached_property
     def mesh(self) -> LogicalMesh:
@@ -137,6 +156,11 @@ class MachineSystem:
 
     def _place(self, shape: MeshShape, offset: MeshCoordinate | None) -> list[int]:
         whole = self.shape
+        if self.mesh.host_count > 1:
+            raise NotModelled(
+                f"Mesh {self.mesh.id} of {self.match.graph.source} lies over {self.mesh.host_count} hosts: one mesh "
+                "over several processes is not modelled yet. Give each host a mesh of its own."
+            )
         if shape.mesh_size() > whole.mesh_size():
             raise MeshError(
                 f"Requested mesh shape {shape} requires {shape.mesh_size()} devices, but only "
@@ -225,12 +249,23 @@ class MachineSystem:
         return first.chip in mesh.neighbours(last.chip).values() and bool(self.match.links(first, last))
 
     def links_along(self, lines: list[list[int]], axis: int | None) -> int:
-        """Host traffic to chips without a bus of their own takes one of the links."""
-        pairs = [pair for line in lines for pair in pairwise(line)]
-        counts = [len(self.machine.links_between(*pair)) for pair in pairs or self._pairs()]
-        most = min(self.chip.routing_planes, self.settings.num_planes or self.chip.routing_planes)
+        """Routing planes, or while no fabric is set cables. Host traffic to remote chips takes one of them."""
+        counts = [self._links_of(*pair) for line in lines for pair in pairwise(line)]
+        counts = counts or [self._links_of(*pair) for pair in self._pairs()]
         shared = any(asic.pcie is None for asic in self.machine.asics.values())
-        return max(1, min([most, *filter(None, counts)]) - shared)
+        return max(1, min(counts, default=1) - shared)
+
+    def _links_of(self, one: int, other: int) -> int:
+        a, b = (self.match.nodes.get(chip) for chip in (one, other))
+        if a is None or b is None or a.mesh != b.mesh:
+            return 0
+        near = self.match.graph.mesh(a.mesh).neighbours(a.chip)
+        direction = next((way for way, chip in near.items() if chip == b.chip), None)
+        if direction is None or direction.axis is None:
+            return 0
+        if self.settings.is_on:
+            return self.network.planes[a.mesh][direction.axis]
+        return min(len(self.match.links(a, b)), self.chip.routing_planes)
 
     def _pairs(self) -> list[tuple[int, int]]:
         """All neighbours in the mesh: what an axis of one device has to go by."""

@@ -33,6 +33,11 @@ class System(Protocol):
         """All meshes of the descriptor as it was written, whatever the active fabric makes of them."""
         ...
 
+    @property
+    def own_meshes(self) -> tuple[LogicalMesh, ...]:
+        """Those that this process works on: the one it is bound to, or all of them."""
+        ...
+
     def device_ids(self) -> list[int]: ...
 
     def pcie_ids(self) -> list[int]:

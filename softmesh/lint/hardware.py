@@ -37,19 +37,7 @@ def check_fit(graph: MeshGraph, machine: Machine, fabric: FabricConfig | None) -
     except MeshError as error:
         return Fit(None, [Finding("match/refused", Severity.ERROR, str(error))])
     fewer = [_warning("match/fewer-links", text, graph) for text in found.warnings]
-    return Fit(found, [*_architecture(graph, machine), *fewer])
-
-
-def _architecture(graph: MeshGraph, machine: Machine) -> list[Finding]:
-    """Where the mapping does not mind, a reader still should."""
-    if graph.arch == machine.chip.arch:
-        return []
-    message = (
-        f"the descriptor is written for {graph.arch.name}, {machine.name} has {machine.chip.arch.name} chips"
-    )
-    fix = f"set arch: {machine.chip.arch.name}, or choose a system with {graph.arch.name} chips"
-    line = graph.meshes[0].line if graph.meshes else None
-    return [Finding("match/architecture", Severity.WARNING, message, fix, line=line)]
+    return Fit(found, fewer)
 
 
 def _misfit(error: MatchError) -> Finding:

@@ -140,9 +140,7 @@ def _checked_active(what: str) -> FabricSettings:
 
 def get_physical_mesh_shapes() -> dict[int, list[int]]:
     """The meshes of this process: {mesh id: [rows, columns]}. Needs no open device."""
-    system = current_system()
-    mesh, _ = system.node_of(system.choose_devices(system.shape, None, ())[0])
-    return {mesh: list(system.shape)}
+    return {mesh.id: list(mesh.shape) for mesh in current_system().own_meshes}
 
 
 def get_all_fabric_mesh_ids() -> list[MeshId]:

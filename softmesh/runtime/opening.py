@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, checked_ints, knows_its_names, refused
 from softmesh.errors import MeshError
@@ -12,6 +13,10 @@ from softmesh.fabric.current import current_system
 from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
+from softmesh.systems import choice
+
+if TYPE_CHECKING:
+    from softmesh.systems.machine import Machine
 
 DEFAULT_L1_SMALL_SIZE = 0
 DEFAULT_TRACE_REGION_SIZE = 0
@@ -29,6 +34,19 @@ def open_meshes() -> list[MeshDevice]:
 
 def _ids_in_use() -> set[int]:
     return {device_id for mesh in open_meshes() for device_id in mesh.get_device_ids()}
+
+
+def use_system(system: Machine | str | None, down: Sequence[str] = ()) -> None:
+    """Choose the machine: a name of `softmesh systems`, a Machine, or None for what the environment says.
+
+    >>> use_system("T3000", down=["link:0-1"])
+    """
+    opened = open_meshes()
+    if opened:
+        raise MeshError(
+            f"use_system: {opened[0]!r} is open on {opened[0].system.name}. Close it before you change the machine."
+        )
+    choice.use_system(system, down)
 
 
 class DeviceGrid:

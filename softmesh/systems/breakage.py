@@ -35,6 +35,10 @@ def with_down(machine: Machine, specs: Sequence[str]) -> Machine:
             links.add(_link_at(machine, text, Port(chip, channel), far))
         else:
             raise MeshError(f"{text[:60]!r} names nothing that can be down: write {FORMS}")
+    if len(chips) == len(machine.asics):
+        raise MeshError(
+            f"{', '.join(specs)[:200]}: that is all of {machine.name}; leave at least one chip up"
+        )
     return machine.without(chips, links) if chips or links else machine
 
 

@@ -211,10 +211,12 @@ def test_a_descriptor_chooses_the_mesh(monkeypatch, tmp_path):
     ttnn.use_system("T3000")
     monkeypatch.setenv("TT_MESH_GRAPH_DESC_PATH", str(path))
     assert ttnn.get_all_fabric_mesh_ids() == [ttnn.MeshId(0), ttnn.MeshId(1)]
+    assert ttnn.get_physical_mesh_shapes() == {0: [2, 2], 1: [2, 2]}
     mesh = ttnn.open_mesh_device()
     assert tuple(mesh.shape) == (2, 2)
     mesh.close()
     monkeypatch.setenv("TT_MESH_ID", "1")
+    assert ttnn.get_physical_mesh_shapes() == {1: [2, 2]}
     other = ttnn.open_mesh_device()
     assert other.get_system_mesh_id() == 1
     assert not set(mesh.get_device_ids()) & set(other.get_device_ids())
@@ -305,3 +307,95 @@ def test_unique_ids_come_from_the_machine():
     assert len(set(ids)) == 8
     with pytest.raises(RuntimeError, match="M0D8"):
         ttnn.cluster.get_chip_unique_id_from_fabric_node_id(mesh, 0, 8)
+
+
+def test_the_machine_that_was_chosen_last_answers_whatever_was_freed_before():
+    for _ in range(3):
+        ttnn.use_system("Closetbox", down=["chip:0"])
+        assert ttnn.get_num_devices() == 7
+        ttnn.use_system("T3000")
+        ttnn.use_system("Exabox", down=["chip:0"])
+        assert ttnn.get_num_devices() == 31
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TT_MESH_ID", "5", "Invalid TT_MESH_ID: Local mesh binding mesh_id 5 not found"),
+        ("TT_MESH_HOST_RANK", "3", "Invalid TT_MESH_HOST_RANK: Local mesh binding host_rank 3 not found"),
+        ("TT_MESH_ID", "9" * 5000, "is not a number"),
+    ],
+)
+def test_a_binding_is_held_against_the_machines_own_mesh_too(monkeypatch, variable, value, said):
+    ttnn.use_system("T3000")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(RuntimeError, match=said):
+        ttnn.open_mesh_device()
+
+
+@pytest.mark.parametrize(("system", "down"), [("N150", ["chip:0"]), ("mesh:1x2", ["chip:0", "chip:1"])])
+def test_a_machine_without_any_chip_is_refused(system, down):
+    with pytest.raises(RuntimeError, match="leave at least one chip up"):
+        ttnn.use_system(system, down=down)
+
+
+def test_what_is_down_leaves_the_largest_mesh_that_is_connected():
+    ttnn.use_system("T3000", down=["link:4-5"])
+    mesh = ttnn.open_mesh_device(MeshShape(1, 4))
+    assert mesh.get_num_devices() == 4
+    mesh.close()
+    ttnn.use_system("mesh:4x4", down=["chip:5"])
+    with pytest.warns(ttnn.SoftmeshWarning, match="chips"):
+        assert ttnn.open_mesh_device().get_num_devices() < 16
+
+
+def test_the_machine_stays_while_a_mesh_is_open_on_it():
+    ttnn.use_system("T3000")
+    mesh = ttnn.open_mesh_device(MeshShape(1, 2))
+    with pytest.raises(RuntimeError, match=r"MeshDevice\(1x2 grid, 2 devices\) is open on T3000"):
+        ttnn.use_system("N150")
+    mesh.close()
+    ttnn.use_system("N150")
+
+
+def test_odd_by_odd_meshes_are_told_from_what_silicon_takes():
+    ttnn.use_system("mesh:3x5")
+    ttnn.set_fabric_config(FabricConfig.FABRIC_2D)
+    with pytest.warns(ttnn.SoftmeshWarning, match="two odd extents"):
+        ttnn.open_mesh_device()
+
+
+@pytest.mark.parametrize("config", [FabricConfig.FABRIC_2D, FabricConfig.FABRIC_1D])
+def test_links_for_collectives_are_the_planes_of_the_fabric(config):
+    ttnn.use_system("Galaxy", down=["link:0/8"])
+    ttnn.set_fabric_config(config, FabricReliabilityMode.RELAXED_INIT)
+    with pytest.warns(ttnn.SoftmeshWarning):
+        mesh = ttnn.open_mesh_device(MeshShape(8, 4))
+    planes = ttnn.fabric.network().planes[0]
+    assert [ttnn.get_num_links(mesh, axis) for axis in (0, 1)] == list(planes)
+    assert 3 in planes
+
+
+def test_chips_that_are_no_neighbours_have_no_more_links_than_one():
+    ttnn.use_system("T3000")
+    mesh = ttnn.open_mesh_device(MeshShape(1, 2), physical_device_ids=[0, 7])
+    assert ttnn.get_num_links(mesh, 1) == 1
+
+
+def test_a_mesh_over_several_hosts_waits_for_several_processes(monkeypatch, tmp_path):
+    path = tmp_path / "big.textproto"
+    path.write_text(
+        """
+        mesh_descriptors {
+          name: "M0" arch: WORMHOLE_B0
+          device_topology { dims: [ 2, 4 ] } host_topology { dims: [ 1, 2 ] }
+          channels { count: 2 policy: RELAXED }
+        }
+        top_level_instance { mesh { mesh_descriptor: "M0" mesh_id: 0 } }
+        """
+    )
+    ttnn.use_system("T3000")
+    monkeypatch.setenv("TT_MESH_GRAPH_DESC_PATH", str(path))
+    monkeypatch.setenv("TT_MESH_ID", "0")
+    with pytest.raises(ttnn.NotModelled, match="lies over 2 hosts"):
+        ttnn.open_mesh_device()

@@ -31,6 +31,7 @@ def _architecture(task: Task) -> Iterator[MatchError]:
             "architecture",
             f"The descriptor is for {wanted.name}, {task.machine.name} has {have.name} chips",
             f"Declare arch: {have.name}, or use a machine with {wanted.name} chips.",
+            task.graph.meshes[0].line,
         )
 
 

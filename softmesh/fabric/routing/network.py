@@ -157,8 +157,9 @@ class Network:
         hops = tuple(self._hop(src, dst, step, plane) for step in self._steps(src, dst))
         return Route(src, dst, hops)
 
-    def deadlock(self) -> Proof | Cycle:
-        return prove(self)
+    def deadlock(self, *, virtual_channels: bool = True, bubble: bool = True) -> Proof | Cycle:
+        """A proof that packets keep moving, or a circle of waits. Without a safeguard: what it guards against."""
+        return prove(self, virtual_channels=virtual_channels, bubble=bubble)
 
     def _hop(self, src: Node, dst: Node, step: Step, plane: int) -> Hop:
         if not 0 <= plane < len(step.links):
