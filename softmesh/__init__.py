@@ -121,6 +121,7 @@ from softmesh.runtime.opening import (
     open_device_mesh,
     open_mesh_device,
     synchronize_device,
+    use_system,
 )
 from softmesh.tensor import methods as _methods
 from softmesh.tensor.dtype import (
