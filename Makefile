@@ -11,7 +11,7 @@ help:
 	@echo "make demo    set up .venv and watch a mesh work"
 	@echo "make test    set up .venv, lint, type-check and run the whole suite"
 	@echo "make check   ruff and mypy only"
-	@echo "make bench   the benchmarks, against plain torch (and JAX, where installed)"
+	@echo "make bench   the benchmarks, against plain torch (and JAX and MPI, where installed)"
 	@echo "make clean   remove .venv and caches"
 
 $(READY): requirements-dev.txt pyproject.toml
@@ -35,6 +35,8 @@ test: check
 bench: $(READY)
 	$(BIN)/softmesh bench ops
 	$(BIN)/softmesh bench mlp
+	$(BIN)/softmesh bench collectives
+	$(BIN)/softmesh bench fabric
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -128,14 +128,17 @@ _elsewhere(
     "show", "softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh."
 )
 _elsewhere("systems", "softmesh.report.systems_list", "List the machines that are built in.")
+_elsewhere(
+    "schedule", "softmesh.report.schedules.command", "Draw how a collective moves its chunks, step by step."
+)
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
 
 
 @commands.command(context_settings=_FORWARDING)
-@click.argument("name", type=click.Choice(["ops", "mlp", "fabric"]))
+@click.argument("name", type=click.Choice(["ops", "mlp", "collectives", "fabric"]))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure small ops or a data-parallel MLP against plain torch, or how long a fabric takes to come up."""
+    """Measure small ops, parallel MLPs and collectives against peers, or how long a fabric takes to come up."""
     sys.exit(importlib.import_module(f"softmesh.bench.{name}").main(list(args)))
 
 

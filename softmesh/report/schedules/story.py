@@ -1,0 +1,287 @@
+"""A schedule as a story: what every slot holds after each step, what each send says, what each link carried.
+
+All pictures tell this one story; nothing here knows of ink or of columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from softmesh.collectives.schedule import Action, Schedule, Send
+from softmesh.collectives.traffic import Lane
+
+_MOST_LABELLED = 24
+
+State = Mapping[tuple[int, int], frozenset[int]]
+
+
+class Told(NamedTuple):
+    """A send, how many contributions it carries, and how many its target has before and after."""
+
+    send: Send
+    carried: int
+    before: int
+    after: int
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.send.sender, self.send.receiver, self.send.link)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A schedule on devices that lie along `shape`; `wraps` tells which of its axes close to rings.
+
+    `names` are what the devices are called (chips of a machine, say), `lane_names` what the links are.
+    `input_bytes` is the size of what a device brings along; None where nobody asked.
+    """
+
+    schedule: Schedule
+    shape: tuple[int, ...]
+    wraps: tuple[bool, ...]
+    input_bytes: int | None = None
+    title: str = ""
+    names: tuple[str, ...] = ()
+    lane_names: Mapping[Lane, str] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        return self.title or f"{self.schedule.name}: {self.devices_in_words}"
+
+    @property
+    def devices_in_words(self) -> str:
+        extents = [extent for extent in self.shape if extent > 1]
+        count = self.schedule.devices
+        if len(extents) > 1:
+            kind = "torus" if all(self.wraps) else "grid"
+            return f"{count} devices, a {kind} of {'x'.join(map(str, self.shape))}"
+        if count == 1:
+            return "one device"
+        return f"{count} devices in a {'ring' if self.is_ring else 'line'}"
+
+    @property
+    def is_ring(self) -> bool:
+        long = [wrap for extent, wrap in zip(self.shape, self.wraps, strict=True) if extent > 1]
+        return long == [True]
+
+    @cached_property
+    def states(self) -> tuple[State, ...]:
+        """What is held at the start and after each step: one more than there are steps."""
+        states: list[State] = [{key: held for key, held in self.schedule.start.items() if held}]
+        for step in self.schedule.steps:
+            states.append(_after(states[-1], step))
+        return tuple(states)
+
+    def told(self, step: int) -> list[Told]:
+        before, after = self.states[step], self.states[step + 1]
+        return [
+            Told(
+                send,
+                len(before.get((send.sender, send.slot), ())),
+                len(before.get((send.receiver, send.target), ())),
+                len(after.get((send.receiver, send.target), ())),
+            )
+            for send in self.schedule.steps[step]
+        ]
+
+    @cached_property
+    def whole(self) -> tuple[int, ...]:
+        """For each slot, how many contributions make it complete."""
+        sizes = [1] * self.schedule.slots
+        for (_, slot), held in self.schedule.goal.items():
+            sizes[slot] = max(sizes[slot], len(held))
+        return tuple(sizes)
+
+    def share(self, count: int, slot: int) -> float:
+        return min(1.0, count / self.whole[slot])
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether anything is summed; where nothing is, counts of contributions say nothing."""
+        return max(self.whole, default=1) > 1 or any(
+            send.action is Action.ADD for _, send in self.schedule.sends()
+        )
+
+    @cached_property
+    def _uses(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
+        """For each slot of a device, the steps that touch it, in order; whether its value matters there."""
+        uses: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        for number, step in enumerate(self.schedule.steps):
+            for send in step:
+                uses.setdefault((send.sender, send.slot), []).append((number, True))
+            for send in step:
+                uses.setdefault((send.receiver, send.target), []).append((number, send.action is Action.ADD))
+        return uses
+
+    def is_spent(self, step: int, device: int, slot: int) -> bool:
+        """Whether nobody needs the value that lies here after `step` steps."""
+        for number, matters in self._uses.get((device, slot), ()):
+            if number >= step:
+                return not matters
+        return (device, slot) not in self.schedule.goal
+
+    @cached_property
+    def slot_bytes(self) -> float | None:
+        """A device's input is spread evenly over the slots it fills at the start."""
+        filled = Counter(device for (device, _), held in self.schedule.start.items() if held)
+        if self.input_bytes is None or not filled:
+            return None
+        return self.input_bytes / max(filled.values())
+
+    @cached_property
+    def sends_over(self) -> Counter[Lane]:
+        """How many slots each lane carries in all."""
+        return Counter(
+            Lane(send.sender, send.receiver, send.link)
+            for _, send in self.schedule.sends()
+            if not send.is_local
+        )
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all lanes in use carry the same."""
+        return len(set(self.sends_over.values())) <= 1
+
+    def busiest_first(self) -> list[tuple[Lane, int]]:
+        return sorted(self.sends_over.items(), key=lambda item: (-item[1], item[0]))
+
+    def amount(self, sends: float) -> str:
+        """So many slots in words: as bytes where sizes are known."""
+        if not self.slot_bytes:
+            return f"{sends:g} {'chunk' if sends == 1 else 'chunks'}"
+        return bytes_text(sends * self.slot_bytes)
+
+    def short_amount(self, sends: float) -> str:
+        """The same in few characters."""
+        if not self.slot_bytes:
+            return f"{sends:g}"
+        return bytes_text(sends * self.slot_bytes, digits=3).replace(" ", "").removesuffix("iB")
+
+    def name(self, device: int) -> str:
+        return self.names[device] if self.names else str(device)
+
+    def device(self, device: int) -> str:
+        return self.names[device] if self.names else f"device {device}"
+
+    def short_name(self, device: int) -> str:
+        """For a disc: of chip 12, the number."""
+        return self.name(device).split()[-1]
+
+    def lane_name(self, lane: Lane) -> str:
+        if lane in self.lane_names:
+            return self.lane_names[lane]
+        several = any(other.link for other in self.sends_over)
+        return f"{self.name(lane.sender)} → {self.name(lane.receiver)}" + (
+            f", link {lane.link}" if several else ""
+        )
+
+    @property
+    def is_crowded(self) -> bool:
+        """So many devices that arrows have no labels."""
+        return self.schedule.devices > _MOST_LABELLED
+
+    def labels(self, step: int) -> dict[tuple[int, int], str]:
+        """What is written beside the arrows from one device to another."""
+        if self.is_crowded:
+            return {}
+        slots: dict[tuple[int, int], list[int]] = {}
+        for send in self.schedule.steps[step]:
+            if not send.is_local:
+                slots.setdefault((send.sender, send.receiver), []).append(send.slot)
+        return {ends: self.label(there) for ends, there in slots.items()}
+
+    def label(self, slots: list[int]) -> str:
+        """The first chunks; a piece that goes as a whole is named as a whole."""
+        splits = self.schedule.splits
+        parts = Counter(slot // splits for slot in slots)
+        names = list(
+            dict.fromkeys(
+                self.piece_name(piece) if self.journeys or parts[piece] == splits else self.chunk(slot)
+                for slot in slots
+                for piece in (slot // splits,)
+            )
+        )
+        most = 1 if self.journeys else 2
+        return " ".join(names) if len(names) <= most else f"{names[0]} +{len(names) - 1}"
+
+    @cached_property
+    def label_length(self) -> int:
+        """Of the longest label of any step or of the total, in characters."""
+        if self.is_crowded:
+            return 0
+        labels = [label for step in range(len(self.schedule.steps)) for label in self.labels(step).values()]
+        totals = [] if self.is_even else [self.short_amount(sends) for sends in self.sends_over.values()]
+        return max(map(len, labels + totals), default=0)
+
+    @cached_property
+    def journeys(self) -> tuple[tuple[int, int], ...]:
+        """Of each piece where it starts and where it ends, if pieces are known by that: as in all_to_all."""
+        starts = _single_owners(self.schedule, self.schedule.start)
+        ends = _single_owners(self.schedule, self.schedule.goal)
+        pieces = self.schedule.pieces
+        journeys = tuple(
+            (starts[piece], ends[piece]) for piece in range(pieces) if piece in starts and piece in ends
+        )
+        return journeys if pieces > 1 and len(set(journeys)) == pieces else ()
+
+    def piece_name(self, piece: int) -> str:
+        """A letter; or from where to where the piece travels."""
+        if self.journeys:
+            return "{}›{}".format(*map(self.short_name, self.journeys[piece]))
+        return letters(piece)
+
+    def chunk(self, slot: int) -> str:
+        """The piece, and the number of its part where it is split."""
+        piece, split = divmod(slot, self.schedule.splits)
+        between = "." if self.journeys else ""
+        return self.piece_name(piece) + (f"{between}{split + 1}" if self.schedule.splits > 1 else "")
+
+    @property
+    def colour_count(self) -> int:
+        return self.schedule.devices if self.journeys else self.schedule.pieces
+
+    def colour(self, slot: int) -> int:
+        """The number of a slot's colour: one for each piece, or for each device that pieces come from."""
+        piece = slot // self.schedule.splits
+        return self.journeys[piece][0] if self.journeys else piece
+
+
+def _single_owners(schedule: Schedule, held: State) -> dict[int, int]:
+    """The device that has a piece, for the pieces that one device has."""
+    owners: dict[int, set[int]] = {}
+    for device, slot in held:
+        owners.setdefault(slot // schedule.splits, set()).add(device)
+    return {piece: devices.pop() for piece, devices in owners.items() if len(devices) == 1}
+
+
+def _after(state: State, step: tuple[Send, ...]) -> State:
+    """All sends read what was there when the step began; stores come before adds to the same slot."""
+    result = dict(state)
+    for send in sorted(step, key=lambda send: send.action is Action.ADD):
+        carried = state.get((send.sender, send.slot), frozenset())
+        target = (send.receiver, send.target)
+        result[target] = carried | result.get(target, frozenset()) if send.action is Action.ADD else carried
+    return result
+
+
+def letters(number: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    text = ""
+    while number >= 0:
+        number, digit = divmod(number, 26)
+        text, number = chr(65 + digit) + text, number - 1
+    return text
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def bytes_text(count: float, digits: int = 4) -> str:
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.{digits if count < 1000 else 4}g} {_UNITS[unit]}"

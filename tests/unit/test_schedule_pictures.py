@@ -1,0 +1,257 @@
+"""Pictures of collectives: everything inside, nothing twice, nothing on top of something else."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from softmesh.collectives.schedule import Action, Schedule, Send
+from softmesh.collectives.schedules import schedule_for
+from softmesh.report.schedules.command import schedule as command
+from softmesh.report.schedules.page import embedded, schedule_page
+from softmesh.report.schedules.staging import staged
+from softmesh.report.schedules.story import Story, bytes_text, letters
+from softmesh.report.schedules.svg import schedule_svg
+from softmesh.report.schedules.text import SchedulePicture
+from softmesh.report.schedules.words import sentence, summary
+from softmesh.report.wiring.box import Box
+
+SVG = "{http://www.w3.org/2000/svg}"
+GROUPS = [
+    ("all_reduce", (8,), (True,), 1),
+    ("all_reduce", (8,), (True,), 2),
+    ("all_reduce", (3,), (True,), 1),
+    ("all_gather", (4,), (False,), 1),
+    ("all_gather", (16,), (True,), 1),
+    ("all_reduce", (2, 4), (False, False), 1),
+    ("all_gather", (4, 4), (True, True), 1),
+    ("reduce_scatter", (2, 2, 2), (False, False, False), 1),
+    ("all_to_all", (4,), (True,), 1),
+    ("all_to_all", (4,), (False,), 1),
+    ("all_reduce_direct", (4,), (True,), 1),
+    ("all_reduce", (2,), (True,), 1),
+    ("barrier", (5,), (False,), 1),
+]
+
+
+def story_of(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...], links: int = 1) -> Story:
+    return Story(schedule_for(name, shape, wraps, links), shape, wraps, 65536)
+
+
+@pytest.fixture(params=GROUPS, ids=lambda group: f"{group[0]}-{group[1]}-{group[3]}")
+def story(request: pytest.FixtureRequest) -> Story:
+    return story_of(*request.param)
+
+
+def two_on_a_line(title: str = "") -> Story:
+    """Device 0 adds to device 1, which sends the sum back."""
+    held = {(0, 0): frozenset({0}), (1, 0): frozenset({1})}
+    both = {(0, 0): frozenset({0, 1}), (1, 0): frozenset({0, 1})}
+    steps = ((Send(0, 1, 0, Action.ADD, 0),), (Send(1, 0, 0, Action.STORE, 0),))
+    return Story(Schedule("there and back", 2, 1, 1, steps, held, both), (2,), (False,), 1024, title)
+
+
+def panels(svg: str) -> list[ElementTree.Element]:
+    return [rect for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect") if rect.get("class") == "panel"]
+
+
+def test_the_strip_has_a_panel_for_the_start_each_step_and_the_total(story: Story) -> None:
+    assert len(panels(schedule_svg(story))) == len(story.schedule.steps) + 2
+
+
+def test_every_send_is_drawn_once(story: Story) -> None:
+    root = ElementTree.fromstring(schedule_svg(story))
+    drawn = [element for element in root.iter() if element.get("class") == "send"]
+    assert sum(int(element.get("data-sends", 0)) for element in drawn) == len(list(story.schedule.sends()))
+    told = [line for element in drawn for line in (element.findtext(f"{SVG}title") or "").split("\n")]
+    expected = [
+        sentence(story, each) for step in range(len(story.schedule.steps)) for each in story.told(step)
+    ]
+    assert sorted(told) == sorted(expected)
+
+
+def test_every_lane_in_use_has_its_total(story: Story) -> None:
+    root = ElementTree.fromstring(schedule_svg(story))
+    drawn = [element for element in root.iter() if element.get("class") == "traffic"]
+    assert len(drawn) == len(story.sends_over)
+
+
+def test_devices_and_slots_are_on_the_stage_and_apart(story: Story) -> None:
+    stage = staged(story)
+    whole = Box(-0.01, -0.01, stage.size[0] + 0.02, stage.size[1] + 0.02)
+    assert all(whole.contains(box) for box in stage.boxes)
+    assert not any(one.touches(other) for one, other in combinations(stage.boxes, 2))
+    for box, corner in zip(stage.boxes, stage.corners, strict=True):
+        bars = [stage.slots.bar_at(slot, corner) for slot in range(story.schedule.slots)]
+        assert all(box.contains(bar) for bar in bars)
+        assert not any(one.touches(other) for one, other in combinations(bars, 2))
+
+
+def label_boxes(story: Story, step: int) -> list[Box]:
+    stage = staged(story)
+    outer = {(lane.sender, lane.receiver): lane for lane in sorted(stage.ways)}
+    return [stage.ways[outer[ends]].label_box(text) for ends, text in story.labels(step).items()]
+
+
+def test_labels_lie_apart_on_the_stage_and_beside_the_devices(story: Story) -> None:
+    stage = staged(story)
+    whole = Box(0, 0, *stage.size).grown(6)
+    for step in range(len(story.schedule.steps)):
+        labels = label_boxes(story, step)
+        assert all(whole.contains(label) for label in labels)
+        assert not any(one.shared_area(other) > 0.5 for one, other in combinations(labels, 2))
+        assert not any(label.touches(box) for label in labels for box in stage.boxes)
+
+
+def test_all_panels_are_inside_the_view_box(story: Story) -> None:
+    root = ElementTree.fromstring(schedule_svg(story))
+    _, _, width, height = map(float, root.get("viewBox", "").split())
+    strip = next(
+        g for g in root.iter(f"{SVG}g") if any(rect.get("class") == "panel" for rect in g.iterfind("*/*"))
+    )
+    for group in strip:
+        x, y = map(float, re.findall(r"[-\d.]+", group.get("transform", "")))
+        frame = group.find(f"{SVG}rect")
+        assert frame is not None
+        assert 0 <= x <= x + float(frame.get("width", 0)) <= width - 31.9
+        assert 0 <= y <= y + float(frame.get("height", 0)) <= height - 31.9
+
+
+def test_an_eight_ring_all_reduce_fits_a_readme() -> None:
+    root = ElementTree.fromstring(schedule_svg(story_of("all_reduce", (8,), (True,))))
+    assert float(root.get("width", 0)) <= 950
+
+
+def test_long_schedules_leave_out_steps_in_the_middle() -> None:
+    story = story_of("all_reduce", (32,), (True,))
+    svg = schedule_svg(story)
+    assert len(panels(svg)) < len(story.schedule.steps)
+    assert re.search(r"steps \d+ to \d+", svg)
+
+
+def test_a_partial_sum_says_how_many_it_has() -> None:
+    story = two_on_a_line()
+    first, second = (sentence(story, story.told(step)[0]) for step in (0, 1))
+    assert first == "device 0 sends its own chunk A to device 1, which adds its own: complete now"
+    assert second == "device 1 sends the complete chunk A to device 0, which stores it over what it had"
+    assert summary(story, 0) == "1 device sends 1 chunk, added where it arrives"
+
+
+def test_a_value_is_spent_when_it_will_be_overwritten() -> None:
+    story = two_on_a_line()
+    assert not story.is_spent(0, 0, 0)  # about to be sent
+    assert story.is_spent(1, 0, 0)  # about to be overwritten
+    assert not story.is_spent(2, 0, 0)  # the goal
+
+
+def test_chunks_of_all_to_all_are_named_by_their_journey() -> None:
+    story = story_of("all_to_all", (4,), (False,))
+    assert story.chunk(7) == "1›3"
+    assert story_of("all_gather", (4,), (False,)).chunk(2) == "C"
+
+
+def test_a_link_of_a_ring_carries_seven_eighths_of_the_bytes_each_way() -> None:
+    story = story_of("all_reduce", (8,), (True,))
+    assert {story.amount(sends) for sends in story.sends_over.values()} == {"56 KiB"}
+
+
+def test_the_page_is_whole_in_itself_and_plays(story: Story) -> None:
+    page = schedule_page(story)
+    outside = [
+        url for url in re.findall(r"https?://[^\s\"'<>)]+", page) if url != "http://www.w3.org/2000/svg"
+    ]
+    assert outside == []
+    assert not re.search(r"<link|<img|@import|\bsrc=", page)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))  # type: ignore[union-attr]
+    steps = len(story.schedule.steps)
+    assert len(data["steps"]) == steps
+    assert len(data["states"]) == len(data["captions"]) == len(data["sentences"]) == steps + 1
+    assert len(data["slots"]) == len(data["states"][0])
+    assert sum(token[3] for step in data["steps"] for token in step) == len(list(story.schedule.sends()))
+
+
+def test_without_scripts_the_page_shows_the_strip_and_no_player() -> None:
+    page = schedule_page(two_on_a_line())
+    assert re.search(r'<section id="player"[^>]* hidden>', page)
+    assert "<details open>" in page
+
+
+def test_nothing_in_the_data_ends_the_script() -> None:
+    assert "</script>" not in embedded({"title": "</script><script>alert(1)</script>"})
+    assert json.loads(embedded("</script>\u2028")) == "</script>\u2028"
+    page = schedule_page(two_on_a_line("</script><b>"))
+    assert page.count("</script>") == 2
+    assert "<b>" not in page
+
+
+def test_the_terminal_shows_sends_slots_and_links() -> None:
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(SchedulePicture(two_on_a_line()))
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    assert "  0 → 1 +A 1/2" in lines
+    assert "  1  2/2" in lines
+    assert any(line.startswith("  0 → 1") and "1 KiB" in line for line in lines)
+
+
+def test_many_devices_are_summed_up_in_the_terminal() -> None:
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(SchedulePicture(story_of("all_gather", (32,), (True,))))
+    assert capture.get().count("step ") == 16
+    assert len(capture.get().splitlines()) < 60
+
+
+def test_numbers_and_letters_are_short() -> None:
+    assert [letters(number) for number in (0, 25, 26, 701, 702)] == ["A", "Z", "AA", "ZZ", "AAA"]
+    assert [bytes_text(count) for count in (512, 1536, 2**30)] == ["512 B", "1.5 KiB", "1 GiB"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["all_redce"], "Did you mean 'all_reduce'"),
+        (["all_reduce", "--devices", "0"], "--devices"),
+        (["all_reduce", "--devices", "9999"], "--devices"),
+        (["all_reduce", "--shape", "2y4"], "write its extents as in 2x4"),
+        (["all_reduce", "--shape", "2x0"], "at least 1"),
+        (["all_reduce", "--shape", "2x4", "--devices", "6"], "give one of them"),
+        (["all_to_all", "--devices", "32"], "too many to draw"),
+        (["broadcast", "--root", "8"], "devices 0 to 7"),
+        (["all_reduce", "--root", "1"], "has no --root"),
+        (["all_reduce", "--system", "T300"], "T300"),
+        (["all_reduce", "--devices", "16", "--system", "T3000"], "8 devices"),
+        (
+            ["all_reduce", "--shape", "2x4", "--topology", "ring", "--system", "T3000"],
+            "a line instead of a ring",
+        ),
+        (["all_reduce", "--links", "3", "--devices", "4", "--system", "T3000"], "ask for fewer links"),
+        (["all_reduce", "--down", "chip:1"], "--system"),
+        (["all_reduce", "-o", "x.png"], "neither .svg nor .html"),
+        (["all_reduce", "-o", "no/such/folder/x.svg"], "cannot write"),
+    ],
+)
+def test_mistakes_are_explained_and_exit_with_2(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert message in re.sub(r"\s+", " ", result.output)
+
+
+def test_on_a_machine_devices_are_chips_and_links_have_channels() -> None:
+    result = CliRunner().invoke(command, ["all_gather", "--devices", "4", "--system", "T3000"])
+    assert result.exit_code == 0
+    assert re.search(r"chip \d+ ch \d+ → chip \d+ ch \d+ +\d+ KiB", result.output)
+
+
+def test_the_command_writes_strips_and_pages(tmp_path: Path) -> None:
+    for name, start in (("a.svg", "<svg"), ("a.html", "<!DOCTYPE html>")):
+        result = CliRunner().invoke(command, ["all_gather", "--devices", "4", "-o", str(tmp_path / name)])
+        assert result.exit_code == 0
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
