@@ -20,7 +20,7 @@ import numpy as np
 from softmesh.errors import SoftmeshError
 
 WORKER = Path(__file__).with_name("jax_worker.py")
-_DEADLINE = 120.0  # seconds for one answer; the first of a dtype includes compiling
+_DEADLINE = 120.0  # seconds for one answer; the first of each kind includes compiling
 
 
 class JaxMissing(SoftmeshError):
@@ -65,16 +65,16 @@ class JaxPeer:
     ) -> None:
         self._end()
 
-    def run(self, dtype: str) -> float:
+    def run(self, dtype: str, form: str) -> float:
         """Seconds of one call."""
         assert self._worker.stdin is not None
-        self._worker.stdin.write(f"{dtype}\n")
+        self._worker.stdin.write(f"{dtype} {form}\n")
         self._worker.stdin.flush()
         return float(self._answer()["seconds"])
 
-    def result(self, dtype: str) -> np.ndarray:
+    def result(self, dtype: str, form: str) -> np.ndarray:
         """What the MLP gave, once it has run."""
-        return np.load(Path(self._folder.name) / f"{dtype}.jax.npy")
+        return np.load(Path(self._folder.name) / f"{dtype}.{form}.npy")
 
     def _answer(self) -> dict[str, Any]:
         assert self._worker.stdout is not None

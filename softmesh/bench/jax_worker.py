@@ -1,9 +1,9 @@
 """The MLP of `softmesh bench mlp` in JAX on 8 virtual CPU devices, one call at a time.
 
 A program of its own, for an interpreter that has jax and numpy and need not have softmesh:
-`python jax_worker.py FOLDER`. Reads FOLDER/<dtype>.npz, says {"ready": version}; for each dtype
-that comes in on a line, runs the MLP once and answers {"seconds": ...}. The first call for a dtype
-compiles, and leaves the result in FOLDER/<dtype>.jax.npy.
+`python jax_worker.py FOLDER`. Says {"ready": version}; for each line `<dtype> <form>` that comes in, runs
+that MLP once and answers {"seconds": ...}. The first call of each kind reads FOLDER/<dtype>.npz, compiles,
+and leaves the result in FOLDER/<dtype>.<form>.npy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DEVICES = 8
 # Read when jax is first imported, below.
@@ -27,25 +27,68 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
+try:
+    from jax import shard_map
+except ImportError:  # where it was before JAX 0.6
+    from jax.experimental.shard_map import shard_map
 
-def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
-    hidden = jax.nn.gelu(x @ w1 + b1, approximate=False)
+
+def hidden_layer(x: Any, w1: Any, b1: Any) -> Any:
+    return jax.nn.gelu(x @ w1 + b1, approximate=False)
+
+
+def alone(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return hidden_layer(x, w1, b1) @ w2 + b2
+
+
+def gathering(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    hidden = jax.lax.all_gather(hidden_layer(x, w1, b1), AXIS, axis=1, tiled=True)
     return hidden @ w2 + b2
 
 
-def prepare(folder: Path, dtype: str) -> Callable[[], Any]:
-    """The compiled MLP with its operands in place: rows split over the devices, weights on each."""
-    mesh = Mesh(np.array(jax.devices()), ("batch",))
-    by_rows, on_all = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+def reducing(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return jax.lax.psum(hidden_layer(x, w1, b1) @ w2, AXIS) + b2
+
+
+NAMES = ("x", "w1", "b1", "w2", "b2")
+AXIS = "devices"
+ON_ALL, BY_ROWS, BY_COLUMNS = PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(None, AXIS)
+
+
+class Form(NamedTuple):
+    """What one device does, where the operands lie (on all devices unless named), and where the result does."""
+
+    on_each_device: Callable[..., Any]
+    split: dict[str, PartitionSpec]
+    result: PartitionSpec
+
+
+FORMS = {
+    "data": Form(alone, {"x": BY_ROWS}, BY_ROWS),
+    "all_gather": Form(
+        gathering,
+        {"w1": BY_COLUMNS, "b1": BY_ROWS, "w2": BY_COLUMNS, "b2": BY_ROWS},
+        BY_COLUMNS,
+    ),
+    "all_reduce": Form(reducing, {"w1": BY_COLUMNS, "b1": BY_ROWS, "w2": BY_ROWS}, ON_ALL),
+}
+
+
+def prepare(folder: Path, dtype: str, form: Form) -> tuple[Callable[[], Any], np.ndarray]:
+    """The compiled MLP with its operands in place, and what it gives."""
+    mesh = Mesh(np.array(jax.devices()), (AXIS,))
+    specs = tuple(form.split.get(name, ON_ALL) for name in NAMES)
     values = np.load(folder / f"{dtype}.npz")
-    x, *weights = (
-        jax.device_put(jax.numpy.asarray(values[name], dtype), by_rows if name == "x" else on_all)
-        for name in ("x", "w1", "b1", "w2", "b2")
-    )
-    compiled = jax.jit(mlp, out_shardings=by_rows)
-    result = compiled(x, *weights).block_until_ready()
-    np.save(folder / f"{dtype}.jax.npy", np.asarray(result.astype("float32")))
-    return lambda: compiled(x, *weights).block_until_ready()
+    operands = [
+        jax.device_put(jax.numpy.asarray(values[name], dtype), NamedSharding(mesh, spec))
+        for name, spec in zip(NAMES, specs, strict=True)
+    ]
+    compiled = jax.jit(shard_map(form.on_each_device, mesh=mesh, in_specs=specs, out_specs=form.result))
+
+    def run() -> Any:
+        return compiled(*operands).block_until_ready()
+
+    return run, np.asarray(run().astype("float32"))
 
 
 def say(**answer: object) -> None:
@@ -54,14 +97,15 @@ def say(**answer: object) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    prepared: dict[str, Callable[[], Any]] = {}
+    prepared: dict[tuple[str, ...], Callable[[], Any]] = {}
     say(ready=jax.__version__)
     for line in sys.stdin:
-        dtype = line.strip()
-        if dtype not in prepared:
-            prepared[dtype] = prepare(folder, dtype)
+        dtype, form = work = tuple(line.split())
+        if work not in prepared:
+            prepared[work], result = prepare(folder, dtype, FORMS[form])
+            np.save(folder / f"{dtype}.{form}.npy", result)
         start = time.perf_counter()
-        prepared[dtype]()
+        prepared[work]()
         say(seconds=time.perf_counter() - start)
 
 

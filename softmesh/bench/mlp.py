@@ -1,13 +1,18 @@
-"""A data-parallel MLP on 8 devices against the same global work in plain torch and in JAX.
+"""An MLP parallelised over 8 devices, in three forms, against the same global work in plain torch and in JAX.
 
     softmesh bench mlp [--quick] [--json] [--jax-python PATH]
 
-y = gelu(x w1 + b1) w2 + b2, rows of x split over the devices, weights on each: once with few rows for
-each device, once with many. The peers:
+y = gelu(x w1 + b1) w2 + b2, once with few rows and once with many. The forms:
+
+    data           rows of x split over the devices, weights on each
+    all_gather     tensor-parallel: columns of w1 and w2 split, the hidden layer gathered in between
+    all_reduce     tensor-parallel: columns of w1 and rows of w2 split, the contributions added up
+
+The peers:
 
     torch          one device: F.linear and F.gelu in the dtype at hand
     torch, fp32    bfloat16 only: widened to fp32, each result rounded once, as the chip does
-    JAX            jit over 8 virtual CPU devices, in a process of its own
+    JAX            the same form over 8 virtual CPU devices, jitted, in a process of its own
 
 All take turns in one run, and each result is checked against float64.
 """
@@ -19,17 +24,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 
 import torch
 
 import softmesh as ttnn
 from softmesh.bench.jax_peer import WORKER, JaxMissing, JaxPeer
-from softmesh.bench.mlp_work import MeshMlp, Operands, torch_mlp, torch_peers
+from softmesh.bench.mlp_work import FORMS, MeshMlp, Operands, torch_mlp, torch_peers
 from softmesh.bench.operands import DTYPES
 from softmesh.bench.presentation import machine, show, show_json, table
 from softmesh.bench.timing import Peer, interleave, timed
 
-MESH = (2, 4)
+MESH = (1, 8)
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2}  # of the error's norm, relative to the result's
 OURS = "softmesh"
 JAX = "JAX, 8 devices"
@@ -51,6 +57,7 @@ QUICK = Sizes(rows=(256,), width=32, inner=64, rounds=2)
 
 @dataclass(frozen=True)
 class Row:
+    form: str
     rows: int
     dtype: str
     peer: str
@@ -65,21 +72,22 @@ class Row:
 
 
 def measure(
-    dtype: str, operands: Operands, sizes: Sizes, mesh: ttnn.MeshDevice, jax: JaxPeer | None
+    form: str, dtype: str, operands: Operands, sizes: Sizes, mesh: ttnn.MeshDevice, jax: JaxPeer | None
 ) -> list[Row]:
-    ours = MeshMlp(mesh, operands, dtype)
+    ours = MeshMlp(mesh, operands, dtype, form)
     calls = torch_peers(dtype, operands)
     results = {OURS: ours.result(), **{name: call() for name, call in calls.items()}}
     peers: dict[str, Peer] = {OURS: timed(ours), **{name: timed(call) for name, call in calls.items()}}
     if jax is not None:
-        jax.run(dtype)
-        results[JAX] = torch.from_numpy(jax.result(dtype))
-        peers[JAX] = lambda: jax.run(dtype)
+        jax.run(dtype, form)
+        results[JAX] = torch.from_numpy(jax.result(dtype, form))
+        peers[JAX] = lambda: jax.run(dtype, form)
     errors = relative_errors(results, operands)
     seen = interleave(peers, sizes.rounds)
     rows = len(operands.x)
     return [
         Row(
+            form,
             rows,
             dtype,
             name,
@@ -100,6 +108,7 @@ def relative_errors(results: Mapping[str, torch.Tensor], operands: Operands) -> 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     return [
         [
+            r.form,
             str(r.rows),
             r.dtype,
             r.peer,
@@ -137,15 +146,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = QUICK if given.quick else Sizes()
     note = ""
     rows: list[Row] = []
-    with ttnn.create_mesh_device(ttnn.MeshShape(MESH)) as mesh:
+    with connected_mesh() as mesh:
         for count in sizes.rows:
             drawn = Operands.random(count, sizes.width, sizes.inner)
             operands = {dtype: drawn.to(torch_dtype) for dtype, (_, torch_dtype) in DTYPES.items()}
             with jax_or_note(given.jax_python, operands) as (jax, note):
-                for dtype in DTYPES:
-                    rows += measure(dtype, operands[dtype], sizes, mesh, jax)
+                for form, dtype in product(FORMS, DTYPES):
+                    rows += measure(form, dtype, operands[dtype], sizes, mesh, jax)
     present(rows, sizes, note, as_json=given.json)
     return 0 if all(r.agrees for r in rows) else 1
+
+
+@contextmanager
+def connected_mesh() -> Iterator[ttnn.MeshDevice]:
+    """A line of devices under a fabric, which collectives need; without one again afterwards."""
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        with ttnn.create_mesh_device(ttnn.MeshShape(MESH)) as mesh:
+            yield mesh
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
 @contextmanager
@@ -165,9 +185,9 @@ def present(rows: Sequence[Row], sizes: Sizes, note: str, *, as_json: bool) -> N
     if as_json:
         show_json(note=note, sizes=asdict(sizes), rows=[asdict(r) for r in rows])
         return
-    title = f"MLP {sizes.width} -> {sizes.inner} -> {sizes.width}, rows split over 8 devices"
-    columns = ["rows", "dtype", "peer", "ms", "GFLOP/s", "time / softmesh", "error"]
-    show(machine(), note, table(title, columns, table_rows(rows), words=3))
+    title = f"MLP {sizes.width} -> {sizes.inner} -> {sizes.width}, on 8 devices"
+    columns = ["form", "rows", "dtype", "peer", "ms", "GFLOP/s", "time / softmesh", "error"]
+    show(machine(), note, table(title, columns, table_rows(rows), words=4))
     if not all(r.agrees for r in rows):
         show("(!) is further from float64 than this dtype allows.")
 

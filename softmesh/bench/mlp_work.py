@@ -1,8 +1,11 @@
-"""The work of `softmesh bench mlp`: y = gelu(x w1 + b1) w2 + b2, as TT-NN has it and as torch does."""
+"""The work of `softmesh bench mlp`: y = gelu(x w1 + b1) w2 + b2, as TT-NN has it and as torch does.
+
+TT-NN has it in three forms, which differ in what is split over the devices and in what travels between them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,22 +61,54 @@ def torch_mlp_in_fp32(o: Operands) -> torch.Tensor:
     return F.linear(hidden.float(), o.w2.float(), o.b2.float()).to(o.x.dtype)
 
 
+Tensors = Mapping[str, ttnn.Tensor]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Along which dim an operand is split (each device has all of the others), and what a device does then."""
+
+    splits: Mapping[str, int]
+    second_half: Callable[[ttnn.Tensor, Tensors], ttnn.Tensor]
+
+
+def _alone(hidden: ttnn.Tensor, o: Tensors) -> ttnn.Tensor:
+    return ttnn.linear(hidden, o["w2"], bias=o["b2"])
+
+
+def _gathering(hidden: ttnn.Tensor, o: Tensors) -> ttnn.Tensor:
+    return ttnn.linear(ttnn.all_gather(hidden, dim=-1), o["w2"], bias=o["b2"])
+
+
+def _reducing(hidden: ttnn.Tensor, o: Tensors) -> ttnn.Tensor:
+    return ttnn.add(ttnn.all_reduce(ttnn.linear(hidden, o["w2"])), o["b2"])
+
+
+FORMS = {
+    "data": Form({"x": 0}, _alone),
+    "all_gather": Form({"w1": 1, "b1": 0, "w2": 1, "b2": 0}, _gathering),
+    "all_reduce": Form({"w1": 1, "b1": 0, "w2": 0}, _reducing),
+}
+
+
 class MeshMlp:
     """The MLP as a TT-NN program has it."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, operands: Operands, dtype: str) -> None:
-        self._mesh = mesh
+    def __init__(self, mesh: ttnn.MeshDevice, operands: Operands, dtype: str, form: str) -> None:
+        self._form = FORMS[form]
         on_all = ttnn.ReplicateTensorToMesh(mesh)
-        self._x = put(operands.x, dtype, mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
-        self._w1, self._b1 = put(operands.w1, dtype, mesh, on_all), put(operands.b1, dtype, mesh, on_all)
-        self._w2, self._b2 = put(operands.w2, dtype, mesh, on_all), put(operands.b2, dtype, mesh, on_all)
+        split = {name: ttnn.ShardTensorToMesh(mesh, dim=dim) for name, dim in self._form.splits.items()}
+        self._operands = {
+            name: put(value, dtype, mesh, split.get(name, on_all)) for name, value in vars(operands).items()
+        }
 
     def __call__(self) -> ttnn.Tensor:
-        hidden = ttnn.linear(self._x, self._w1, bias=self._b1, activation="gelu")
-        return ttnn.linear(hidden, self._w2, bias=self._b2)
+        o = self._operands
+        hidden = ttnn.linear(o["x"], o["w1"], bias=o["b1"], activation="gelu")
+        return self._form.second_half(hidden, o)
 
     def result(self) -> torch.Tensor:
-        return ttnn.to_torch(self(), mesh_composer=ttnn.ConcatMeshToTensor(self._mesh, dim=0))
+        return ttnn.compose(self())
 
 
 def torch_peers(dtype: str, operands: Operands) -> dict[str, Callable[[], torch.Tensor]]:

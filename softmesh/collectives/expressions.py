@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from softmesh.collectives.groups import Group
+from softmesh.collectives.sums import summed_over
 
 
 def gathered(data: torch.Tensor, group: Group, dim: int, *, backwards: bool = False) -> torch.Tensor:
@@ -38,12 +39,8 @@ def summed(data: torch.Tensor, group: Group) -> torch.Tensor:
     """The sum over the group, stored once. Members that hold the same count as often as they are."""
     distinct = [axis for axis in group.axes if data.shape[axis] > 1]
     alike = group.size // math.prod(data.shape[axis] for axis in distinct)
-    total = data.sum(distinct, keepdim=True, dtype=_sum_dtype(data)) if distinct else data
+    total = summed_over(data, distinct) if distinct else data
     return total if alike == 1 else total * alike
-
-
-def _sum_dtype(data: torch.Tensor) -> torch.dtype:
-    return data.dtype  # torch accumulates bfloat16 in fp32 and rounds once; integers keep their width
 
 
 def dealt(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import io
 import json
@@ -19,13 +20,16 @@ from rich.console import Console
 import softmesh as ttnn
 from softmesh.bench import fabric, mlp, ops
 from softmesh.bench.fabric_descriptors import descriptor_text
-from softmesh.bench.jax_peer import JaxMissing, JaxPeer
+from softmesh.bench.jax_peer import WORKER, JaxMissing, JaxPeer
+from softmesh.bench.mlp_work import FORMS, MeshMlp
 from softmesh.bench.presentation import machine, table
 from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
 from softmesh.errors import ArgumentValueError
+from softmesh.fabric import settings
 from softmesh.fabric.descriptors.reading import check_text
 from softmesh.runtime import memory_reuse
 from softmesh.runtime.memory_reuse import keep_freed_memory
+from softmesh.runtime.opening import open_meshes
 from softmesh.systems.catalogue import load
 
 # -- timing --------------------------------------------------------------------------------------
@@ -213,12 +217,16 @@ def test_ops_shows_a_cell_for_each_number_of_devices():
 def test_mlp_runs_every_peer_and_says_why_jax_is_left_out(capsys):
     assert mlp.main(["--quick", "--json", "--jax-python", "no-such-python"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [(row["dtype"], row["peer"]) for row in shown["rows"]] == [
-        ("float32", "softmesh"),
-        ("float32", "torch"),
-        ("bfloat16", "softmesh"),
-        ("bfloat16", "torch"),
-        ("bfloat16", "torch, fp32"),
+    assert [(row["form"], row["dtype"], row["peer"]) for row in shown["rows"]] == [
+        (form, dtype, peer)
+        for form in ("data", "all_gather", "all_reduce")
+        for dtype, peer in (
+            ("float32", "softmesh"),
+            ("float32", "torch"),
+            ("bfloat16", "softmesh"),
+            ("bfloat16", "torch"),
+            ("bfloat16", "torch, fp32"),
+        )
     ]
     assert "cannot start no-such-python" in shown["note"]
     assert "pip install 'softmesh[bench]'" in shown["note"]
@@ -229,7 +237,44 @@ def test_mlp_prints_a_table_and_the_remedy_whole(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "pip install 'softmesh[bench]'" in shown
     assert "time / softmesh" in shown
-    assert "MLP 32 -> 64 -> 32, rows split over 8 devices" in shown
+    assert "MLP 32 -> 64 -> 32, on 8 devices" in shown
+
+
+def test_mlp_leaves_no_mesh_and_no_fabric_behind(capsys):
+    mlp.main(["--quick", "--json", "--jax-python", "no-such-python"])
+    assert open_meshes() == []
+    assert not settings.active().is_on
+
+
+@pytest.mark.parametrize(
+    ("form", "result", "collectives"),
+    [
+        ("data", (ttnn.Replicate(), ttnn.Shard(0)), []),
+        ("all_gather", (ttnn.Replicate(), ttnn.Shard(1)), ["all_gather"]),
+        ("all_reduce", (ttnn.Replicate(), ttnn.Replicate()), ["all_reduce"]),
+    ],
+)
+def test_each_form_of_the_mlp_runs_its_collective_and_no_other(form, result, collectives):
+    operands = mlp.Operands.random(256, 64, 128)
+    with mlp.connected_mesh() as mesh:
+        work = MeshMlp(mesh, operands, "float32", form)
+        with ttnn.log_commands(show=False) as log:
+            output = work()
+        assert ttnn.placements(output) == result
+        assert [name for _, name, *_ in log.rows if name.startswith("all_")] == collectives
+        assert mlp.relative_errors({form: ttnn.compose(output)}, operands)[form] <= 1e-6
+
+
+def test_jax_has_every_form_of_the_mlp():
+    """Read, not imported: the worker runs under an interpreter that has JAX."""
+    assigned = {
+        target.id: node.value
+        for node in ast.parse(WORKER.read_text()).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert [key.value for key in assigned["FORMS"].keys] == list(FORMS)
 
 
 _WORKER = """
@@ -237,10 +282,10 @@ import json, sys
 import numpy as np, torch
 print(json.dumps({"ready": "0.0"}), flush=True)
 for line in sys.stdin:
-    dtype = line.strip()
+    dtype, form = line.split()
     o = {name: torch.from_numpy(value) for name, value in np.load(f"{sys.argv[1]}/{dtype}.npz").items()}
     result = torch.nn.functional.gelu(o["x"] @ o["w1"] + o["b1"]) @ o["w2"] + o["b2"]
-    np.save(f"{sys.argv[1]}/{dtype}.jax.npy", result.numpy())
+    np.save(f"{sys.argv[1]}/{dtype}.{form}.npy", result.numpy())
     print(json.dumps({"seconds": 0.5}), flush=True)
 """
 
@@ -248,9 +293,9 @@ for line in sys.stdin:
 def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
     operands = mlp.Operands.random(256, 32, 64)
     peer = JaxPeer([sys.executable, "-c", _WORKER], {"float32": operands.arrays()})
-    with peer as jax, ttnn.create_mesh_device(ttnn.MeshShape(mlp.MESH)) as mesh:
-        rows = mlp.measure("float32", operands, mlp.QUICK, mesh, jax)
-    assert rows[-1].peer == "JAX, 8 devices"
+    with peer as jax, mlp.connected_mesh() as mesh:
+        rows = [row for form in FORMS for row in mlp.measure(form, "float32", operands, mlp.QUICK, mesh, jax)]
+    assert [row.form for row in rows if row.peer == "JAX, 8 devices"] == list(FORMS)
     assert rows[-1].milliseconds == 500.0
     assert all(row.agrees for row in rows)
 
@@ -269,8 +314,8 @@ def test_a_worker_and_its_files_are_gone_afterwards():
 
 
 def test_a_result_further_from_the_exact_one_than_its_dtype_allows_is_marked():
-    good = mlp.Row(256, "float32", "softmesh", 1.0, 2.0, 1.0, error=1e-7)
-    bad = mlp.Row(256, "float32", "torch", 1.0, 2.0, 1.0, error=1e-2)
+    good = mlp.Row("data", 256, "float32", "softmesh", 1.0, 2.0, 1.0, error=1e-7)
+    bad = mlp.Row("data", 256, "float32", "torch", 1.0, 2.0, 1.0, error=1e-2)
     assert good.agrees
     assert not bad.agrees
     assert mlp.table_rows([good, bad])[1][-1] == "1.0e-02 (!)"

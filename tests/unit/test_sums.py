@@ -1,0 +1,69 @@
+"""However fast, a sum is the sum: in fp32, rounded once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from softmesh.collectives.sums import summed_over
+
+
+def exact(data: torch.Tensor, axes: list[int]) -> torch.Tensor:
+    return data.double().sum(axes, keepdim=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((8, 1, 64, 512), [0]),
+        ((2, 4, 64, 512), [1]),
+        ((2, 4, 64, 512), [0]),
+        ((2, 4, 64, 512), [0, 1]),
+        ((2, 2, 2, 32, 640), [0, 2]),
+        ((3, 5, 96, 96), [0, 1]),
+        ((4, 33, 499), [0]),
+        ((200, 1, 32, 256), [0]),
+        ((2, 160, 8, 1024), [1]),
+        ((8, 4, 4), [0]),
+    ],
+)
+def test_whole_numbers_come_out_exactly(dtype, shape, axes):
+    data = torch.randint(-4, 5, shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    if dtype is torch.bfloat16:
+        data = data.clamp(-1, 1)  # 200 of them still fit its 8 bits
+    found = summed_over(data, axes)
+    assert found.dtype is dtype
+    assert torch.equal(found.double(), exact(data, axes))
+
+
+@pytest.mark.parametrize("devices", [2, 7, 8, 32, 256])
+def test_bfloat16_is_rounded_once_to_nearest_even(devices):
+    data = torch.randn(devices, 64, 1024, generator=torch.Generator().manual_seed(devices)).to(torch.bfloat16)
+    once = exact(data, [0]).float().to(torch.bfloat16)
+    found = summed_over(data, [0])
+    assert (found != once).float().mean() < 1e-3  # where fp32 itself rounds to the middle of two bfloat16
+
+
+def test_halves_between_two_bfloat16_go_to_the_even_one():
+    data = torch.full((2, 64, 512), 1.0, dtype=torch.bfloat16)
+    data[0] = 256.0
+    assert summed_over(data, [0]).unique().tolist() == [256.0]
+    data[0] = 258.0
+    assert summed_over(data, [0]).unique().tolist() == [260.0]
+
+
+def test_infinities_and_nans_pass_through():
+    data = torch.ones(8, 64, 512, dtype=torch.bfloat16)
+    data[3, 0, 0], data[5, 0, 1] = float("inf"), float("nan")
+    found = summed_over(data, [0])
+    assert found[0, 0, 0] == float("inf")
+    assert found[0, 0, 1].isnan()
+    assert found[0, 1, 0] == 8
+
+
+def test_gradients_flow():
+    data = torch.ones(8, 64, 512, dtype=torch.bfloat16, requires_grad=True)
+    summed_over(data, [0]).sum().backward()
+    assert data.grad is not None
+    assert torch.equal(data.grad, torch.ones_like(data))
