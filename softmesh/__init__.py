@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives import core as _collectives
+from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
+from softmesh.collectives.reduce_type import ReduceType
+from softmesh.collectives.semaphores import (
+    create_global_semaphore,
+    get_global_semaphore_address,
+    reset_global_semaphore_value,
+)
 from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.cores import (
     CoreCoord,
@@ -201,7 +207,7 @@ CppTensorToMesh = TensorToMesh
 CppMeshToTensor = MeshToTensor
 
 globals().update({name: op for name, op in operations_under("").items() if name not in globals()})
-publish(__name__)
+publish(__name__, _COMPOSITES)
 
 
 def __getattr__(name: str) -> Any:

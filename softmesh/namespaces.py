@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 
 from softmesh.errors import NotModelled, did_you_mean
 from softmesh.ops.registry import OPERATIONS, operations_under
 
 # Modules of TT-NN whose names all stand in its top namespace too: the top namespace answers for them.
-_FLAT = ("core", "device", "distributed", "types", "_ttnn", "_ttnn.fabric", "_ttnn.multi_device", "_ttnn.device")
+_FLAT = (
+    "core",
+    "device",
+    "distributed",
+    "types",
+    "_ttnn",
+    "_ttnn.fabric",
+    "_ttnn.multi_device",
+    "_ttnn.device",
+)
 
 # Modules that TT-NN has directly below its top namespace.
 _AT_HOME = {"cluster": "runtime.cluster"}
@@ -26,20 +36,6 @@ _LATE = {
 }
 
 
-_COLLECTIVE = "collectives are still to come; plain ops never communicate"
-_NOT_YET = dict.fromkeys(
-    (
-        "all_broadcast",
-        "all_to_all_combine",
-        "all_to_all_dispatch",
-        "broadcast",
-        "point_to_point",
-        "reduce_to_root",
-    ),
-    _COLLECTIVE,
-)
-
-
 class _FlatModule(ModuleType):
     """The top namespace under another name."""
 
@@ -49,13 +45,23 @@ class _FlatModule(ModuleType):
         return getattr(sys.modules[self.__name__.partition(".")[0]], name)
 
 
-def publish(root: str) -> None:
-    """Make a module below the package `root` for each dotted prefix of the registry and each flat name."""
-    prefixes = {name.rpartition(".")[0] for name in OPERATIONS if "." in name}
+def publish(root: str, composites: Mapping[str, object]) -> None:
+    """Make a module below the package `root` for each dotted prefix of the registry and each flat name.
+
+    `composites` are functions of several ops, by dotted name.
+    """
+    prefixes = {name.rpartition(".")[0] for name in (*OPERATIONS, *composites) if "." in name}
     prefixes |= {prefix.rpartition(".")[0] for prefix in prefixes if "." in prefix}
     for prefix in sorted(prefixes):
         module = ModuleType(f"{root}.{prefix}", f"The operations of ttnn.{prefix}.")
         module.__dict__.update(operations_under(f"{prefix}."))
+        module.__dict__.update(
+            {
+                name.removeprefix(f"{prefix}."): function
+                for name, function in composites.items()
+                if name.rpartition(".")[0] == prefix
+            }
+        )
         _add(module)
     for name in _FLAT:
         _add(_FlatModule(f"{root}.{name}"))
@@ -81,8 +87,6 @@ def load_late(root: str, name: str) -> object:
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
-    if name in _NOT_YET:
-        raise NotModelled(f"ttnn.{name} is not modelled yet: {_NOT_YET[name]}.")
     known = [*_LATE, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
     raise NotModelled(
         f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{did_you_mean(name, known, cutoff=0.8)}"

@@ -32,6 +32,7 @@ from softmesh.placement.words import Partial, Shard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
 
@@ -107,6 +108,23 @@ class CollectivePlanner(Planner):
             f"{self.op.name} adds them. Gather them with ttnn.all_gather and take the {others[0].op} of the result."
         )
 
+    def _target_spec(self, target: Tensor, shape: tuple[int, ...], asked: DataType | None) -> TensorSpec:
+        """An output tensor must be what the collective makes, as TT-NN's own checks put it."""
+        given, spec = self.tensors[0].spec, target.spec
+        wanted = make_spec(shape, given.dtype, given.layout, spec.memory_config, given.tile)
+        hint = f"{self.op.name} writes into a tensor that was allocated for its result."
+        if "reduce_scatter" in self.op.name and spec != wanted:
+            raise MeshError(f"Output tensor spec {spec} does not match computed output spec {wanted}. {hint}")
+        if tuple(spec.shape) != shape:
+            raise MeshError(f"Output tensor shape must be {wanted.shape}, got {spec.shape}. {hint}")
+        for what in ("dtype", "layout") if len(self.tensors) == 1 else ():
+            own, other = getattr(spec, what), getattr(given, what)
+            if own is not other:
+                raise MeshError(
+                    f"Output tensor {what} {own} should be same as input tensor {what} {other}. {hint}"
+                )
+        return spec
+
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
         widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
         steps = iter(
@@ -129,8 +147,8 @@ class CollectivePlanner(Planner):
         for group in groups[1:]:
             if group.dist.grid != first.grid or group.dist.coords != first.coords:
                 raise MeshError(
-                    f"{self.op.name}: the operands lie on different devices ({first} and {group.dist}). "
-                    "Distribute them over the same mesh."
+                    f"{self.op.name}: the operands lie on the mesh in different ways ({first} and {group.dist}). "
+                    "Distribute them over the same devices and the same grid."
                 )
 
 

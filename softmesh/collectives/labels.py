@@ -31,7 +31,8 @@ def dealing(group: Group, dim: int, *, from_one_value: bool) -> Distribution:
     words = list(group.words_with(word))
     if from_one_value:
         outer = _others(group, dim)
-        if any(axis > min(group.axes) for axis in outer):  # interleaved: no longer slices in order
+        first = min(group.axes, default=group.lead)  # a group of one deals nothing out
+        if any(axis > first for axis in outer):  # interleaved: no longer slices in order
             for axis in (*group.axes, *outer):
                 words[axis] = LOCAL
     label = None if group.cluster_axis is not None else (group.size,)

@@ -24,6 +24,7 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor, tensor_method
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.transfer import from_device, from_torch, get_device_tensors, to_device, to_torch
+from softmesh.tensor.undefined import warn_if_undefined
 
 
 @tensor_method("__init__")
@@ -117,6 +118,7 @@ def _from_array(
 def describe(self: Tensor) -> str:
     if not self.is_allocated():
         return format_deallocated(self.shape, self.dtype, self.layout)
+    warn_if_undefined(self, "print")
     pieces = from_storage(self.pieces().detach().cpu(), self.dtype)
     device = self.device()
     headers: list[str | None] = [None] * len(pieces)

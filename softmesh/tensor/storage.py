@@ -16,6 +16,7 @@ import torch
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.words import LOCAL, Shard
+from softmesh.tensor.undefined import Undefined
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -27,13 +28,14 @@ _ADDRESS_STEP = 32
 class Storage:
     """`data is None` once deallocated; `device is None` on the host."""
 
-    __slots__ = ("_address", "data", "device", "dist")
+    __slots__ = ("_address", "data", "device", "dist", "undefined")
 
     def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
         self.data = data
         self.dist = dist
         self.device = device
         self._address = 0
+        self.undefined: Undefined | None = None  # pieces that no op has written yet
 
     @property
     def address(self) -> int:
@@ -60,6 +62,7 @@ class Storage:
         else:
             self.data = data if data is old else alias(data)
         self.dist = dist
+        self.undefined = None
 
     def writable(self) -> torch.Tensor:
         """The data, safe to change in place."""
@@ -85,6 +88,8 @@ class Storage:
         if self.dist.extents != dist.extents:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
         self.writable()[stored_index(self.dist, position)] = values
+        if self.undefined is not None:
+            self.undefined = self.undefined.without(position)
 
 
 def is_sole_owner(data: torch.Tensor) -> bool:

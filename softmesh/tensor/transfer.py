@@ -30,6 +30,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
+from softmesh.tensor.undefined import warn_if_undefined
 
 _A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
@@ -240,6 +241,7 @@ def to_torch(
 ) -> torch.Tensor:
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
     _check_readable(tensor, "to_torch")
+    warn_if_undefined(tensor, "to_torch")
     if dtype is not None:
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
@@ -277,6 +279,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     that takes a collective.
     """
     _check_readable(tensor, "compose")
+    warn_if_undefined(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
         raise MeshError(
@@ -358,6 +361,7 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | None =
     _check_readable(tensor, "from_device")
     if tensor._storage.device is None:
         return tensor
+    warn_if_undefined(tensor, "from_device")
     dist = tensor.view_distribution()
     data = alias(tensor.view_data().cpu())
     result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor._topology)
@@ -470,6 +474,7 @@ def copy_device_to_host_tensor(
 ) -> None:
     """Overwrite a host tensor in place with a device tensor of the same spec."""
     _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor")
+    warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
     data = device_tensor.view_data().cpu()
     if len(dist.coordinates()) == 1 and host_dist.mesh == HOST.mesh:
@@ -613,6 +618,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
 def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
     _check_readable(tensor, "aggregate_tensor")
+    warn_if_undefined(tensor, "aggregate_tensor")
     whole = _composed(tensor, composer, "aggregate_tensor").cpu()
     spec = tensor.spec
     made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from strategies import Extents, Like
 
 import softmesh as ttnn
+from softmesh.collectives.collective import Collective
 from softmesh.ops.binary import BINARY
 from softmesh.ops.reduction import REDUCTIONS
 from softmesh.ops.registry import OPERATIONS, Operation
@@ -53,8 +54,9 @@ class Call:
 Entry = Callable[[st.DrawFn, ttnn.DataType], Call]
 CALLS: dict[str, Entry] = {}
 
-# Ops that write in place, convolve or know of heads have shape contracts of their own, and tests by family.
+# Ops that write in place, convolve, know of heads or talk have contracts of their own, and tests by family.
 TESTED_ELSEWHERE = {
+    *(name for name, op in OPERATIONS.items() if isinstance(op, Collective)),
     "conv2d",
     "experimental.nlp_concat_heads",
     "experimental.nlp_concat_heads_decode",

@@ -197,6 +197,26 @@ def test_an_output_tensor_is_the_one_written(mesh):
     assert torch.equal(pieces(target)[5], pieces(ttnn.all_gather(y, 3, cluster_axis=1))[5])
 
 
+@pytest.mark.parametrize(
+    ("options", "width", "said"),
+    [
+        ({}, 128, r"Output tensor shape must be Shape\(\[1, 1, 32, 256\]\), got Shape\(\[1, 1, 32, 128\]\)"),
+        ({"dtype": ttnn.bfloat16}, 256, "Output tensor dtype .* should be same as input tensor dtype"),
+        (
+            {"layout": ttnn.ROW_MAJOR_LAYOUT},
+            256,
+            "Output tensor layout .* should be same as input tensor layout",
+        ),
+    ],
+)
+def test_an_output_tensor_that_does_not_fit_is_refused(mesh, options, width, said):
+    target = put(torch.zeros(1, 1, 32, width), ttnn.ReplicateTensorToMesh(mesh), mesh, **options)
+    with pytest.raises(RuntimeError, match=said):
+        ttnn.all_gather(grid(mesh), 3, cluster_axis=1, output_tensor=target)
+    with pytest.raises(RuntimeError, match="does not match computed output spec"):
+        ttnn.reduce_scatter(same(mesh), 3, cluster_axis=1, output_tensor=target)
+
+
 def test_a_collective_on_a_submesh_stays_there(mesh):
     half = mesh.create_submesh(MeshShape(2, 2), ttnn.MeshCoordinate(0, 2))
     x = put(torch.arange(4 * 32 * 32.0).reshape(4 * 32, 32), ttnn.ShardTensorToMesh(half, 0), half)

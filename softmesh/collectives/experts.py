@@ -1,0 +1,185 @@
+"""Mixture of experts: tokens to the devices of their experts, and the experts' answers back.
+
+A token names its K experts by number; the mapping (1, 1, E, D) says on which device of the mesh each
+expert lives. All of it is a gather inside the group and a look-up: nothing loops over devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.core import checked_axis
+from softmesh.collectives.expressions import dealt, gathered, picked
+from softmesh.collectives.groups import Group
+from softmesh.collectives.mapping import ExpertHomes, apart
+from softmesh.collectives.spelling import spelled
+from softmesh.collectives.undefined import Undefining, poison, some_rows
+from softmesh.errors import MeshError
+from softmesh.ops.operand import Operand
+from softmesh.placement.topology import topology_of
+from softmesh.tensor.dtype import DataType, Layout
+
+
+def check_form(operand: Operand, what: str, dtype: DataType | None = None) -> None:
+    """Experts take rows, and each argument one dtype."""
+    if operand.layout is not Layout.ROW_MAJOR:
+        raise MeshError(
+            f"{what} tensor must be in row major layout: {operand.op} got {operand.layout} for {operand.name}. "
+            "Use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)."
+        )
+    if dtype is not None and operand.dtype is not dtype:
+        raise MeshError(
+            f"{what} tensor must be {dtype.name.lower()}: {operand.op} got {operand.dtype} for {operand.name}. "
+            f"Use ttnn.typecast(tensor, ttnn.{dtype.name.lower()})."
+        )
+    if operand.rank != 4:
+        raise MeshError(f"{operand.op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+
+
+def _check_dim(op: str, name: str, dim: int | None) -> int:
+    if dim not in (1, 2):
+        raise MeshError(
+            f"{name} dimension must be 1 or 2, got {dim}: {op} deals tokens by batch (1) or row (2)."
+        )
+    return dim
+
+
+@spelled(
+    "all_to_all_dispatch",
+    "input_tensor expert_indices_tensor expert_mapping_tensor | cluster_axis? output_tensors? num_links? topology? "
+    "memory_config? subdevice_id? output_concat_dim?",
+    output="output_tensors",
+    kind=partial(Undefining, unwritten=some_rows),
+)
+def all_to_all_dispatch(
+    input_tensor: Operand,
+    expert_indices_tensor: Operand,
+    expert_mapping_tensor: Operand,
+    *,
+    cluster_axis: int | None = None,
+    output_concat_dim: int | None = 1,
+    output_tensors: Operand | Sequence[Operand] | None = None,
+) -> Across:
+    """[tokens, metadata]: on each device the rows of the group's tokens that have an expert there."""
+    op = "all_to_all_dispatch"
+    check_form(input_tensor, "Input", DataType.BFLOAT16)
+    check_form(expert_indices_tensor, "Indices", DataType.UINT16)
+    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
+    along = _check_dim(op, "Output concat", output_concat_dim)
+    tokens, indices = input_tensor.shape, expert_indices_tensor.shape
+    if tokens[:-1] != indices[:-1]:
+        raise MeshError(
+            "Input and indices tensor must have the same shape for all dimensions except the last. "
+            f"{op} got {list(tokens)} and {list(indices)}."
+        )
+    if tokens[1] != 1:
+        raise MeshError(f"{op}: input_tensor must be [batch, 1, sequence, hidden], got {list(tokens)}.")
+    filler = poison(input_tensor.dtype)
+    joined = 0 if along == 1 else 2  # the batch moves from dim 0 to dim 1 on the way
+
+    def move(group: Group) -> Moved:
+        dist, lead = group.dist, group.lead
+        shared = apart(group, members_share=True)
+        homes = ExpertHomes(op, group, expert_mapping_tensor.shape)
+
+        def compute(
+            data: torch.Tensor, chosen: torch.Tensor, mapping: torch.Tensor, *kept: torch.Tensor | None
+        ) -> list[torch.Tensor]:
+            rows = gathered(data, group, joined).transpose(lead, lead + 1)
+            told = gathered(chosen, group, joined).transpose(lead, lead + 1)
+            metadata = told.expand(*shared.extents, *told.shape[lead:])
+            is_here = homes.is_own(mapping, metadata).any(-1, keepdim=True)
+            others = rows.new_full((), filler) if not kept or kept[0] is None else kept[0]
+            return [torch.where(is_here, rows, others).expand(*dist.grid, *rows.shape[lead:]), metadata]
+
+        return Moved(compute, (apart(group), shared), topology_of(dist))
+
+    return Across(
+        checked_axis(op, cluster_axis),
+        move,
+        dtypes=(DataType.BFLOAT16, DataType.UINT16),
+        layouts=(Layout.ROW_MAJOR, Layout.ROW_MAJOR),
+    )
+
+
+@spelled(
+    "all_to_all_combine",
+    "input_tensor expert_metadata_tensor expert_mapping_tensor | local_reduce? output_shard_dim? cluster_axis? "
+    "subdevice_id? memory_config? output_tensor? num_links? topology?",
+    output="output_tensor",
+    kind=partial(Undefining, unwritten=some_rows),
+)
+def all_to_all_combine(
+    input_tensor: Operand,
+    expert_metadata_tensor: Operand,
+    expert_mapping_tensor: Operand,
+    *,
+    local_reduce: bool = False,
+    output_shard_dim: int | None = 1,
+    cluster_axis: int | None = None,
+    output_tensor: Operand | None = None,
+) -> Across:
+    """Slot k of a token, on the device the token came from: what its k-th expert made of it."""
+    op = "all_to_all_combine"
+    if cluster_axis is None:
+        raise MeshError(f"Axis must be specified at the moment: {op} got cluster_axis=None. Give 0 or 1.")
+    check_form(input_tensor, "Input")
+    check_form(expert_metadata_tensor, "Metadata", DataType.UINT16)
+    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
+    along = _check_dim(op, "Output shard", output_shard_dim)
+    slabs, metadata_shape = input_tensor.shape, expert_metadata_tensor.shape
+    if slabs[1:3] != metadata_shape[1:3]:
+        raise MeshError(
+            f"{op}: input_tensor {list(slabs)} and expert_metadata_tensor {list(metadata_shape)} must agree in dims 1 "
+            "and 2: the batch and sequence of the tokens that were dispatched."
+        )
+    filler = poison(input_tensor.dtype)
+
+    def move(group: Group) -> Moved:
+        homes = ExpertHomes(op, group, expert_mapping_tensor.shape)
+        local = 1 if local_reduce else homes.experts_per_device
+        if slabs[0] != local:
+            raise MeshError(
+                f"{op}: input_tensor {list(slabs)} must have {local} slabs in dim 0, one for each expert of a device "
+                "(one in all with local_reduce=True)."
+            )
+        if slabs[along] % group.size:
+            raise MeshError(
+                f"{op}: dim {along} of input_tensor {list(slabs)} must be a multiple of {group.size}, the devices its "
+                "tokens came from."
+            )
+
+        def compute(
+            data: torch.Tensor,
+            metadata: torch.Tensor,
+            mapping: torch.Tensor,
+            kept: torch.Tensor | None = None,
+        ) -> torch.Tensor:
+            answers = gathered(data, group, 0)
+            chosen = picked(metadata, group, (0,) * len(group.axes))
+            at, is_there = homes.slabs_of(mapping, chosen, local_reduce)
+            slots = _rows_at(answers, at, group)
+            written = dealt(is_there.unsqueeze(-1), group, along)
+            others = slots.new_full((), filler) if kept is None else kept
+            return torch.where(written, dealt(slots, group, along), others)
+
+        return Moved(compute, (apart(group),), topology_of(group.dist))
+
+    return Across(checked_axis(op, cluster_axis), move)
+
+
+def _rows_at(answers: torch.Tensor, at: torch.Tensor, group: Group) -> torch.Tensor:
+    """answers (*groups, slabs, T, S, H) and slab numbers (*groups, K, T, S) -> (*groups, K, T, S, H)."""
+    lead = group.lead
+    groups = at.shape[:lead]
+    slabs, batch, rows, width = answers.shape[lead:]
+    flat = answers.expand(*groups, slabs, batch, rows, width).reshape(-1, width)
+    numbers = torch.arange(at.numel(), device=at.device).reshape(at.shape)
+    place = numbers % (batch * rows)  # of a token among those of its group
+    number_of_group = numbers // (at.shape[lead] * batch * rows)
+    index = (number_of_group * slabs + at) * (batch * rows) + place
+    return flat.index_select(0, index.flatten()).reshape(*at.shape, width)

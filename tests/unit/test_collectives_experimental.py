@@ -1,0 +1,635 @@
+"""The experimental families: every way of calling them, against loops over devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh.collectives import asynchronous, exchanging, fused, reductions
+from softmesh.collectives.catalogue import COMPOSITES
+from softmesh.collectives.reduce_type import ReduceType
+from softmesh.collectives.semaphores import (
+    create_global_semaphore,
+    get_global_semaphore_address,
+    reset_global_semaphore_value,
+)
+from softmesh.ops.registry import OPERATIONS
+
+TILE, ROWS = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
+CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
+
+
+@pytest.fixture
+def mesh(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def line(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 8)) as opened:
+        yield opened
+
+
+def semaphores(mesh: ttnn.MeshDevice, count: int = 2) -> list[Any]:
+    return [create_global_semaphore(mesh, CORES, 0) for _ in range(count)]
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def put(
+    pieces: torch.Tensor,
+    mesh: ttnn.MeshDevice,
+    layout: ttnn.Layout = TILE,
+    dtype: ttnn.DataType = ttnn.float32,
+) -> ttnn.Tensor:
+    """pieces (devices, *local)."""
+    flat = pieces.reshape(-1, *pieces.shape[2:])
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    return ttnn.from_torch(flat, dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper)
+
+
+def shards(tensor: ttnn.Tensor) -> list[torch.Tensor]:
+    return [ttnn.to_torch(shard) for shard in ttnn.get_device_tensors(tensor)]
+
+
+def row_of(device: int) -> list[int]:
+    return [device // 4 * 4 + column for column in range(4)]
+
+
+def joined(x: torch.Tensor, dim: int, *, backwards: bool = False) -> list[torch.Tensor]:
+    """What gathering along the rows of a 2x4 mesh gives each device."""
+    step = -1 if backwards else 1
+    return [torch.cat([x[d] for d in row_of(device)[::step]], dim) for device in range(8)]
+
+
+def summed(x: torch.Tensor) -> list[torch.Tensor]:
+    return [sum(x[d] for d in row_of(device)) for device in range(8)]  # type: ignore[misc]
+
+
+def assert_shards(tensor: ttnn.Tensor, wanted: list[torch.Tensor]) -> None:
+    for got, one in zip(shards(tensor), wanted, strict=True):
+        torch.testing.assert_close(got, one)
+
+
+# -- all_gather ------------------------------------------------------------------------------------
+
+GATHER_CALLS: dict[str, Callable[[Any, ttnn.Tensor, ttnn.MeshDevice, list[Any]], ttnn.Tensor]] = {
+    "b, by name": lambda op, x, mesh, s: op(
+        x, persistent_output_buffer=None, dim=3, multi_device_global_semaphore=s, cluster_axis=1
+    ),
+    "b, by position": lambda op, x, mesh, s: op(x, None, 3, s, cluster_axis=1, num_links=1),
+    "b, without the buffer": lambda op, x, mesh, s: op(
+        x, dim=3, multi_device_global_semaphore=s, cluster_axis=1, topology=ttnn.Topology.Linear
+    ),
+    "c, by position": lambda op, x, mesh, s: op(x, 3, 1, mesh, ttnn.Topology.Linear, s),
+    "c, by name": lambda op, x, mesh, s: op(
+        x,
+        3,
+        cluster_axis=1,
+        mesh_device=mesh,
+        topology=ttnn.Topology.Linear,
+        multi_device_global_semaphore=s,
+        barrier_semaphore=s[0],
+        num_links=1,
+        memory_config=ttnn.L1_MEMORY_CONFIG,
+        subdevice_id=ttnn.SubDeviceId(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("call", GATHER_CALLS.values(), ids=GATHER_CALLS)
+def test_every_form_of_all_gather_async_gathers_along_the_axis(mesh, call):
+    x = numbers(8, 1, 1, 32, 32)
+    result = call(asynchronous.all_gather_async, put(x, mesh), mesh, semaphores(mesh))
+    assert_shards(result, joined(x, 3))
+    assert call(asynchronous.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh)).shape == [
+        1,
+        1,
+        32,
+        128,
+    ]
+
+
+@pytest.mark.parametrize("call", GATHER_CALLS.values(), ids=GATHER_CALLS)
+def test_the_reversed_gather_begins_with_the_last_member(mesh, call):
+    x = numbers(8, 1, 1, 32, 32)
+    result = call(asynchronous.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh))
+    assert_shards(result, joined(x, 3, backwards=True))
+
+
+def test_the_form_without_an_axis_gathers_over_a_line(line):
+    x = numbers(8, 1, 1, 32, 32)
+    result = asynchronous.all_gather_async(put(x, line), 2, semaphores(line))
+    assert_shards(result, [torch.cat(list(x), 2)] * 8)
+    assert ttnn.placements(result) == (ttnn.Replicate(), ttnn.Replicate())
+
+
+def test_a_persistent_buffer_is_the_tensor_written_and_returned(mesh):
+    x = numbers(8, 1, 1, 32, 32)
+    for name in ("persistent_output_buffer", "persistent_output_tensor"):
+        buffer = put(torch.zeros(8, 1, 1, 32, 128), mesh)
+        address = buffer.buffer_address()
+        form = (
+            {"dim": 3, "cluster_axis": 1}
+            if name == "persistent_output_buffer"
+            else {"dim": 3, "cluster_axis": 1, "mesh_device": mesh, "topology": ttnn.Topology.Linear}
+        )
+        result = asynchronous.all_gather_async(
+            put(x, mesh), multi_device_global_semaphore=semaphores(mesh), **form, **{name: buffer}
+        )
+        assert result is buffer
+        assert buffer.buffer_address() == address
+        assert_shards(buffer, joined(x, 3))
+
+
+def test_a_buffer_of_the_wrong_shape_is_refused(mesh):
+    buffer = put(torch.zeros(8, 1, 1, 32, 64), mesh)
+    with pytest.raises(RuntimeError, match=r"64\].*128\]|128\].*64\]"):
+        asynchronous.all_gather_async(
+            put(numbers(8, 1, 1, 32, 32), mesh), buffer, 3, semaphores(mesh), cluster_axis=1
+        )
+
+
+def test_the_default_gather_takes_two_semaphores_and_the_llama_path_one(mesh):
+    x = put(numbers(8, 1, 1, 32, 32), mesh)
+    gather = asynchronous.all_gather_async
+    with pytest.raises(RuntimeError, match="Default implementation requires 2 semaphores"):
+        gather(x, None, 3, semaphores(mesh, 1), cluster_axis=1)
+    with pytest.raises(RuntimeError, match="Default implementation requires 2 semaphores"):
+        gather(x, None, 3, semaphores(mesh, 1)[0], cluster_axis=1)
+    one = semaphores(mesh, 1)[0]
+    assert gather(x, None, 3, one, cluster_axis=1, use_optimal_ccl_for_llama=True).shape == [1, 1, 32, 128]
+    with pytest.raises(RuntimeError, match="takes 1 semaphore, got 2"):
+        gather(x, None, 3, semaphores(mesh), cluster_axis=1, use_optimal_ccl_for_llama=True)
+
+
+def test_a_gather_by_broadcast_wants_ones_before_its_dim(mesh):
+    x = put(numbers(8, 1, 1, 32, 32), mesh)
+    gather = asynchronous.all_gather_async
+    assert gather(x, None, 2, semaphores(mesh), cluster_axis=1, use_broadcast=True).shape == [1, 1, 128, 32]
+    with pytest.raises(RuntimeError, match="preceding page-ordered dimensions are singleton"):
+        gather(x, None, 3, semaphores(mesh), cluster_axis=1, use_broadcast=True)
+
+
+def test_a_call_that_fits_no_form_says_why_for_each(mesh):
+    x = put(numbers(8, 1, 1, 32, 32), mesh)
+    with pytest.raises(TypeError, match=r"form 1: .*form 2: .*form 3: ") as error:
+        asynchronous.all_gather_async(x, 3)
+    assert "'multi_device_global_semaphore' is missing" in str(error.value)
+    with pytest.raises(TypeError, match="multi_device_global_semaphore must be a semaphore"):
+        asynchronous.all_gather_async(x, 3, ["one", "two"])
+    with pytest.raises(TypeError, match="Did you mean 'cluster_axis'"):
+        asynchronous.all_gather_async(x, None, 3, semaphores(mesh), cluster_axes=1)
+
+
+def test_the_mesh_named_must_be_that_of_the_tensor(mesh):
+    part = mesh.create_submesh(ttnn.MeshShape(1, 4))
+    x = put(numbers(8, 1, 1, 32, 32), mesh)
+    with pytest.raises(RuntimeError, match="give the tensor's own mesh"):
+        asynchronous.all_gather_async(x, 3, 1, part, ttnn.Topology.Linear, semaphores(mesh))
+
+
+def test_calls_that_differ_only_in_semaphores_and_buffers_are_one_program(mesh):
+    x = put(numbers(8, 1, 1, 32, 32), mesh)
+    mesh.clear_program_cache()
+    for _ in range(3):
+        asynchronous.all_gather_async(x, None, 3, semaphores(mesh), cluster_axis=1)
+    assert mesh.num_program_cache_entries() == 1
+    asynchronous.all_gather_async(x, None, 2, semaphores(mesh), cluster_axis=1)
+    assert mesh.num_program_cache_entries() == 2
+
+
+def test_the_strided_and_the_high_bandwidth_gather_give_the_same_values(mesh):
+    x = numbers(8, 1, 1, 32, 32)
+    strided = asynchronous.strided_all_gather_async(
+        put(x, mesh), None, 3, semaphores(mesh), cluster_axis=1, mm_cores_y=2, mm_block_ht=1, mm_block_wt=1
+    )
+    assert_shards(strided, joined(x, 3))
+    output = put(torch.zeros(8, 1, 1, 32, 128), mesh)
+    assert asynchronous.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1) is output
+    assert_shards(output, joined(x, 3))
+    with pytest.raises(NotImplementedError, match="input_batch_index is not modelled"):
+        asynchronous.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1, input_batch_index=0)
+
+
+def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh):
+    keys, values = numbers(8, 1, 2, 32, 32), numbers(8, 1, 2, 32, 64)
+    buffers = [put(torch.zeros(8, 1, 2, 128, width), mesh) for width in (32, 64)]
+    result = asynchronous.ring_attention_all_gather_async(
+        [put(keys, mesh), put(values, mesh)],
+        persistent_output_buffer=buffers,
+        dim=2,
+        multi_device_global_semaphore=semaphores(mesh),
+        cluster_axis=1,
+        mesh_device=mesh,
+        topology=ttnn.Topology.Linear,
+        num_links=1,
+    )
+    assert all(a is b for a, b in zip(result, buffers, strict=True))
+    assert_shards(result[0], joined(keys, 2))
+    assert_shards(result[1], joined(values, 2))
+    with pytest.raises(RuntimeError, match="one buffer for each tensor"):
+        asynchronous.ring_attention_all_gather_async(
+            [put(keys, mesh)],
+            buffers,
+            2,
+            multi_device_global_semaphore=semaphores(mesh),
+            cluster_axis=1,
+            mesh_device=mesh,
+            topology=ttnn.Topology.Linear,
+        )
+
+
+# -- reduce_scatter and all_reduce -----------------------------------------------------------------
+
+
+def scattered(x: torch.Tensor, dim: int) -> list[torch.Tensor]:
+    return [whole.chunk(4, dim)[device % 4] for device, whole in enumerate(summed(x))]
+
+
+def test_reduce_scatter_async_deals_out_the_sum(mesh):
+    x = numbers(8, 1, 1, 32, 128)
+    result = reductions.reduce_scatter_minimal_async(
+        put(x, mesh),
+        persistent_output_buffers=None,
+        dim=3,
+        multi_device_global_semaphore=semaphores(mesh, 3),
+        barrier_semaphore=semaphores(mesh, 1)[0],
+        num_links=1,
+        memory_config=ttnn.DRAM_MEMORY_CONFIG,
+        intermediate_memory_config=ttnn.L1_MEMORY_CONFIG,
+        topology=ttnn.Topology.Linear,
+        cluster_axis=1,
+        chunks_per_sync=2,
+    )
+    assert_shards(result, scattered(x, 3))
+    strided = reductions.strided_reduce_scatter_async(
+        put(x, mesh), None, 3, semaphores(mesh, 3), mm_block_ht=1, mm_block_wt=1, cluster_axis=1
+    )
+    assert_shards(strided, scattered(x, 3))
+
+
+def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(mesh):
+    x = numbers(8, 1, 1, 32, 128)
+    scratch = reductions.reduce_scatter_minimal_async_create_intermediate_buffer(
+        put(x, mesh), 3, cluster_axis=1
+    )
+    assert [one.dtype for one in scratch] == [ttnn.uint8]
+    output = put(torch.zeros(8, 1, 1, 32, 32), mesh)
+    call = reductions.reduce_scatter_minimal_async
+    assert call(put(x, mesh), [*scratch, output], 3, semaphores(mesh, 3), cluster_axis=1) is output
+    assert_shards(output, scattered(x, 3))
+    with pytest.raises(RuntimeError, match=r"\[intermediate, output\], got 1 tensors"):
+        call(put(x, mesh), [output], 3, semaphores(mesh, 3), cluster_axis=1)
+
+
+def test_the_direct_reduce_scatter_runs_around_a_ring(line):
+    x = numbers(8, 1, 1, 32, 256)
+    tensor = put(x, line)
+    whole = x.sum(0)
+    result = reductions.reduce_scatter_minimal_direct(tensor, 3)
+    assert_shards(result, list(whole.chunk(8, 2 + 1)))
+    buffers = reductions.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
+    assert reductions.reduce_scatter_minimal_direct(tensor, 3, persistent_buffers=buffers) is buffers[1]
+    assert reductions.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 3).dtype is ttnn.uint8
+
+
+def test_the_direct_reduce_scatter_needs_an_axis_that_closes(mesh):
+    x = put(numbers(8, 1, 1, 32, 256), mesh)
+    with pytest.raises(RuntimeError, match="cluster_axis is mandatory on a 2-D mesh"):
+        reductions.reduce_scatter_minimal_direct(x, 3)
+    with pytest.raises(RuntimeError, match=r"axis 1 .* does not wrap around"):
+        reductions.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
+
+
+def test_a_list_of_tensors_side_by_side_is_scattered_as_one(mesh):
+    x = numbers(8, 1, 1, 32, 128)
+    halves = [put(half.contiguous(), mesh) for half in x.chunk(2, 4)]
+    result = fused.deepseek_moe_reduce_scatter(halves, ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
+    assert_shards(result, scattered(x, 3))
+
+
+def test_an_empty_list_of_tensors_is_refused(mesh):
+    with pytest.raises(RuntimeError, match="input_tensors is empty"):
+        fused.deepseek_moe_reduce_scatter([], ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
+
+
+def test_llama_reduce_scatter_runs_along_the_last_dim(mesh):
+    x = numbers(8, 1, 1, 32, 128)
+    tensor, packets = put(x, mesh), put(torch.zeros(8, 1, 1, 32, 32), mesh)
+    rest = (semaphores(mesh, 1)[0], ttnn.SubDeviceId(0), 1, mesh)
+    assert_shards(fused.llama_reduce_scatter(tensor, packets, 3, *rest), scattered(x, 3))
+    with pytest.raises(RuntimeError, match="runs along dim 3 only"):
+        fused.llama_reduce_scatter(tensor, packets, 2, *rest)
+
+
+def test_every_form_of_all_reduce_async_sums_over_the_group(mesh):
+    x = numbers(8, 1, 1, 32, 32)
+    s = semaphores(mesh)
+    reduce = reductions.all_reduce_async
+    forms = {
+        "b": reduce(put(x, mesh), 1, mesh, s, s, s, ReduceType.Sum, num_links=1),
+        "b by name": reduce(
+            put(x, mesh),
+            cluster_axis=1,
+            mesh_device=mesh,
+            barrier_semaphores=s,
+            rs_global_semaphores=s,
+            ag_global_semaphores=s,
+            math_op=ReduceType.Sum,
+        ),
+        "b without semaphores": reduce(
+            put(x, mesh), cluster_axis=1, mesh_device=mesh, math_op=ReduceType.Sum
+        ),
+        "c": reduce(
+            put(x, mesh), put(x, mesh), cluster_axis=1, mesh_device=mesh, multi_device_global_semaphore=s[0]
+        ),
+    }
+    for result in forms.values():
+        assert_shards(result, summed(x))
+        assert ttnn.placements(result)[1] is ttnn.Replicate()
+
+
+def test_all_reduce_async_into_another_dtype(mesh):
+    x = numbers(8, 1, 1, 32, 32)
+    result = reductions.all_reduce_async(
+        put(x, mesh), put(x, mesh), 1, mesh, semaphores(mesh)[0], dtype=ttnn.bfloat16
+    )
+    assert result.dtype is ttnn.bfloat16
+    assert_shards(result, [one.bfloat16() for one in summed(x)])
+
+
+def test_all_reduce_async_counts_its_devices_and_only_adds(line):
+    x, s = numbers(8, 1, 1, 32, 32), semaphores(line)
+    result = reductions.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Sum)
+    assert_shards(result, [x.sum(0)] * 8)
+    with pytest.raises(RuntimeError, match="num_devices=4, and the tensor lies on 8 devices"):
+        reductions.all_reduce_async(put(x, line), 4, s, s, s, ReduceType.Sum)
+    with pytest.raises(RuntimeError, match=r"math_op must be ReduceType.Sum, got ReduceType.Max"):
+        reductions.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Max)
+
+
+# -- exchanges -------------------------------------------------------------------------------------
+
+
+def swapped(x: torch.Tensor, group: list[int], in_dim: int, out_dim: int) -> list[torch.Tensor]:
+    return [torch.cat([x[d].chunk(len(group), out_dim)[i] for d in group], in_dim) for i in range(len(group))]
+
+
+def test_all_to_all_swaps_the_dim_that_is_split(line):
+    whole = numbers(1, 1, 512, 512)
+    mapper = ttnn.ShardTensorToMesh(line, dim=2)
+    x = ttnn.from_torch(whole, layout=TILE, device=line, mesh_mapper=mapper)
+    result = exchanging.all_to_all_async_generic(x, 2, 3)
+    assert result.shape == [1, 1, 512, 64]
+    assert_shards(result, list(whole.chunk(8, 3)))
+    assert ttnn.placements(result)[1] is ttnn.Shard(3)
+    assert torch.equal(ttnn.compose(result), whole)
+
+
+def test_all_to_all_along_an_axis_leaves_other_rows_alone(mesh):
+    x = numbers(8, 1, 1, 64, 128)
+    result = exchanging.all_to_all_async_generic(put(x, mesh), 2, 3, cluster_axis=1)
+    wanted = [*swapped(x, row_of(0), 2, 3), *swapped(x, row_of(4), 2, 3)]
+    assert_shards(result, wanted)
+    assert ttnn.Local() in ttnn.placements(result)
+
+
+def test_all_to_all_async_writes_its_output_buffer(line):
+    x = numbers(8, 1, 1, 32, 256)
+    scratch, output = (put(torch.zeros(8, 1, 1, 256, 32), line) for _ in range(2))
+    one = semaphores(line, 1)[0]
+    result = exchanging.all_to_all_async(put(x, line), scratch, output, 2, 3, one)
+    assert result is output
+    assert_shards(output, swapped(x, list(range(8)), 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("in_dim", "out_dim", "message"),
+    [(2, 2, "AllToAllAsync: in_dim and out_dim must be different, "), (1, 3, "in_dim and out_dim 2 or 3")],
+)
+def test_all_to_all_async_takes_two_different_last_dims(line, in_dim, out_dim, message):
+    x = put(numbers(8, 1, 1, 32, 256), line)
+    with pytest.raises(RuntimeError, match=message):
+        exchanging.all_to_all_async(x, x, x, in_dim, out_dim, semaphores(line, 1)[0])
+
+
+def test_all_to_all_wants_tiles_and_extents_that_divide(mesh):
+    call = exchanging.all_to_all_async_generic
+    with pytest.raises(RuntimeError, match="needs TILE layout"):
+        call(put(numbers(8, 1, 1, 64, 128), mesh, ROWS), 2, 3, cluster_axis=1)
+    with pytest.raises(RuntimeError, match="must be divisible by 4"):
+        call(put(numbers(8, 1, 1, 64, 34), mesh), 2, 3, cluster_axis=1)
+    with pytest.raises(RuntimeError, match="multiple of 32"):
+        call(put(numbers(8, 1, 1, 64, 64), mesh), 2, 3, cluster_axis=1)
+
+
+def test_all_to_all_under_a_fabric_of_two_dims_needs_an_axis(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        x = put(numbers(8, 1, 1, 64, 256), mesh)
+        with pytest.raises(RuntimeError, match=r"cluster_axis is mandatory under FabricConfig\.FABRIC_2D"):
+            exchanging.all_to_all_async_generic(x, 2, 3)
+
+
+def haloed(
+    pieces: list[torch.Tensor], group: list[int], dim: int, left: int, right: int, mode: str
+) -> dict[int, torch.Tensor]:
+    whole = torch.cat([pieces[d] for d in group], dim)
+    extent = pieces[0].shape[dim]
+    first, last = whole.narrow(dim, 0, 1), whole.narrow(dim, whole.shape[dim] - 1, 1)
+    scale = 1 if mode == "replicate" else 0
+    padded = torch.cat([first * scale] * left + [whole] + [last * scale] * right, dim)
+    return {d: padded.narrow(dim, i * extent, left + extent + right) for i, d in enumerate(group)}
+
+
+@pytest.mark.parametrize("mode", ["zeros", "replicate"])
+@pytest.mark.parametrize(("left", "right"), [(1, 1), (2, 0), (0, 3)])
+def test_pieces_are_extended_by_rows_of_their_neighbours(mesh, mode, left, right):
+    x = numbers(8, 2, 4, 3, 8)
+    result = exchanging.neighbor_pad_async(
+        put(x, mesh, ROWS),
+        [1],
+        [left],
+        [right],
+        mode,
+        [1],
+        semaphores(mesh, 1),
+        semaphores(mesh, 1),
+        num_links=[1],
+    )
+    wanted = {
+        **haloed(list(x), row_of(0), 1, left, right, mode),
+        **haloed(list(x), row_of(4), 1, left, right, mode),
+    }
+    assert_shards(result, [wanted[d] for d in range(8)])
+    assert ttnn.placements(result)[1] is ttnn.Local()
+
+
+@pytest.mark.parametrize("mode", ["zeros", "replicate"])
+def test_two_dims_are_extended_with_their_corners(mesh, mode):
+    x = numbers(8, 1, 4, 5, 8)
+    semaphore = semaphores(mesh, 2)
+    result = exchanging.neighbor_pad_async(
+        put(x, mesh, ROWS), [1, 2], [1, 2], [1, 1], mode, [0, 1], semaphore, semaphore
+    )
+    once = {d: piece for c in range(4) for d, piece in haloed(list(x), [c, c + 4], 1, 1, 1, mode).items()}
+    pieces = [once[d] for d in range(8)]
+    wanted = {**haloed(pieces, row_of(0), 2, 2, 1, mode), **haloed(pieces, row_of(4), 2, 2, 1, mode)}
+    assert_shards(result, [wanted[d] for d in range(8)])
+
+
+def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
+    values = numbers(1, 4, 8)
+    x = ttnn.from_torch(values, device=line)
+    s = semaphores(line, 1)
+    along = exchanging.neighbor_pad_async(x, [1], [1], [1], "zeros", [1], s, s)
+    wanted = haloed([values] * 8, list(range(8)), 1, 1, 1, "zeros")
+    assert_shards(along, [wanted[d] for d in range(8)])
+    across = exchanging.neighbor_pad_async(x, [1], [1], [1], "replicate", [0], s, s)
+    assert_shards(across, [haloed([values], [0], 1, 1, 1, "replicate")[0]] * 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"padding_left": [5]}, "must be 0 to 4: a neighbour has no more rows"),
+        ({"padding_mode": "wrap"}, "must be 'zeros' or 'replicate', got 'wrap'"),
+        ({"padding_right": [1, 1]}, "one entry for each padded dim"),
+        ({"dim": [4]}, "dim=4 is out of range"),
+        ({"cluster_axis": [2]}, "cluster axis 2 is out of range for mesh shape rank 2"),
+        ({"num_links": [0]}, "num_links must be greater than 0"),
+    ],
+)
+def test_halos_that_cannot_be_are_refused(mesh, change, message):
+    s = semaphores(mesh, 1)
+    call = {
+        "dim": [1],
+        "padding_left": [1],
+        "padding_right": [1],
+        "padding_mode": "zeros",
+        "cluster_axis": [1],
+        "neighbor_semaphore": s,
+        "barrier_semaphore": s,
+    }
+    with pytest.raises(RuntimeError, match=message):
+        exchanging.neighbor_pad_async(put(numbers(8, 2, 4, 3, 8), mesh, ROWS), **{**call, **change})
+
+
+def test_a_slice_of_the_whole_is_dealt_out_again(mesh):
+    x = numbers(8, 1, 5, 8)
+    one = semaphores(mesh, 1)[0]
+    result = exchanging.slice_reshard_async(put(x, mesh, ROWS), 1, 3, 12, 1, one, one)
+    wanted = [whole.narrow(1, 3, 12).chunk(4, 1)[d % 4] for d, whole in enumerate(joined(x, 1))]
+    assert_shards(result, wanted)
+    assert ttnn.placements(result)[1] is ttnn.Shard(1)
+
+
+def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
+    x, one = numbers(8, 1, 5, 8), semaphores(line, 1)[0]
+    tensor = ttnn.from_torch(
+        torch.cat(list(x), 1), device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=1)
+    )
+    result = exchanging.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
+    assert_shards(result, [piece[:, 1:4] for piece in x])
+    assert_shards(
+        reductions.reduce_scatter_minimal_async(tensor, None, 1, [one] * 3, cluster_axis=0), list(x)
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "offset", "shape", "message"),
+    [
+        (TILE, 0, 4, r"Unsupported input tensor layout Layout::TILE\."),
+        (ROWS, 10, 12, "leave the 20 rows"),
+        (ROWS, 0, 6, "cannot be shared by 4 devices"),
+    ],
+)
+def test_a_slice_that_cannot_be_dealt_is_refused(mesh, layout, offset, shape, message):
+    one = semaphores(mesh, 1)[0]
+    with pytest.raises(RuntimeError, match=message):
+        exchanging.slice_reshard_async(put(numbers(8, 1, 5, 8), mesh, layout), 1, offset, shape, 1, one, one)
+
+
+# -- with products ---------------------------------------------------------------------------------
+
+
+def test_a_gather_fused_with_a_product_returns_both(line):
+    x, weight, bias = numbers(8, 1, 1, 32, 32), numbers(1, 1, 256, 64), numbers(1, 1, 1, 64)
+    gathered, product = fused.all_gather_matmul_async(
+        put(x, line),
+        ttnn.from_torch(weight, layout=TILE, device=line),
+        None,
+        3,
+        semaphores(line),
+        ttnn.CoreCoord(0, 4),
+        bias=ttnn.from_torch(bias, layout=TILE, device=line),
+        activation="relu",
+        memory_config_mm=ttnn.L1_MEMORY_CONFIG,
+        topology=ttnn.Topology.Ring,
+    )
+    whole = torch.cat(list(x), 3)
+    assert_shards(gathered, [whole] * 8)
+    assert_shards(product, [(whole @ weight + bias).relu()] * 8)
+    assert product.memory_config() == ttnn.L1_MEMORY_CONFIG
+
+
+def test_a_product_fused_with_a_reduce_scatter_writes_the_buffer(line):
+    x, weight = numbers(1, 1, 32, 256), numbers(1, 1, 256, 256)
+    scratch = put(torch.zeros(8, 1, 1, 32, 256), line)
+    output = put(torch.zeros(8, 1, 1, 32, 32), line)
+    product, result = fused.matmul_reduce_scatter_async(
+        ttnn.from_torch(x, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=3)),
+        ttnn.from_torch(weight, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=2)),
+        scratch,
+        output,
+        3,
+        semaphores(line, 3),
+        ttnn.CoreCoord(0, 4),
+    )
+    assert product.shape == [1, 1, 32, 256]
+    assert result is output
+    for got, wanted in zip(shards(output), (x @ weight).chunk(8, 3), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+# -- semaphores ------------------------------------------------------------------------------------
+
+
+def test_semaphores_have_addresses_of_their_own_and_a_value_to_reset(mesh):
+    first, second = semaphores(mesh)
+    assert get_global_semaphore_address(first) != get_global_semaphore_address(second)
+    reset_global_semaphore_value(first, 3)
+    assert (first.value, second.value) == (3, 0)
+
+
+def test_semaphores_refuse_what_they_are_not(mesh):
+    with pytest.raises(TypeError, match=r"cores must be a ttnn\.CoreRangeSet"):
+        create_global_semaphore(mesh, (0, 0), 0)
+    with pytest.raises(TypeError, match="initial_value must be 0 to 4294967295, got -1"):
+        create_global_semaphore(mesh, CORES, -1)
+    with pytest.raises(TypeError, match="global_semaphore must be a semaphore"):
+        reset_global_semaphore_value(7, 0)
+
+
+def test_what_is_a_function_is_no_operation_and_all_have_dotted_names():
+    assert not COMPOSITES.keys() & OPERATIONS.keys()
+    assert all(name.startswith("experimental.") for name in COMPOSITES)
+    assert COMPOSITES["experimental.llama_reduce_scatter"] is fused.llama_reduce_scatter
+
+
+def test_no_family_leaves_a_warning_behind(line):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = put(numbers(8, 1, 1, 32, 32), line)
+        asynchronous.all_gather_async(x, None, 3, semaphores(line), topology=ttnn.Topology.Ring)

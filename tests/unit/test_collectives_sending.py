@@ -1,0 +1,301 @@
+"""One device's piece for others, and what is told of pieces that nobody wrote."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh.collectives.sending import all_broadcast, broadcast, point_to_point
+from softmesh.errors import MeshError
+
+At = ttnn.MeshCoordinate
+
+
+def opened(*shape: int, fabric: ttnn.FabricConfig = ttnn.FabricConfig.FABRIC_1D) -> ttnn.MeshDevice:
+    ttnn.set_fabric_config(fabric)
+    return ttnn.create_mesh_device(ttnn.MeshShape(shape))
+
+
+@pytest.fixture
+def mesh(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
+    with opened(2, 4) as mesh:
+        yield mesh
+
+
+def numbered(
+    mesh: ttnn.MeshDevice, dtype: ttnn.DataType = ttnn.bfloat16, layout: ttnn.Layout = ttnn.TILE_LAYOUT
+) -> ttnn.Tensor:
+    """Device i holds a tile of i + 1."""
+    count = mesh.get_num_devices()
+    values = torch.arange(1.0, count + 1).reshape(count, 1, 1, 1).expand(count, 1, 32, 32)
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    return ttnn.from_torch(values, dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper)
+
+
+def held(tensor: ttnn.Tensor) -> list[float]:
+    """The one number of each device's piece."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ttnn.SoftmeshWarning)
+        pieces = [ttnn.to_torch(shard) for shard in ttnn.get_device_tensors(tensor)]
+    assert all((piece == piece.flatten()[0]).all() or piece.isnan().all() for piece in pieces)
+    return [piece.flatten()[0].item() for piece in pieces]
+
+
+def labels(tensor: ttnn.Tensor) -> tuple[list[int], list[str]]:
+    topology = tensor.tensor_topology()
+    return list(topology.distribution_shape()), [repr(word) for word in topology.placements()]
+
+
+def test_the_group_of_the_sender_gets_its_piece_and_other_groups_keep_their_own(mesh):
+    x = numbered(mesh)
+    along_row = broadcast(x, At(1, 2), cluster_axis=1)
+    assert held(along_row) == [1, 2, 3, 4, 7, 7, 7, 7]
+    assert labels(along_row) == ([2, 4], ["PlacementShard(0)", "PlacementReplicate()"])
+    down_column = broadcast(x, At(1, 2), cluster_axis=0)
+    assert held(down_column) == [1, 2, 7, 4, 5, 6, 7, 8]
+    assert held(x) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_broadcast_over_a_line_is_stored_once(idle_machine):
+    with opened(1, 8) as mesh:
+        result = broadcast(numbered(mesh), At(0, 5))
+        assert held(result) == [6] * 8
+        assert ttnn.placements(result) == (ttnn.Replicate(), ttnn.Replicate())
+        assert labels(result) == ([8], ["PlacementReplicate()"])
+
+
+def test_broadcast_of_what_all_members_share_changes_nothing(mesh):
+    columns = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, None))
+    values = torch.arange(2.0).reshape(2, 1).expand(2, 32)
+    x = ttnn.from_torch(values, device=mesh, mesh_mapper=columns)
+    result = broadcast(x, At(0, 3), cluster_axis=1)
+    assert held(result) == [0] * 4 + [1] * 4
+    assert ttnn.placements(result) == (ttnn.Shard(0), ttnn.Replicate())
+
+
+def test_all_broadcast_gives_a_tensor_for_each_member(mesh):
+    first, second = all_broadcast(numbered(mesh), cluster_axis=0)
+    assert held(first) == [1, 2, 3, 4] * 2
+    assert held(second) == [5, 6, 7, 8] * 2
+    assert labels(first) == ([2, 4], ["PlacementReplicate()", "PlacementShard(0)"])
+    assert [held(one) for one in all_broadcast(numbered(mesh), cluster_axis=1)] == [
+        [i] * 4 + [i + 4] * 4 for i in range(1, 5)
+    ]
+
+
+def test_on_a_mesh_of_three_axes_groups_run_along_the_named_one(idle_machine):
+    with opened(2, 2, 3, fabric=ttnn.FabricConfig.FABRIC_2D) as mesh:
+        x = numbered(mesh)
+        assert held(all_broadcast(x, cluster_axis=2)[1]) == [2, 2, 2, 5, 5, 5, 8, 8, 8, 11, 11, 11]
+        assert held(broadcast(x, At(1, 0, 1), cluster_axis=1)) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 8, 12]
+
+
+def test_a_submesh_broadcasts_among_its_own_devices(mesh):
+    part = mesh.create_submesh(ttnn.MeshShape(1, 4), At(1, 0))
+    assert held(broadcast(numbered(part), At(0, 3))) == [4] * 4
+
+
+def test_a_tensor_on_some_devices_is_broadcast_among_those(mesh):
+    some = ttnn.combine_device_tensors(tensors=ttnn.get_device_tensors(numbered(mesh))[4:7])
+    result = broadcast(some, At(1, 1), cluster_axis=1)
+    assert held(result) == [6] * 3
+    assert result.device_coords() == [At(1, 0), At(1, 1), At(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: broadcast(x, At(0, 0)), "1D fabric on a 2D mesh_device requires cluster_axis to be set"),
+        (lambda x: broadcast(x, At(2, 0), cluster_axis=1), "sender_coord MeshCoordinate.* holds no piece"),
+        (
+            lambda x: broadcast(x, At(0, 0), cluster_axis=2),
+            "cluster axis 2 is out of range for mesh shape rank 2",
+        ),
+        (lambda x: broadcast(x, At(0, 0), cluster_axis=1, num_links=0), "num_links must be greater than 0"),
+        (
+            lambda x: broadcast(x, At(0, 0), cluster_axis=1, topology=ttnn.Topology.Mesh),
+            "Topology must be either Ring or Linear",
+        ),
+        (lambda x: all_broadcast(x), "1D fabric on a 2D mesh_device requires cluster_axis to be set"),
+        (
+            lambda x: point_to_point(x, At(0, 0), At(0, 4)),
+            "Mesh device must contain receiver coordinate device",
+        ),
+        (
+            lambda x: point_to_point(x, At(2, 0), At(0, 0)),
+            "Mesh device must contain sender coordinate device",
+        ),
+        (
+            lambda x: point_to_point(x, At(0, 0), At(1, 1)),
+            r"Routing coordinates MeshCoordinate\(\[0, 0\]\) and MeshCoordinate\(\[1, 1\]\) invalid for 1D fabric",
+        ),
+    ],
+)
+def test_a_send_that_cannot_be_is_refused(mesh, call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call(numbered(mesh))
+
+
+def test_without_an_axis_a_tensor_dealt_in_two_dims_is_no_line(idle_machine):
+    with opened(2, 4, fabric=ttnn.FabricConfig.FABRIC_2D) as mesh:
+        two_dims = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, 1))
+        x = ttnn.from_torch(torch.ones(64, 128), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=two_dims)
+        with pytest.raises(
+            RuntimeError, match="broadcast op is only supported for a linear tensor topology shape"
+        ):
+            broadcast(x, At(0, 0))
+        with pytest.raises(
+            RuntimeError, match="all_broadcast op is only supported for a linear tensor topology"
+        ):
+            all_broadcast(x)
+        assert held(broadcast(numbered(mesh), At(1, 1))) == [6] * 8
+
+
+def test_one_device_has_nobody_to_broadcast_to(idle_machine):
+    with opened(1, 1) as mesh:
+        with pytest.raises(
+            RuntimeError, match="broadcast op will only work for num_devices > 1, but has 1, shape: "
+        ):
+            broadcast(numbered(mesh), At(0, 0))
+        with pytest.raises(
+            RuntimeError, match="all_broadcast op will only work for num_devices > 1, but has 1"
+        ):
+            all_broadcast(numbered(mesh))
+
+
+def test_arguments_of_the_wrong_kind_are_type_errors(mesh):
+    x = numbered(mesh)
+    with pytest.raises(TypeError, match="sender_coord must be a MeshCoordinate"):
+        broadcast(x, (0, 1), cluster_axis=1)
+    with pytest.raises(TypeError, match="cluster_axis must be 0 or more, got -1"):
+        broadcast(x, At(0, 1), cluster_axis=-1)
+    with pytest.raises(TypeError, match="Did you mean 'cluster_axis'"):
+        all_broadcast(x, cluster_axes=1)
+    with pytest.raises(TypeError, match="argument 'receiver_coord' is missing"):
+        point_to_point(x, At(0, 0))
+
+
+def test_a_host_tensor_is_refused(mesh):
+    with pytest.raises(RuntimeError, match="must be on device"):
+        broadcast(ttnn.from_torch(torch.ones(32, 32)), At(0, 0), cluster_axis=0)
+
+
+def test_sends_need_a_fabric_and_local_copies_none(idle_machine):
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
+        x = numbered(mesh)
+        with pytest.raises(RuntimeError, match="Trying to get un-initialized fabric context"):
+            point_to_point(x, At(0, 0), At(0, 1))
+        assert held(point_to_point(x, At(0, 2), At(0, 2)))[2] == 3
+
+
+# -- pieces that nobody wrote ----------------------------------------------------------------------
+
+
+def test_only_the_receiver_gets_the_piece_and_the_rest_is_nan(mesh):
+    result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    values = held(result)
+    assert values[3] == 2
+    assert all(value != value for i, value in enumerate(values) if i != 3)
+    assert labels(result) == ([8], ["PlacementShard(0)"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "poison"),
+    [(ttnn.uint16, 65535), (ttnn.uint32, 2**32 - 1), (ttnn.int32, 2**31 - 1), (ttnn.uint8, 255)],
+)
+def test_integers_that_nobody_wrote_are_the_largest_there_are(mesh, dtype, poison):
+    values = held(point_to_point(numbered(mesh, dtype), At(0, 1), At(1, 1)))
+    assert values == [poison] * 5 + [2] + [poison] * 2
+
+
+@pytest.mark.parametrize("dtype", [ttnn.bfloat8_b, ttnn.bfloat4_b, ttnn.float32])
+def test_floats_of_every_kind_that_nobody_wrote_are_nan(mesh, dtype):
+    values = held(point_to_point(numbered(mesh, dtype), At(0, 1), At(0, 0)))
+    assert values[0] == 2
+    assert values[1] != values[1]
+
+
+def test_reading_a_piece_that_nobody_wrote_warns_with_the_op_the_line_and_the_device(mesh):
+    result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    shards = ttnn.get_device_tensors(result)
+    message = (
+        r"undefined values on MeshCoordinate\(\[1, 2\]\).*point_to_point \(test_collectives_sending.py:\d+\)"
+    )
+    with pytest.warns(ttnn.SoftmeshWarning, match=message) as caught:
+        ttnn.to_torch(shards[6])
+    assert caught[0].filename == __file__
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"and 3 more"):
+        ttnn.to_torch(result, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+    with pytest.warns(ttnn.SoftmeshWarning, match="^print: "):
+        repr(shards[0])
+    with pytest.warns(ttnn.SoftmeshWarning, match="^from_device: "):
+        ttnn.from_device(result)
+
+
+def test_reading_the_piece_that_was_written_is_silent(mesh):
+    result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ttnn.to_torch(ttnn.get_device_tensors(result)[3])
+        repr(ttnn.get_device_tensors(result)[3])
+
+
+def test_under_strictness_reading_what_nobody_wrote_is_an_error(mesh, monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    with pytest.raises(MeshError, match="undefined values"):
+        ttnn.to_torch(ttnn.get_device_tensors(result)[0])
+
+
+def test_writing_a_piece_makes_it_defined(mesh):
+    result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    shard = ttnn.get_device_tensors(result)[0]
+    host = ttnn.from_torch(torch.zeros(1, 1, 32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    ttnn.copy_host_to_device_tensor(host, shard)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ttnn.to_torch(shard).eq(0).all()
+        ttnn.copy_host_to_device_tensor(host, result)
+        assert held(result) == [0] * 8
+        ttnn.to_torch(ttnn.get_device_tensors(result)[7])
+
+
+def test_an_output_tensor_is_written_at_the_receiver_and_keeps_the_rest(mesh):
+    x, given = numbered(mesh), numbered(mesh)
+    for sender, receiver in ((At(0, 0), At(1, 0)), (At(0, 1), At(0, 2))):
+        assert point_to_point(x, sender, receiver, output_tensor=given) is given
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ttnn.to_torch(given, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+    assert held(given) == [1, 2, 2, 4, 1, 6, 7, 8]
+
+
+def test_a_piece_that_all_share_can_be_sent_too(mesh):
+    shared = ttnn.from_torch(torch.full((32, 32), 3.0), layout=ttnn.TILE_LAYOUT, device=mesh)
+    given = ttnn.from_torch(torch.zeros(32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    point_to_point(shared, At(0, 0), At(1, 0), output_tensor=given)
+    assert held(given) == [0, 0, 0, 0, 3, 0, 0, 0]
+
+
+def test_pages_that_the_fabric_cannot_write_are_refused(mesh):
+    x = ttnn.from_torch(torch.ones(8, 5), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
+    with pytest.raises(RuntimeError, match="Tensor page size must be 16 byte aligned"):
+        point_to_point(x, At(0, 0), At(0, 1))
+    sharded = ttnn.create_sharded_memory_config((32, 32), ttnn.CoreGrid(y=1, x=1), ttnn.ShardStrategy.HEIGHT)
+    y = ttnn.to_memory_config(numbered(mesh), sharded)
+    with pytest.raises(RuntimeError, match="Point to point does not yet support sharded configs"):
+        point_to_point(y, At(0, 0), At(0, 1))
+
+
+def test_the_same_send_is_one_program(mesh):
+    x = numbered(mesh)
+    mesh.clear_program_cache()
+    for _ in range(3):
+        point_to_point(x, At(0, 0), At(0, 1))
+    assert mesh.num_program_cache_entries() == 1
+    point_to_point(x, At(0, 1), At(0, 0))
+    assert mesh.num_program_cache_entries() == 2
