@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.panel import Panel
 
 import softmesh as ttnn
+from softmesh.collectives import schedule_for
+from softmesh.report.schedules.story import Story
+from softmesh.report.schedules.text import SchedulePicture
 from softmesh.report.wiring.of_machine import machine_wiring
 from softmesh.report.wiring.terminal import WiringPicture
 
@@ -57,18 +60,28 @@ def _to_mesh(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: ttnn.Mapper) -
 
 def forget_a_collective(console: Console) -> None:
     """Weights split along the summed dim leave each device an addend. Nobody adds them up; then comes gelu."""
-    with (
-        ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh,
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING)
+    try:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
+            _multiply_in_slices(mesh, console)
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def _multiply_in_slices(mesh: ttnn.MeshDevice, console: Console) -> None:
+    x = _to_mesh(torch.rand(32, 256), mesh, ttnn.ShardTensorToMesh(mesh, dim=1))
+    w = _to_mesh(torch.rand(256, 64), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
+    y = ttnn.matmul(x, w)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        x = _to_mesh(torch.rand(32, 256), mesh, ttnn.ShardTensorToMesh(mesh, dim=1))
-        w = _to_mesh(torch.rand(256, 64), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
-        y = ttnn.matmul(x, w)
-        for name, tensor in (("x", x), ("w", w), ("x @ w", y)):
-            console.print(f"{name:6} {ttnn.placements(tensor)}")
         ttnn.gelu(y)
+    for name, tensor in (("x", x), ("w", w), ("x @ w", y)):
+        console.print(f"{name:6} {ttnn.placements(tensor)}")
     console.print(Panel(str(caught[-1].message), title=caught[-1].category.__name__, border_style="yellow"))
+    whole = ttnn.all_reduce(y, cluster_axis=1)
+    console.print(f"after all_reduce {ttnn.placements(whole)}, stored once; on a ring it goes like this:")
+    schedule = schedule_for("all_reduce", (4,), wraps=True)
+    console.print(SchedulePicture(Story(schedule, (4,), (True,), input_bytes=32 * 64 * 2)))
 
 
 def grow_to_a_thousand(console: Console) -> None:
