@@ -99,7 +99,7 @@ def nearest_exits(mesh: LogicalMesh, candidates: list[Exit]) -> npt.NDArray[np.i
         nearer = distance < nearest
         ties = (distance == nearest) & ~had_tie
         chosen[nearer | ties] = index
-        had_tie = np.where(nearer, False, had_tie | ties)
+        had_tie = (had_tie | ties) & ~nearer
         nearest = np.minimum(nearest, distance)
     for index in reversed(range(len(candidates))):
         chosen[candidates[index].node.chip] = index
