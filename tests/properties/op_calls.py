@@ -738,7 +738,7 @@ def _from_statistics(centred: bool) -> Entry:
         splits[last] = (last, None, *[along_row] * len(names))
         run = _by_name(names, epsilon=40.0)
         reference = _normalised(centred, 40.0, width * parts, names)
-        return Call(likes, run, splits, reference=reference)
+        return Call(likes, run, splits, reference=reference, tiles_only=True)
 
     return entry
 

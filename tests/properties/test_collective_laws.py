@@ -153,6 +153,6 @@ def test_rounding_at_each_hop_stays_within_a_rounding_for_each_device(devices, s
     exact = before.double().sum(0)
     unit = 2.0**-8 if dtype is ttnn.bfloat16 else 2.0**-24
     with ttnn.lenient():
-        for numerics, roundings in (("chip", devices), ("fp32", 2)):
+        for numerics, bound in (("chip", devices * unit), ("fp32", unit + devices * 2.0**-24)):
             found = held(Stepwise(tensor, 1, numerics).all_reduce(), (1, devices))[0, 0].double()
-            assert ((found - exact).abs() <= roundings * unit * exact.abs() * 1.01).all()
+            assert ((found - exact).abs() <= bound * exact.abs() * 1.01).all()

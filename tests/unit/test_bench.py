@@ -32,6 +32,8 @@ from softmesh.runtime.memory_reuse import keep_freed_memory
 from softmesh.runtime.opening import open_meshes
 from softmesh.systems.catalogue import load
 
+pytestmark = pytest.mark.usefixtures("idle_machine")  # a fabric is set while nothing is open
+
 # -- timing --------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ KIB, MIB = 1 << 10, 1 << 20
 ABSENT = ["--jax-python", "no-such-python", "--mpi-python", "no-such-python"]
 TINY = replace(collectives.QUICK, rounds=1)
 
+pytestmark = pytest.mark.usefixtures("idle_machine")  # a fabric is set while nothing is open
+
 # -- bytes ---------------------------------------------------------------------------------------
 
 

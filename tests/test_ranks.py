@@ -1,0 +1,159 @@
+"""Real jobs over MPI: few and small, each bounded in time, none leaving a process or memory behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from softmesh.processes.explainer import Explainer
+from softmesh.processes.verdict import Cause
+
+PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
+MPIRUN = Path(sys.executable).with_name("mpirun")
+SECONDS = 150.0  # of a job that takes a few, on a machine that may be busy
+SHARED = Path("/dev/shm")
+
+
+class Job:
+    """One run of mpirun, and what came of it."""
+
+    def __init__(self, ranks, program, *arguments, environ=None, parts=None):
+        apart = [
+            [*part, sys.executable, str(PROGRAMS / program), *arguments]
+            for part in parts or [["-n", str(ranks)]]
+        ]
+        self.command = [str(MPIRUN), "--oversubscribe", "--bind-to", "none"]
+        for index, part in enumerate(apart):
+            self.command += [*([":"] if index else []), *part]
+        self.verdict = None
+        self.told = threading.Event()
+        with Explainer(ranks, timeout=SECONDS, on_verdict=lambda _: self.told.set()) as explainer:
+            self._run({"SOFTMESH_REPORTS": explainer.address, **(environ or {})})
+            self.verdict = explainer.job_ended(failed=self.code != 0)
+
+    def _run(self, environ):
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("OMPI_", "PMIX_", "TT_"))
+        }
+        process = subprocess.Popen(
+            self.command,
+            env=clean | allowed | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        reader = threading.Thread(target=lambda: setattr(self, "output", process.stdout.read()))
+        reader.start()
+        try:
+            self._watch(process)
+        finally:
+            for member in members_of_session(process.pid):
+                os.kill(member, signal.SIGKILL)
+            reader.join()
+            process.stdout.close()
+        self.code = process.wait()
+
+    def _watch(self, process):
+        end = time.monotonic() + SECONDS
+        while process.poll() is None and time.monotonic() < end:
+            if self.told.wait(0.05):
+                process.terminate()
+                break
+        process.wait(10.0)
+        self.left = wait_until_none(lambda: members_of_session(process.pid))
+
+
+def members_of_session(leader):
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def wait_until_none(look, seconds=10.0):
+    end = time.monotonic() + seconds
+    while (left := look()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_in_shared_memory():
+    before = set(SHARED.glob("*"))
+    yield
+    assert not wait_until_none(lambda: set(SHARED.glob("sm_segment*")) - before)
+
+
+def test_three_ranks_use_everything_a_context_offers():
+    job = Job(3, "context_functions.py")
+    assert "3 ranks agree" in job.output, job.output
+    assert (job.code, job.verdict, job.left) == (0, None, [])
+
+
+def test_a_job_is_split_into_sub_contexts():
+    sizes = ["-x", "TT_RUN_SUBCONTEXT_SIZES=1,2"]
+    parts = [["-n", str(n), *sizes, "-x", f"TT_RUN_SUBCONTEXT_ID={id}"] for id, n in enumerate((1, 2))]
+    job = Job(3, "subcontexts.py", parts=parts)
+    assert "both parts agree" in job.output, job.output
+    assert job.code == 0
+
+
+def test_a_rank_that_skips_a_collective_is_named_and_the_job_ends(capfd):
+    job = Job(3, "mishaps.py", "skips_a_collective")
+    assert job.verdict is not None, job.output
+    assert (job.verdict.cause, job.verdict.odd, job.verdict.stuck) == (Cause.MISSING, (1,), (0, 2))
+    assert job.code != 0
+    assert job.left == []
+    report = capfd.readouterr().err
+    assert "rank 1 finished its program; last completed: barrier number 1 of world" in report
+    assert "ranks 0, 2 waiting, for rank 1 in all_reduce number 2 of world" in report
+    assert "mishaps.py:" in report
+
+
+def test_crossed_messages_are_found_as_a_cycle():
+    job = Job(2, "mishaps.py", "crossed_messages")
+    assert job.verdict is not None, job.output
+    assert (job.verdict.cause, job.verdict.odd) == (Cause.CYCLE, (0, 1))
+    assert (job.code != 0, job.left) == (True, [])
+
+
+def test_ranks_in_different_collectives_are_told_apart():
+    job = Job(3, "mishaps.py", "other_collective")
+    assert job.verdict is not None, job.output
+    assert (job.verdict.cause, job.verdict.odd) == (Cause.MISMATCH, (2,))
+
+
+def test_a_rank_that_raises_takes_the_job_down_with_its_message():
+    job = Job(3, "mishaps.py", "raises")
+    assert "ValueError: the weights are not there" in job.output
+    assert (job.verdict.cause, job.verdict.odd) == (Cause.RAISED, (1,))
+    assert job.verdict.states[1].last == "all_reduce number 1 of world"
+    assert (job.code != 0, job.left) == (True, [])
+
+
+def test_a_rank_that_is_killed_takes_the_job_down_with_its_last_op():
+    job = Job(3, "mishaps.py", "killed")
+    assert (job.verdict.cause, job.verdict.odd) == (Cause.DIED, (1,))
+    assert job.verdict.states[1].last == "all_reduce number 1 of world"
+    assert (job.code != 0, job.left) == (True, [])
+
+
+def test_without_a_launcher_that_listens_each_rank_meets_its_deadline():
+    job = Job(2, "mishaps.py", "endless", environ={"SOFTMESH_REPORTS": "", "SOFTMESH_TIMEOUT": "1"})
+    assert "HangError: barrier timed out after 1 s: rank 0 waits in barrier number 1 of world" in job.output
+    assert "for rank 1, which did not come" in job.output
+    assert (job.code != 0, job.left) == (True, [])

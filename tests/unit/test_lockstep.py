@@ -1,0 +1,81 @@
+"""Programs that should be the same on every rank: the first command that differs is named."""
+
+import pytest
+
+from softmesh.processes.context import SingleProcess
+from softmesh.processes.lockstep import Lockstep, LockstepError, difference
+from softmesh.processes.wait_report import Site
+
+
+def history(*names, kept=256):
+    lockstep = Lockstep(kept)
+    for line, name in enumerate(names, start=1):
+        lockstep.feed(name, [(32, 32)], ["bfloat16"], Site("train.py", line, "step"))
+    return list(lockstep._entries)
+
+
+class Rehearsed(SingleProcess):
+    """Rank 0 of 2; what the other one says is known beforehand."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+        self.exchanged = []
+
+    def allgather_int(self, value, *, op="allgather_int"):
+        self.exchanged.append("hash")
+        return [value, int.from_bytes(self.other._digest, "big", signed=True)]
+
+    def allgather_bytes(self, data, *, op="all_gather", fingerprint=None):
+        import json
+
+        self.exchanged.append("history")
+        return [memoryview(data), memoryview(json.dumps(list(self.other._entries)).encode())]
+
+
+def test_the_first_differing_command_is_named_with_both_lines():
+    error = difference([history("add", "gelu", "matmul"), *[history("add", "matmul")] * 3])
+    assert (error.odd, error.index) == ((0,), 2)
+    text = str(error)
+    assert text.startswith("ranks run different programs: command number 2 differs\n")
+    assert "rank 0: gelu(bfloat16 [32, 32]) at train.py:2 in step" in text
+    assert "rank 1-3: matmul(bfloat16 [32, 32]) at train.py:2 in step" in text
+
+
+def test_a_rank_that_did_less_is_told_so():
+    error = difference([history("add"), history("add", "gelu"), history("add", "gelu")])
+    assert (error.odd, error.index) == ((0,), 2)
+    assert "rank 0: nothing more" in str(error)
+
+
+def test_a_difference_older_than_what_is_kept_is_admitted():
+    error = difference([history("a", "c", "d", "e", kept=2), history("b", "c", "d", "e", kept=2)])
+    assert error.index == 3
+    assert "an earlier one, no longer known, may differ already" in str(error)
+
+
+@pytest.mark.parametrize(
+    "change", [("sub", (32, 32), "bfloat16"), ("add", (32, 64), "bfloat16"), ("add", (32, 32), "float32")]
+)
+def test_names_shapes_and_types_all_count(change):
+    here, there = Lockstep(), Lockstep()
+    here.feed("add", [(32, 32)], ["bfloat16"])
+    name, shape, dtype = change
+    there.feed(name, [shape], [dtype])
+    with pytest.raises(LockstepError, match="command number 1 differs"):
+        here.compare(Rehearsed(there))
+
+
+def test_while_programs_agree_only_hashes_travel():
+    here, there = Lockstep(), Lockstep()
+    for lockstep in (here, there):
+        lockstep.feed("add", [(32, 32)], ["bfloat16"])
+    context = Rehearsed(there)
+    here.compare(context)
+    assert context.exchanged == ["hash"]
+
+
+def test_the_line_of_a_command_is_the_users():
+    lockstep = Lockstep()
+    lockstep.feed("add")
+    assert lockstep._entries[0].site.file == __file__
