@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-
 from softmesh.errors import MeshError
+from softmesh.fabric.binding import Binding
 from softmesh.fabric.descriptors.defaults import default_graph
 from softmesh.fabric.descriptors.reading import load_mesh_graph
 from softmesh.fabric.descriptors.restriction import effective_graph
@@ -19,31 +17,7 @@ _TORUS = {
     FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
     FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
 }
-_MOST_DIGITS = 9
 _GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The environment of a process: its descriptor, its mesh, its host's rank in that mesh."""
-
-    descriptor: str | None = None
-    mesh_id: int | None = None
-    host_rank: int | None = None
-
-    @classmethod
-    def from_environment(cls) -> Binding:
-        path = os.environ.get("TT_MESH_GRAPH_DESC_PATH") or None
-        return cls(path, _number("TT_MESH_ID"), _number("TT_MESH_HOST_RANK"))
-
-
-def _number(variable: str) -> int | None:
-    text = os.environ.get(variable, "").strip()
-    if not text:
-        return None
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise MeshError(f"{variable}={text[:20]!r} is not a number: set it to 0, 1, ... or leave it out.")
-    return int(text)
 
 
 def declared_graph(machine: Machine, binding: Binding, config: FabricConfig) -> MeshGraph:

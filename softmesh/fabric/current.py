@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
+from softmesh.fabric.binding import Binding
 from softmesh.fabric.elastic import ElasticSystem
 from softmesh.fabric.system import System
 from softmesh.systems.choice import chosen_machine
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # matching and routing load with the first machine
     from softmesh.systems.machine import Machine
 
 _ELASTIC = ElasticSystem()
-_CACHED: tuple[Machine, object, MachineSystem] | None = None
+_CACHED: tuple[Machine | None, object, MachineSystem] | None = None
 
 
 def current_system() -> System:
@@ -25,21 +26,30 @@ def current_system() -> System:
 
 def _machine_system() -> MachineSystem | None:
     global _CACHED
-    machine = chosen_machine()
-    if machine is None:
+    binding = Binding.from_environment()
+    machine = chosen_machine(whole=binding.descriptor is not None and binding.mesh_id is not None)
+    if machine is None and binding.descriptor is None:
         return None
-    from softmesh.fabric.control_plane import Binding
     from softmesh.fabric.machine_system import MachineSystem
     from softmesh.fabric.routing.unreachable import PASS_THROUGH
 
-    binding = Binding.from_environment()
     crossing = os.environ.get(PASS_THROUGH, "")
     key = (binding, _modified(binding.descriptor), settings.active(), crossing)
     if _CACHED is None or _CACHED[0] is not machine or _CACHED[1] != key:
-        sees_all = binding.descriptor is not None or len(machine.hosts) == 1
-        own = machine if sees_all else machine.only(machine.chips_of(machine.hosts[0]))
-        _CACHED = machine, key, MachineSystem(own, binding, settings.active())
+        _CACHED = machine, key, MachineSystem(_seen(machine, binding), binding, settings.active())
     return _CACHED[2]
+
+
+def _seen(machine: Machine | None, binding: Binding) -> Machine:
+    """What this process has to do with: its host, or everything that its descriptor speaks of."""
+    if machine is None:
+        from softmesh.fabric.descriptors.reading import load_mesh_graph
+        from softmesh.fabric.imagined import machine_for
+
+        assert binding.descriptor is not None
+        return machine_for(load_mesh_graph(binding.descriptor))
+    sees_all = binding.descriptor is not None or len(machine.hosts) == 1
+    return machine if sees_all else machine.only(machine.chips_of(machine.hosts[0]))
 
 
 def _modified(path: str | None) -> float | None:

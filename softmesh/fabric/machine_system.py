@@ -7,7 +7,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
-from softmesh.fabric.control_plane import Binding, bound_mesh, declared_graph, graph_in_use
+from softmesh.fabric.binding import Binding
+from softmesh.fabric.control_plane import bound_mesh, declared_graph, graph_in_use
 from softmesh.fabric.lines import line_through
 from softmesh.fabric.match import Match, MatchError
 from softmesh.fabric.matching.discovery import discover

@@ -59,10 +59,15 @@ def use_system(system: Machine | str | None, down: Sequence[str] = ()) -> None:
     _in_program, _answer = chosen, answer
 
 
-def chosen_machine() -> Machine | None:
-    """The machine, the same object as long as nobody says otherwise; None: the elastic one."""
+def chosen_machine(*, whole: bool = False) -> Machine | None:
+    """The machine, the same object as long as nobody says otherwise; None: the elastic one.
+
+    `whole` leaves TT_VISIBLE_DEVICES aside: processes that share a machine see it through their bindings.
+    """
     global _answer
     wish = _wish(*_in_program)
+    if whole:
+        wish = wish._replace(visible="")
     if _answer is None or _answer[0] != wish:
         _answer = wish, _machine(wish)
     return _answer[1]
