@@ -78,6 +78,25 @@ from softmesh.placement.mappers import (
 from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
 from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
 from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
+from softmesh.processes.api import (
+    distributed_context_allgather_int,
+    distributed_context_barrier,
+    distributed_context_get_rank,
+    distributed_context_get_size,
+    distributed_context_is_initialized,
+    distributed_context_local_to_world_rank,
+    distributed_context_recv_bytes,
+    distributed_context_send_bytes,
+    distributed_context_subcontext_count,
+    distributed_context_subcontext_id,
+    distributed_context_subcontext_size,
+    distributed_context_subcontext_sizes,
+    distributed_context_world_rank,
+    distributed_context_world_size,
+    init_distributed_context,
+    using_distributed_env,
+)
+from softmesh.processes.ranks import Rank, Size, SubcontextId
 from softmesh.report import notebook as _notebook
 from softmesh.runtime.command_log import log_commands
 from softmesh.runtime.commands import Command, Cost, Observer, observe

@@ -19,6 +19,7 @@ from softmesh.errors import SoftmeshError
 
 _HERE = __name__.partition(".")[0]
 _THERE = "ttnn"
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class AliasRefused(SoftmeshError, ImportError):
@@ -85,7 +86,9 @@ def _real_ttnn() -> str | None:
         is_bare_folder = getattr(loaded, "__file__", None) is None and hasattr(loaded, "__path__")
         return None if is_bare_folder else getattr(loaded, "__file__", None) or repr(loaded)
     spec = importlib.util.find_spec(_THERE)
-    return None if spec is None else spec.origin
+    if spec is None or (spec.origin or "").startswith(_OWN_FOLDER):  # the name that a launcher's ranks find
+        return None
+    return spec.origin
 
 
 class _TtnnFinder(MetaPathFinder, Loader):

@@ -46,9 +46,17 @@ class _Refusal(click.ClickException):
 @click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
 @click.option("--system", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
+@click.option("-n", "ranks", type=click.IntRange(1, 1024), help="As so many processes, over MPI.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(file: str, args: tuple[str, ...], as_module: bool, system: str | None, down: tuple[str, ...]) -> None:
+def run(
+    file: str,
+    args: tuple[str, ...],
+    as_module: bool,
+    system: str | None,
+    down: tuple[str, ...],
+    ranks: int | None,
+) -> None:
     """Run a Python program in which `import ttnn` means softmesh.
 
     It gets its own ARGS, and its exit code is ours. `softmesh systems` lists the machines.
@@ -56,12 +64,20 @@ def run(file: str, args: tuple[str, ...], as_module: bool, system: str | None, d
     if not as_module and not os.path.exists(file):
         raise _Refusal(f"There is no file {file}.")
     _choose_machine(system, down)
+    if ranks is not None:
+        sys.exit(_run_ranks(ranks, [*(["-m"] if as_module else []), file, *args]))
     with _as_program(file, args, as_module):
         try:
             with aliased():
                 _execute(file, as_module)
         except AliasRefused as error:
             raise _Refusal(str(error)) from None
+
+
+def _run_ranks(count: int, program: list[str]) -> int:
+    launcher = importlib.import_module("softmesh.processes.launcher.command")
+    code: int = launcher.run_ranks(count, [sys.executable, *program])
+    return code
 
 
 def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
@@ -131,6 +147,7 @@ _elsewhere("systems", "softmesh.report.systems_list", "List the machines that ar
 _elsewhere(
     "schedule", "softmesh.report.schedules.command", "Draw how a collective moves its chunks, step by step."
 )
+_elsewhere("bindings", "softmesh.processes.presets_command", "Write rank bindings for tt-run.")
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
 
 

@@ -107,6 +107,19 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
     assert waiting._Process.slow == []
 
 
+def test_each_step_of_a_wait_has_a_deadline_of_its_own():
+    def reported():
+        return bool(waiting._Process.slow)
+
+    with waiting.waiting("all_reduce") as wait:
+        for _ in range(2):
+            wait.until(reported)
+            assert waiting._Process.slow == []
+        with pytest.raises(HangError):
+            wait.until(lambda: False)
+    assert waiting._Process.slow == []
+
+
 def test_a_wait_for_one_peer_names_it():
     with (
         pytest.raises(HangError, match=r"recv from rank 3 of the world \(tag 5\)") as raised,

@@ -1,0 +1,298 @@
+"""The processes of a job, as a program sees them: its rank among how many, and ways to exchange bytes.
+
+One process alone is a context too. What is received goes into memory that the caller gives.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from softmesh.errors import MeshError
+from softmesh.processes.buffers import Buffer, byte_view
+from softmesh.processes.subcontext_layout import SubcontextLayout
+from softmesh.processes.wait_report import WaitKind
+from softmesh.processes.waiting import Group, Wait
+
+_LAUNCHED_BY = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE")
+
+
+class Pending(ABC):
+    """A transfer under way. Its buffer must not be touched before `wait` returned."""
+
+    @abstractmethod
+    def test(self) -> bool: ...
+
+    @abstractmethod
+    def wait(self) -> None: ...
+
+
+class SharedMemory(ABC):
+    """Memory that all ranks of a context see: one block of bytes for each rank."""
+
+    blocks: tuple[np.ndarray, ...]
+
+    @abstractmethod
+    def sync(self) -> None:
+        """What this rank wrote is seen by others, and theirs by it, from here on; needs a barrier too."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Every rank calls it; no block may be used afterwards. Left open, the memory ends with the job."""
+
+
+class DistributedContext(ABC):
+    """`op` and `fingerprint` name a transfer in reports: the user's call, and what all ranks must agree on."""
+
+    rank: int
+    size: int
+    group: Group  # this context's ranks as world ranks, in order
+    layout: SubcontextLayout
+    _calls = 0  # collectives so far: the same on every rank of the group
+
+    def collective(self, op: str, fingerprint: object = None, nbytes: int = 0) -> Wait:
+        """The wait of the next collective, for one that moves its bytes by means of its own."""
+        self._calls += 1
+        return Wait(op, WaitKind.COLLECTIVE, self.group, None, 0, self._calls, fingerprint, nbytes)
+
+    def with_peer(
+        self, op: str, kind: WaitKind, peer: int, tag: int = 0, fingerprint: object = None, nbytes: int = 0
+    ) -> Wait:
+        """The wait for one other rank of this context."""
+        return Wait(op, kind, self.group, self.group.ranks[peer], tag, None, fingerprint, nbytes)
+
+    @abstractmethod
+    def barrier(self, *, op: str = "barrier", fingerprint: object = None) -> None: ...
+
+    @abstractmethod
+    def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]: ...
+
+    @abstractmethod
+    def allgather(
+        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> None:
+        """Blocks of one size from every rank, in rank order."""
+
+    @abstractmethod
+    def allgather_bytes(
+        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> list[memoryview]:
+        """Blocks that may differ in size."""
+
+    @abstractmethod
+    def all_to_all(
+        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
+    ) -> None:
+        """The i-th part of `source` goes to rank i; all parts have one size."""
+
+    @abstractmethod
+    def broadcast(
+        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
+    ) -> None: ...
+
+    @abstractmethod
+    def isend(
+        self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
+    ) -> Pending: ...
+
+    @abstractmethod
+    def irecv(
+        self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None
+    ) -> Pending:
+        """Exactly as many bytes as `target` holds must come."""
+
+    def send(
+        self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
+    ) -> None:
+        self.isend(source, dest, tag, op=op, fingerprint=fingerprint).wait()
+
+    def recv(
+        self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None
+    ) -> None:
+        self.irecv(target, source, tag, op=op, fingerprint=fingerprint).wait()
+
+    def send_recv(
+        self, source: Buffer, dest: int, target: Buffer, origin: int, tag: int = 0, *, op: str = "send_recv"
+    ) -> None:
+        """Both at once: rings and pairs cannot block each other."""
+        arriving = self.irecv(target, origin, tag, op=op)
+        leaving = self.isend(source, dest, tag, op=op)
+        arriving.wait()
+        leaving.wait()
+
+    @abstractmethod
+    def incoming_size(self, source: int, tag: int = 0, *, op: str = "recv") -> int:
+        """How many bytes the next message has; waits for it."""
+
+    @abstractmethod
+    def duplicate(self) -> DistributedContext:
+        """The same ranks; messages of the two never mix."""
+
+    @abstractmethod
+    def split(self, color: int, key: int) -> DistributedContext | None:
+        """One context for each colour, ranks ordered by key; colour -1 is in none."""
+
+    @abstractmethod
+    def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:
+        """Only the listed ranks call it; they get the order of the list."""
+
+    def translate_ranks_to_other_ctx(self, ranks: Sequence[int], other: DistributedContext) -> list[int]:
+        """-1 for a rank that the other context does not have."""
+        numbers = {world: rank for rank, world in enumerate(other.group.ranks)}
+        return [numbers.get(self.group.ranks[self.checked_rank("rank", rank)], -1) for rank in ranks]
+
+    @property
+    @abstractmethod
+    def one_host(self) -> bool:
+        """Whether all ranks can share memory."""
+
+    @abstractmethod
+    def shared_array(self, nbytes: int) -> SharedMemory:
+        """Every rank calls it and gives a block of `nbytes` bytes, which may differ."""
+
+    @abstractmethod
+    def abort(self, code: int) -> None:
+        """End every process of the job."""
+
+    def checked_rank(self, name: str, rank: int) -> int:
+        if not 0 <= rank < self.size:
+            ranks = "0" if self.size == 1 else f"0 to {self.size - 1}"
+            raise MeshError(f"{name} {rank} is outside of the context, which has ranks {ranks}")
+        return rank
+
+
+class _LocalMemory(SharedMemory):
+    def __init__(self, nbytes: int) -> None:
+        self.blocks = (np.zeros(nbytes, dtype=np.uint8),)
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.blocks = ()
+
+
+class SingleProcess(DistributedContext):
+    """Rank 0 of 1: there is nobody to wait for, nor to send to."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = 0, 1
+        self.group = Group("world", (0,))
+        self.layout = SubcontextLayout((1,))
+
+    def barrier(self, *, op: str = "barrier", fingerprint: object = None) -> None:
+        pass
+
+    def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]:
+        return [value]
+
+    def allgather(
+        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> None:
+        byte_view(target, written=True)[:] = byte_view(source)
+
+    def allgather_bytes(
+        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> list[memoryview]:
+        return [memoryview(bytes(byte_view(data)))]
+
+    def all_to_all(
+        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
+    ) -> None:
+        raise _unsupported("all_to_all")
+
+    def broadcast(
+        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
+    ) -> None:
+        raise _unsupported("broadcast")
+
+    def isend(
+        self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
+    ) -> Pending:
+        raise _unsupported(op)
+
+    def irecv(
+        self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None
+    ) -> Pending:
+        raise _unsupported(op)
+
+    def incoming_size(self, source: int, tag: int = 0, *, op: str = "recv") -> int:
+        raise _unsupported("snoop_incoming_msg_size")
+
+    def duplicate(self) -> DistributedContext:
+        raise _unsupported("duplicate")
+
+    def split(self, color: int, key: int) -> DistributedContext | None:
+        return self
+
+    def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:
+        raise _unsupported("create_sub_context")
+
+    @property
+    def one_host(self) -> bool:
+        return True
+
+    def shared_array(self, nbytes: int) -> SharedMemory:
+        return _LocalMemory(nbytes)
+
+    def abort(self, code: int) -> None:
+        raise SystemExit(code)
+
+
+def _unsupported(method: str) -> MeshError:
+    return MeshError(
+        f"method {method} is unsupported for single-host distributed contexts. "
+        f"This process is alone: start the program with tt-run or mpirun to have others"
+    )
+
+
+def launched(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a launcher started this process as one of several."""
+    environ = os.environ if environ is None else environ
+    return any(name in environ for name in _LAUNCHED_BY)
+
+
+class _Current:
+    """The contexts of this process: of all ranks, and of the sub-context it belongs to."""
+
+    world: DistributedContext | None = None
+    current: DistributedContext | None = None
+
+
+def init() -> DistributedContext:
+    """The context of this process, made at the first call: over MPI where a launcher started it."""
+    if _Current.current is None:
+        if launched():
+            from softmesh.processes.mpi_startup import connect
+
+            _Current.world, _Current.current = connect()
+        else:
+            _Current.world = _Current.current = SingleProcess()
+    return _Current.current
+
+
+def is_initialized() -> bool:
+    return _Current.current is not None
+
+
+def current_world() -> DistributedContext:
+    """The ranks this process works with: the sub-context where the job is split."""
+    return _initialized(_Current.current)
+
+
+def world_context() -> DistributedContext:
+    """All ranks that the launcher started."""
+    return _initialized(_Current.world)
+
+
+def set_current_world(context: DistributedContext) -> None:
+    _Current.current = context
+
+
+def _initialized(context: DistributedContext | None) -> DistributedContext:
+    if context is None:
+        raise MeshError("Distributed context not initialized. Call init_distributed_context() first.")
+    return context

@@ -1,0 +1,81 @@
+"""Mesh graphs as text: descriptors that `fabric.descriptors` reads back to the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
+
+_GRAPH = "G0"
+
+
+def graph_text(graph: MeshGraph, comment: str = "") -> str:
+    lines = [f"# {line}" for line in comment.splitlines()]
+    kinds = {mesh.name: mesh for mesh in graph.meshes}
+    for kind in kinds.values():
+        lines += _kind(kind, graph)
+    if len(graph.meshes) == 1:
+        lines.append(f"top_level_instance {{ {_instance(graph.meshes[0])} }}")
+    else:
+        lines += _graph(graph)
+        lines.append(f'top_level_instance {{ graph {{ graph_descriptor: "{_GRAPH}" graph_id: 0 }} }}')
+    for pinning in graph.pinnings:
+        lines += _pinning(pinning)
+    return "\n".join(lines) + "\n"
+
+
+def _kind(mesh: LogicalMesh, graph: MeshGraph) -> Iterator[str]:
+    yield "mesh_descriptors {"
+    yield f'  name: "{mesh.name}"'
+    yield f"  arch: {graph.arch.name}"
+    yield f"  device_topology {{ dims: [ {mesh.shape[0]}, {mesh.shape[1]} ] }}"
+    yield f"  host_topology {{ dims: [ {mesh.hosts[0]}, {mesh.hosts[1]} ] }}"
+    yield f"  channels {{ count: {mesh.channels} policy: {_policy(mesh.strict)} }}"
+    yield "}"
+
+
+def _graph(graph: MeshGraph) -> Iterator[str]:
+    yield "graph_descriptors {"
+    yield f'  name: "{_GRAPH}"'
+    yield '  type: "FABRIC"'
+    for mesh in graph.meshes:
+        yield f"  instances {{ {_instance(mesh)} }}"
+    for connection in graph.connections:
+        yield from _connection(connection, graph)
+    yield "}"
+
+
+def _connection(connection: Connection, graph: MeshGraph) -> Iterator[str]:
+    yield "  connections {"
+    for side in (connection.a, connection.b):
+        yield f"    nodes {{ {_instance(graph.mesh(_only_mesh(side)))} }}"
+    yield f"    channels {{ count: {connection.count} policy: {_policy(connection.strict)} }}"
+    if connection.z:
+        yield "    assign_z_direction: true"
+    yield "  }"
+
+
+def _only_mesh(side: Side) -> int:
+    (mesh,) = side.meshes
+    return mesh
+
+
+def _instance(mesh: LogicalMesh) -> str:
+    return f'mesh {{ mesh_descriptor: "{mesh.name}" mesh_id: {mesh.id} }}'
+
+
+def _pinning(pinning: Pinning) -> Iterator[str]:
+    yield "pinnings {"
+    for node in pinning.nodes:
+        yield f"  logical_fabric_node_id {{ {_node(node)} }}"
+    for tray, location in pinning.positions:
+        yield f"  physical_asic_position {{ tray_id: {tray} asic_location: {location} }}"
+    yield "}"
+
+
+def _node(node: Node) -> str:
+    return f"mesh_id: {node.mesh} chip_id: {node.chip}"
+
+
+def _policy(strict: bool) -> str:
+    return "STRICT" if strict else "RELAXED"

@@ -1,0 +1,71 @@
+"""Reading arguments that are meant for mpirun: what the user has settled there already."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+
+from softmesh.processes.launcher.refusal import LaunchError
+
+_MCA = ("--mca", "-mca", "--gmca", "-gmca", "--omca", "--prtemca", "--pmixmca")
+_HOST = ("--host", "-host", "-H")
+_HOST_FILES = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile")
+_BINDING = ("--bind-to", "-bind-to", "--bind-to-core", "-bind-to-core", "--bind-to-none", "--bind-to-socket")
+OVERSUBSCRIBE = "--oversubscribe"
+
+
+def split(text: str | None) -> list[str]:
+    """The value of --mpi-args, split as a shell would."""
+    try:
+        return shlex.split(text or "")
+    except ValueError as error:
+        raise LaunchError(f"--mpi-args cannot be split into arguments ({error}): {text}") from None
+
+
+def values_of(arguments: Sequence[str], *options: str) -> list[str]:
+    """What follows an option, in the spellings `--host a` and `--host=a`."""
+    found = []
+    for place, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if argument in options and place + 1 < len(arguments):
+            found.append(arguments[place + 1])
+        elif has_value and name in options:
+            found.append(value)
+    return found
+
+
+def has_option(arguments: Sequence[str], *options: str) -> bool:
+    return any(argument.partition("=")[0] in options for argument in arguments)
+
+
+def sets_mca(arguments: Sequence[str], parameter: str) -> bool:
+    return any(
+        argument in _MCA and parameter in arguments[place + 1 : place + 2]
+        for place, argument in enumerate(arguments)
+    )
+
+
+def binds(arguments: Sequence[str]) -> bool:
+    return has_option(arguments, *_BINDING) or sets_mca(arguments, "hwloc_base_binding_policy")
+
+
+def names_hosts(arguments: Sequence[str]) -> bool:
+    return has_option(arguments, *_HOST, *_HOST_FILES) or sets_mca(arguments, "orte_default_hostfile")
+
+
+def hosts_named(arguments: Sequence[str]) -> list[str]:
+    """The entries of --host, `a:2` with their counts."""
+    lists = values_of(arguments, *_HOST)
+    return [entry.strip() for entries in lists for entry in entries.split(",") if entry.strip()]
+
+
+def repeats_a_bare_host(arguments: Sequence[str]) -> bool:
+    bare = Counter(entry for entry in hosts_named(arguments) if ":" not in entry)
+    return any(times > 1 for times in bare.values())
+
+
+def allows_oversubscribing(arguments: Sequence[str]) -> bool:
+    spelled = has_option(arguments, OVERSUBSCRIBE, "-oversubscribe")
+    qualified = values_of(arguments, "--map-by", "-map-by")
+    return spelled or any("oversubscribe" in value.lower() for value in qualified)

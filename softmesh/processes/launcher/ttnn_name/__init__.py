@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: with it a rank's `import ttnn` means softmesh, however the program is started."""

@@ -1,0 +1,269 @@
+"""A context over MPI. Nothing blocks inside MPI: calls are started, then looked after by `waiting`.
+
+The few calls that MPI has no non-blocking form of (making groups and shared memory) begin with a meeting
+of all that take part, so that they find everybody there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from softmesh.errors import MeshError
+from softmesh.processes.buffers import Buffer, byte_view
+from softmesh.processes.context import DistributedContext, Pending, SharedMemory
+from softmesh.processes.mpi_transfer import LARGEST_PIECE, Transfer, failed, finish, in_pieces
+from softmesh.processes.subcontext_layout import SubcontextLayout
+from softmesh.processes.wait_report import WaitKind, ranges
+from softmesh.processes.waiting import Group
+
+
+def world() -> MpiContext:
+    comm = MPI.COMM_WORLD
+    nodes = _nodes(comm)
+    group = Group("world", tuple(range(comm.size)))
+    return MpiContext(comm, group, nodes, SubcontextLayout((comm.size,)))
+
+
+def _nodes(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """For each rank the first rank of its host: equal numbers can share memory."""
+    here = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = np.array(_world_ranks_of(here)[:1], dtype=np.int64)
+    here.Free()
+    all_first = np.empty(comm.size, dtype=np.int64)
+    comm.Allgather(first, all_first)
+    return tuple(all_first.tolist())
+
+
+def _world_ranks_of(comm: MPI.Comm) -> tuple[int, ...]:
+    whole, part = MPI.COMM_WORLD.Get_group(), comm.Get_group()
+    ranks = tuple(part.Translate_ranks(list(range(part.size)), whole))
+    whole.Free()
+    part.Free()
+    return ranks
+
+
+class _Window(SharedMemory):
+    def __init__(self, window: MPI.Win, size: int, meet: Callable[[], None]) -> None:
+        self._window, self._meet = window, meet
+        parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(size)]
+        self.blocks = tuple(np.frombuffer(part, dtype=np.uint8) for part in parts)
+
+    def sync(self) -> None:
+        self._window.Sync()
+
+    def close(self) -> None:
+        self.blocks = ()
+        self._meet()
+        self._window.Free()
+
+
+class MpiContext(DistributedContext):
+    def __init__(
+        self, comm: MPI.Intracomm, group: Group, nodes: tuple[int, ...], layout: SubcontextLayout
+    ) -> None:
+        self._comm, self.group, self._nodes, self.layout = comm, group, nodes, layout
+        self.rank, self.size = comm.rank, comm.size
+        self._children: dict[str, int] = {}
+
+    def barrier(self, *, op: str = "barrier", fingerprint: object = None) -> None:
+        self._collective(op, fingerprint, 0, self._comm.Ibarrier)
+
+    def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]:
+        values = np.empty(self.size, dtype=np.int64)
+        self.allgather(np.array([value], dtype=np.int64), values, op=op)
+        return [int(value) for value in values]
+
+    def allgather(
+        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> None:
+        mine, all_of_them = byte_view(source), byte_view(target, written=True)
+        size = mine.nbytes
+        self._check_total("all_gather", size, all_of_them.nbytes)
+        if size <= LARGEST_PIECE:
+            self._collective(
+                op,
+                fingerprint,
+                all_of_them.nbytes,
+                partial(self._comm.Iallgather, [mine, size, MPI.BYTE], [all_of_them, size, MPI.BYTE]),
+            )
+            return
+        all_of_them[self.rank * size : (self.rank + 1) * size] = mine
+        for root in range(self.size):
+            self.broadcast(all_of_them[root * size : (root + 1) * size], root, op=op, fingerprint=fingerprint)
+
+    def allgather_bytes(
+        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
+    ) -> list[memoryview]:
+        mine = byte_view(data)
+        sizes = self.allgather_int(mine.nbytes, op=op)
+        total = memoryview(bytearray(sum(sizes)))
+        ends = np.cumsum(sizes).tolist()
+        blocks = [total[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        blocks[self.rank][:] = mine
+        if len(total) <= LARGEST_PIECE:
+            offsets = [end - size for size, end in zip(sizes, ends, strict=True)]
+            self._collective(
+                op,
+                fingerprint,
+                len(total),
+                partial(self._comm.Iallgatherv, MPI.IN_PLACE, [total, sizes, offsets, MPI.BYTE]),
+            )
+            return blocks
+        for root, block in enumerate(blocks):
+            self.broadcast(block, root, op=op, fingerprint=fingerprint)
+        return blocks
+
+    def all_to_all(
+        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
+    ) -> None:
+        mine, theirs = byte_view(source), byte_view(target, written=True)
+        part = mine.nbytes // self.size
+        self._check_total("all_to_all", part, mine.nbytes)
+        self._check_total("all_to_all", part, theirs.nbytes)
+        if part > LARGEST_PIECE:
+            raise MeshError(
+                f"all_to_all: {part} bytes for each rank are more than {LARGEST_PIECE}: use several"
+            )
+        self._collective(
+            op,
+            fingerprint,
+            theirs.nbytes,
+            partial(self._comm.Ialltoall, [mine, part, MPI.BYTE], [theirs, part, MPI.BYTE]),
+        )
+
+    def broadcast(
+        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
+    ) -> None:
+        self.checked_rank("root", root)
+        for piece in in_pieces(byte_view(buffer, written=self.rank != root)):
+            message = [piece, piece.nbytes, MPI.BYTE]
+            self._collective(op, fingerprint, piece.nbytes, partial(self._comm.Ibcast, message, root))
+
+    def isend(
+        self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
+    ) -> Pending:
+        view = byte_view(source)
+        pieces = self._started(op, self._comm.Isend, view, dest, tag)
+        return Transfer(pieces, self.with_peer(op, WaitKind.SEND, dest, tag, fingerprint, view.nbytes))
+
+    def irecv(
+        self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None
+    ) -> Pending:
+        view = byte_view(target, written=True)
+        pieces = self._started(op, self._comm.Irecv, view, source, tag)
+        wait = self.with_peer(op, WaitKind.RECEIVE, source, tag, fingerprint, view.nbytes)
+        return Transfer(pieces, wait, view.nbytes)
+
+    def incoming_size(self, source: int, tag: int = 0, *, op: str = "recv") -> int:
+        self._check_peer(op, source, tag)
+        status = MPI.Status()
+        with self.with_peer(op, WaitKind.RECEIVE, source, tag, None, 0) as wait:
+            wait.until(lambda: self._comm.Iprobe(source, tag, status))
+        return int(status.Get_count(MPI.BYTE))
+
+    def duplicate(self) -> MpiContext:
+        self.barrier(op="duplicate")
+        return self._child(self._comm.Dup(), "copy", self.group.ranks)
+
+    def split(self, color: int, key: int) -> MpiContext | None:
+        if color < -1:
+            raise MeshError(f"split: a colour is 0 or more, or -1 for none, got {color}")
+        self.barrier(op="split")
+        comm = MPI.Intracomm(self._comm.Split(MPI.UNDEFINED if color == -1 else color, key))
+        number = self._number_of_child("split")
+        if comm == MPI.COMM_NULL:
+            return None
+        return self._child(comm, f"split{number}:{color}", _world_ranks_of(comm))
+
+    def create_sub_context(self, ranks: Sequence[int]) -> MpiContext:
+        members = [self.checked_rank("create_sub_context: rank", rank) for rank in ranks]
+        if len(set(members)) != len(members):
+            raise MeshError(f"create_sub_context: a rank is listed twice in {members}")
+        if self.rank not in members:
+            raise MeshError(
+                f"create_sub_context: rank {self.rank} is not in the list {members}, and must not call it"
+            )
+        self._meet(members)
+        group = self._comm.Get_group().Incl(members)
+        comm = MPI.Intracomm(self._comm.Create_group(group))
+        group.Free()
+        name = f"[{ranges(members)}]"
+        return self._child(comm, f"{name}{self._number_of_child(name) or ''}", _world_ranks_of(comm))
+
+    @property
+    def one_host(self) -> bool:
+        return len({self._nodes[rank] for rank in self.group.ranks}) == 1
+
+    def shared_array(self, nbytes: int) -> SharedMemory:
+        if not self.one_host:
+            raise MeshError(
+                "shared_array: the ranks of this context are on several hosts, which share no memory"
+            )
+        self.barrier(op="shared_array")
+        window = MPI.Win.Allocate_shared(nbytes, 1, comm=self._comm)
+        return _Window(window, self.size, lambda: self.barrier(op="shared_array"))
+
+    def abort(self, code: int) -> None:
+        MPI.COMM_WORLD.Abort(code)
+
+    def _collective(
+        self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request]
+    ) -> None:
+        """`call` takes no arguments: it starts the operation."""
+        wait = self.collective(op, fingerprint, nbytes)
+        try:
+            request = call()
+        except MPI.Exception as error:
+            raise failed(op, error) from error
+        finish(request, wait)
+
+    def _started(
+        self, op: str, call: Callable[..., MPI.Request], view: memoryview, peer: int, tag: int
+    ) -> list[MPI.Request]:
+        self._check_peer(op, peer, tag)
+        try:
+            return [call([piece, piece.nbytes, MPI.BYTE], peer, tag) for piece in in_pieces(view)]
+        except MPI.Exception as error:
+            raise failed(op, error) from error
+
+    def _check_peer(self, op: str, peer: int, tag: int) -> None:
+        self.checked_rank(f"{op}: rank", peer)
+        if peer == self.rank:
+            raise MeshError(
+                f"{op}: rank {peer} is this process itself, which cannot send and receive at once"
+            )
+        if tag < 0:
+            raise MeshError(f"{op}: a tag is 0 or more, got {tag}")
+
+    def _check_total(self, op: str, each: int, total: int) -> None:
+        if total != each * self.size:
+            raise MeshError(
+                f"{op}: {each} bytes from each of {self.size} ranks do not make a buffer of {total} bytes"
+            )
+
+    def _meet(self, members: Sequence[int]) -> None:
+        """A barrier of some ranks, before they have a group of their own."""
+        first, nothing, tag = members[0], bytearray(), self._comm.Get_attr(MPI.TAG_UB) or 0
+        if self.rank != first:
+            self.send_recv(nothing, first, nothing, first, tag, op="create_sub_context")
+            return
+        for member in members[1:]:
+            self.recv(nothing, member, tag, op="create_sub_context")
+        for member in members[1:]:
+            self.send(nothing, member, tag, op="create_sub_context")
+
+    def _number_of_child(self, kind: str) -> int:
+        number = self._children.get(kind, 0)
+        self._children[kind] = number + 1
+        return number
+
+    def _child(self, comm: MPI.Intracomm, name: str, ranks: tuple[int, ...]) -> MpiContext:
+        if name == "copy":
+            name += str(self._number_of_child(name))
+        group = Group(f"{self.group.name}/{name}", ranks)
+        return MpiContext(comm, group, self._nodes, SubcontextLayout((comm.size,)))

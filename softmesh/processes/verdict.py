@@ -1,0 +1,224 @@
+"""Why nothing moves: what the states of all ranks, taken together, prove. No sockets, no clock.
+
+A rank that computes may still arrive anywhere; one that waits moves on only when all that it needs can. The
+ranks that no order of arrivals can release are stuck for good, and that is known at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from softmesh.processes.wait_report import Site, WaitKind, WaitReport
+
+
+class Doing(Enum):
+    SILENT = "silent"  # not heard of, or no longer
+    COMPUTING = "computing"
+    WAITING = "waiting"
+    FINISHED = "finished"
+    RAISED = "raised"
+    DIED = "died"
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What is known of one rank. `wait` is kept when a rank dies: it tells where it was."""
+
+    doing: Doing = Doing.SILENT
+    wait: WaitReport | None = None
+    waited: float = 0.0
+    site: Site = field(default_factory=Site)
+    last: str = ""
+    error: str = ""
+    order: float = 0.0  # when it raised or died: the first one took the others along
+
+
+class Cause(Enum):
+    RAISED = "raised"
+    DIED = "died"
+    MISMATCH = "mismatch"
+    MISSING = "missing"
+    CYCLE = "cycle"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`odd` are the ranks to look at first, `stuck` those that can never go on, `call` the one they are in."""
+
+    cause: Cause
+    odd: tuple[int, ...]
+    stuck: tuple[int, ...]
+    states: Mapping[int, RankState] = field(repr=False)
+    call: WaitReport | None = None
+
+
+_MEETING = {
+    (WaitKind.SEND, WaitKind.RECEIVE),
+    (WaitKind.RECEIVE, WaitKind.SEND),
+    (WaitKind.EXCHANGE, WaitKind.EXCHANGE),
+}
+
+
+def verdict(states: Mapping[int, RankState], timeout: float) -> Verdict | None:
+    """The most telling explanation, or None while everything may still turn out well."""
+    stuck = stuck_ranks(states)
+    for doing, cause in ((Doing.RAISED, Cause.RAISED), (Doing.DIED, Cause.DIED)):
+        if ended := [rank for rank, state in states.items() if state.doing is doing]:
+            first = min(ended, key=lambda rank: states[rank].order)
+            return Verdict(cause, (first,), tuple(sorted(stuck)), states)
+    if stuck:
+        return _mismatch(states, stuck) or _finished(states, stuck) or _entangled(states, stuck)
+    return _deadline(states, timeout)
+
+
+def stuck_ranks(states: Mapping[int, RankState]) -> set[int]:
+    """Those that wait and stay so, whatever the computing ranks do next."""
+    waits = _waits(states)
+    mismatched = _mismatched(waits)
+    live = {rank for rank, state in states.items() if state.doing in (Doing.COMPUTING, Doing.SILENT)}
+    waiting = set(waits)
+    while released := {rank for rank in waiting - live - mismatched if needs(rank, states).issubset(live)}:
+        live |= released
+    return waiting - live
+
+
+def needs(rank: int, states: Mapping[int, RankState]) -> set[int]:
+    """The ranks of the job that have to come before this one can go on."""
+    wait = states[rank].wait
+    assert wait is not None
+    if wait.kind is WaitKind.COLLECTIVE:
+        others = {other for other in wait.members if other != rank and other in states}
+        return {other for other in others if not _joined(wait, states[other])}
+    if wait.peer is None or wait.peer not in states or _meets(rank, wait, states[wait.peer]):
+        return set()
+    return {wait.peer}
+
+
+def _joined(wait: WaitReport, other: RankState) -> bool:
+    """In the same collective, or past it: some collectives let a rank go before the last one is served."""
+    there = other.wait if other.doing is Doing.WAITING else None
+    if there is None or there.kind is not WaitKind.COLLECTIVE or there.group != wait.group:
+        return False
+    return there.sequence is None or wait.sequence is None or there.sequence >= wait.sequence
+
+
+def _meets(rank: int, wait: WaitReport, other: RankState) -> bool:
+    there = other.wait if other.doing is Doing.WAITING else None
+    return (
+        there is not None
+        and (wait.kind, there.kind) in _MEETING
+        and (there.peer, there.group, there.tag) == (rank, wait.group, wait.tag)
+    )
+
+
+def _waits(states: Mapping[int, RankState]) -> dict[int, WaitReport]:
+    return {
+        rank: state.wait
+        for rank, state in states.items()
+        if state.doing is Doing.WAITING and state.wait is not None
+    }
+
+
+def _meetings(waits: Mapping[int, WaitReport]) -> Iterable[list[int]]:
+    """Ranks that are in the same collective by name of the group and number of the call."""
+    together: dict[tuple[str, int | None], list[int]] = {}
+    for rank, wait in sorted(waits.items()):
+        if wait.kind is WaitKind.COLLECTIVE:
+            together.setdefault((wait.group, wait.sequence), []).append(rank)
+    return together.values()
+
+
+def _mismatched(waits: Mapping[int, WaitReport]) -> set[int]:
+    return {
+        rank
+        for ranks in _meetings(waits)
+        if len({waits[rank].signature for rank in ranks}) > 1
+        for rank in ranks
+    }
+
+
+def _mismatch(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | None:
+    waits = _waits(states)
+    for ranks in _meetings(waits):
+        signatures = Counter(waits[rank].signature for rank in ranks)
+        if len(signatures) > 1:
+            # the first of equals: the signature of the lowest rank counts as the usual one
+            usual = max(signatures, key=lambda signature: signatures[signature])
+            odd = tuple(rank for rank in ranks if waits[rank].signature != usual)
+            call = next(waits[rank] for rank in ranks if waits[rank].signature == usual)
+            return Verdict(Cause.MISMATCH, odd, tuple(sorted(stuck)), states, call)
+    return None
+
+
+def _finished(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | None:
+    for rank in sorted(stuck):
+        gone = [other for other in sorted(needs(rank, states)) if states[other].doing is Doing.FINISHED]
+        if gone:
+            return Verdict(Cause.MISSING, tuple(gone), tuple(sorted(stuck)), states, states[rank].wait)
+    return None
+
+
+def _entangled(states: Mapping[int, RankState], stuck: set[int]) -> Verdict:
+    """Everyone who is awaited waits as well: in messages that cross, or in different collectives."""
+    cycle = _cycle(states, stuck)
+    waits = {rank: wait for rank, wait in _waits(states).items() if rank in cycle}
+    collectives = [rank for rank in cycle if waits[rank].kind is WaitKind.COLLECTIVE]
+    if not collectives:
+        return Verdict(Cause.CYCLE, cycle, tuple(sorted(stuck)), states)
+    first = max(sorted(collectives), key=lambda rank: len(_together(rank, states)))
+    present, missing = _together(first, states), needs(first, states)
+    odd = present if len(present) < len(missing) else missing
+    return Verdict(Cause.MISSING, tuple(sorted(odd)), tuple(sorted(stuck)), states, waits[first])
+
+
+def _together(rank: int, states: Mapping[int, RankState]) -> set[int]:
+    wait = states[rank].wait
+    assert wait is not None
+    others = {other for other in wait.members if other != rank and other in states}
+    return {rank, *(other for other in others if _joined(wait, states[other]))}
+
+
+def _cycle(states: Mapping[int, RankState], stuck: set[int]) -> tuple[int, ...]:
+    """Each rank of it waits for the next, the last for the first.
+
+    A stuck rank that needs no other stuck one does not exist here, so following the needs comes back.
+    """
+    path: list[int] = []
+    rank = min(stuck)
+    while rank not in path:
+        path.append(rank)
+        rank = min(needs(rank, states) & stuck)
+    return tuple(path[path.index(rank) :])
+
+
+def _deadline(states: Mapping[int, RankState], timeout: float) -> Verdict | None:
+    late = [rank for rank, wait in _waits(states).items() if states[rank].waited >= timeout + wait.patience]
+    if not late:
+        return None
+    first = max(late, key=lambda rank: states[rank].waited)
+    return Verdict(
+        Cause.DEADLINE,
+        tuple(sorted(_awaited(first, states))),
+        tuple(sorted(late)),
+        states,
+        states[first].wait,
+    )
+
+
+def _awaited(rank: int, states: Mapping[int, RankState]) -> set[int]:
+    """The ranks at the end of the chain of needs: those that do not wait themselves."""
+    seen, open_ends = {rank}, [rank]
+    roots: set[int] = set()
+    while open_ends:
+        at = open_ends.pop()
+        if states[at].doing is not Doing.WAITING:
+            roots.add(at)
+            continue
+        new = needs(at, states) - seen
+        seen |= new
+        open_ends += new
+    return roots

@@ -1,0 +1,147 @@
+"""A wait as others see it: who waits, in which call, for whom, since when.
+
+The rank that waits makes one, the launcher reads it, tests make them up. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+LONGEST_TEXT = 2000
+_MOST_RANKS = 100_000
+
+
+class WaitKind(str, Enum):
+    COLLECTIVE = "collective"  # for every rank of the group
+    SEND = "send"
+    RECEIVE = "receive"
+    EXCHANGE = "exchange"  # both directions at once: a handshake, a send-receive
+
+
+class Site(NamedTuple):
+    """A line of a program; line 0 where it is not known."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        if not self.line:
+            return "an unknown line"
+        function = f" in {self.function}" if self.function and self.function != "<module>" else ""
+        return f"{_short(self.file)}:{self.line}{function}"
+
+
+def _short(file: str) -> str:
+    """Relative to here where that is shorter to read."""
+    here = os.getcwd() + os.sep
+    return file[len(here) :] if file.startswith(here) else file
+
+
+@dataclass(frozen=True)
+class WaitReport:
+    """Ranks are world ranks. `serial` counts the waits of this rank, `polls` the looks within this one.
+
+    `patience` are seconds that this wait is granted beyond the usual deadline.
+    """
+
+    op: str
+    kind: WaitKind = WaitKind.COLLECTIVE
+    group: str = "world"
+    members: tuple[int, ...] = ()
+    peer: int | None = None
+    tag: int = 0
+    sequence: int | None = None
+    fingerprint: str = ""
+    site: Site = field(default_factory=Site)
+    seconds: float = 0.0
+    serial: int = 0
+    polls: int = 0
+    patience: float = 0.0
+
+    @property
+    def signature(self) -> tuple[str, str]:
+        """What every rank of a collective must agree on."""
+        return self.op, self.fingerprint
+
+    @property
+    def what(self) -> str:
+        """`all_reduce number 17 of world (bfloat16 [32, 64], axis 1)`, `receive from rank 3 (tag 0)`."""
+        if self.kind is WaitKind.COLLECTIVE:
+            number = "" if self.sequence is None else f" number {self.sequence}"
+            return f"{self.op}{number} of {self.group}" + (
+                f" ({self.fingerprint})" if self.fingerprint else ""
+            )
+        direction = {WaitKind.SEND: "to", WaitKind.RECEIVE: "from", WaitKind.EXCHANGE: "with"}[self.kind]
+        details = [f"tag {self.tag}", *([self.fingerprint] if self.fingerprint else [])]
+        return f"{self.op} {direction} rank {self.peer} of the world ({', '.join(details)})"
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            **asdict(self),
+            "kind": self.kind.value,
+            "members": ranges(self.members),
+            "site": list(self.site),
+        }
+
+
+def wait_from_data(data: Mapping[str, Any]) -> WaitReport:
+    """Checked: what comes over a socket may be anything. Raises ValueError, TypeError or KeyError."""
+    return WaitReport(
+        op=text(data["op"]),
+        kind=WaitKind(data["kind"]),
+        group=text(data["group"]),
+        members=ranks_of(text(data["members"])),
+        peer=_number_or_none(data.get("peer")),
+        tag=int(data.get("tag", 0)),
+        sequence=_number_or_none(data.get("sequence")),
+        fingerprint=text(data.get("fingerprint", "")),
+        site=site_from_data(data.get("site", ())),
+        seconds=float(data.get("seconds", 0.0)),
+        serial=int(data.get("serial", 0)),
+        polls=int(data.get("polls", 0)),
+        patience=float(data.get("patience", 0.0)),
+    )
+
+
+def site_from_data(data: Sequence[Any]) -> Site:
+    if len(data) != 3:
+        return Site()
+    return Site(text(data[0]), int(data[1]), text(data[2]))
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a string is needed, got {type(value).__name__}")
+    return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + " ..."
+
+
+def _number_or_none(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def ranges(ranks: Sequence[int]) -> str:
+    """`0-4, 6` for [0, 1, 2, 3, 4, 6]; the order is lost."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def ranks_of(text: str) -> tuple[int, ...]:
+    """The inverse of `ranges`."""
+    ranks: list[int] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, _, last = part.partition("-")
+        span = range(int(first), int(last or first) + 1)
+        if len(ranks) + len(span) > _MOST_RANKS:
+            raise ValueError(f"more than {_MOST_RANKS} ranks")
+        ranks += span
+    return tuple(ranks)

@@ -1,0 +1,283 @@
+"""Every wait for another process: named, located, reported and bounded.
+
+    with waiting("all_reduce", sequence=17, fingerprint=(shape, dtype)) as wait:
+        wait.until(request.Test)
+
+A wait that is over soon costs a few looks and nothing else. One that lasts gives the core to others; after
+half a second the launcher hears of it (where there is one), at SOFTMESH_TIMEOUT it becomes a HangError.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import NamedTuple
+
+from softmesh.callsite import user_call_site
+from softmesh.errors import MeshError
+from softmesh.processes import reports
+from softmesh.processes.wait_report import LONGEST_TEXT, Site, WaitKind, WaitReport, ranges
+from softmesh.processes.whereabouts import main_thread_site
+
+TIMEOUT = "SOFTMESH_TIMEOUT"
+_DEFAULT_TIMEOUT = 30.0
+_REPORTED_AFTER = 0.5
+# The launcher knows every rank and so explains better: where it listens, it has the first word.
+_LAUNCHER_FIRST = 5.0
+_SEEN_BROKEN_FOR = 3.0
+# Looks before the core is offered to others: up to a millisecond where each rank has one of its own, as MPI
+# itself would do, else few.
+_LOOKS, _LOOKS_OVERSUBSCRIBED = 2000, 20
+_EAGER_SECONDS = 1e-3
+# MPI moves a message only while somebody looks; until this rate has had its time, looks are not rationed.
+_SLOWEST_RATE = 200e6
+_LONGEST_EAGER_SECONDS = 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 2e-3
+_BURST_SECONDS = 1e-3
+
+_NOWHERE = Site()
+
+_yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+class Group(NamedTuple):
+    """The processes that a call concerns: a name that all of them know, and their world ranks."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+class HangError(MeshError):
+    """Nothing came from another process before the deadline."""
+
+    def __init__(self, message: str, report: WaitReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class _Process:
+    """What this process knows of its own waits."""
+
+    rank = 0
+    group = Group("world", (0,))
+    slow: list[Wait] = []  # reported and not over
+    last: Wait | None = None  # the last that ended well; it keeps its fingerprint alive
+    serials = itertools.count(1)
+    looks = _LOOKS
+
+
+def waiting(
+    op: str,
+    *,
+    kind: WaitKind | None = None,
+    group: Group | None = None,
+    peer: int | None = None,
+    tag: int = 0,
+    sequence: int | None = None,
+    fingerprint: object = None,
+    nbytes: int = 0,
+) -> Wait:
+    """`peer` is a world rank. `fingerprint` is what the others must agree on: made text only when needed."""
+    if kind is None:
+        kind = WaitKind.COLLECTIVE if peer is None else WaitKind.EXCHANGE
+    return Wait(op, kind, group or _Process.group, peer, tag, sequence, fingerprint, nbytes)
+
+
+class Wait:
+    __slots__ = (
+        "begun",
+        "fingerprint",
+        "group",
+        "kind",
+        "nbytes",
+        "op",
+        "patience",
+        "peer",
+        "polls",
+        "sequence",
+        "serial",
+        "site",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        op: str,
+        kind: WaitKind,
+        group: Group,
+        peer: int | None,
+        tag: int,
+        sequence: int | None,
+        fingerprint: object,
+        nbytes: int,
+    ) -> None:
+        self.op, self.kind, self.group, self.peer, self.tag = op, kind, group, peer, tag
+        self.sequence, self.fingerprint, self.nbytes = sequence, fingerprint, nbytes
+        self.begun = self.patience = 0.0
+        self.serial = self.polls = 0
+        self.site = _NOWHERE
+
+    def __enter__(self) -> Wait:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            _Process.last = self
+        self._tell_the_end()
+
+    def until(self, done: Callable[[], object]) -> None:
+        """Return once `done()` is true. A wait may have several steps; the deadline is that of each."""
+        for _ in range(_Process.looks):
+            if done():
+                return
+        self.begun = time.monotonic()
+        eager = min(_EAGER_SECONDS + self.nbytes / _SLOWEST_RATE, _LONGEST_EAGER_SECONDS)
+        if not _looked_eagerly(done, self.begun + eager):
+            self._look_now_and_then(done)
+            self._tell_the_end()
+
+    def _look_now_and_then(self, done: Callable[[], object]) -> None:
+        pause = _FIRST_PAUSE
+        burst = _BURST_SECONDS if self.nbytes > _SLOWEST_RATE * _BURST_SECONDS else 0.0
+        deadline = math.inf
+        while True:
+            time.sleep(pause)
+            if _looked_eagerly(done, time.monotonic() + burst):
+                return
+            pause = min(pause * 1.25, _LONGEST_PAUSE)
+            self.polls += 1
+            seconds = time.monotonic() - self.begun
+            if not self.serial and seconds > _REPORTED_AFTER:
+                deadline = timeout() + (_LAUNCHER_FIRST if reports.connected() else 0.0)
+                self._tell()
+            if seconds > deadline:
+                raise self._hang(seconds)
+
+    def stay_broken(self) -> None:
+        """The call failed: let the launcher see who is in which call before this rank takes the job down."""
+        if not self.serial:
+            self.begun = time.monotonic()
+            self._tell()
+        end = time.monotonic() + _SEEN_BROKEN_FOR
+        while reports.connected() and time.monotonic() < end:
+            time.sleep(_LONGEST_PAUSE)
+            self.polls += 1
+
+    def _tell(self) -> None:
+        self.site = Site(*user_call_site())
+        self.serial = next(_Process.serials)
+        _Process.slow.append(self)
+        reports.say(whereabouts)
+
+    def _tell_the_end(self) -> None:
+        if self.serial:
+            _Process.slow.remove(self)
+            self.serial = 0
+            reports.say(whereabouts)
+
+    def report(self) -> WaitReport:
+        return WaitReport(
+            op=self.op,
+            kind=self.kind,
+            group=self.group.name,
+            members=self.group.ranks,
+            peer=self.peer,
+            tag=self.tag,
+            sequence=self.sequence,
+            fingerprint="" if self.fingerprint is None else str(self.fingerprint)[:LONGEST_TEXT],
+            site=self.site,
+            seconds=round(time.monotonic() - self.begun, 3),
+            serial=self.serial,
+            polls=self.polls,
+            patience=self.patience,
+        )
+
+    def _hang(self, seconds: float) -> HangError:
+        report = self.report()
+        others = [rank for rank in self.group.ranks if rank != _Process.rank]
+        awaited = others if self.peer is None else [self.peer]
+        message = (
+            f"{self.op} timed out after {seconds:.0f} s: rank {_Process.rank} waits in {report.what}\n"
+            f"    at {self.site}\n"
+            f"    for {_named(awaited)}\n"
+            f"    last completed here: {last_completed() or 'nothing'}\n"
+            f"    remedy: start the job with tt-run, which names the rank that is missing and where it is; "
+            f"or set {TIMEOUT} to more seconds where a rank is merely slow"
+        )
+        return HangError(message, report)
+
+
+class unpolled:
+    """A wait for all ranks inside a library that cannot be looked into: reported before it begins."""
+
+    def __init__(self, op: str, patience: float) -> None:
+        self._wait = waiting(op, sequence=0)
+        self._wait.patience = patience
+
+    def __enter__(self) -> None:
+        self._wait.begun, self._wait.site = time.monotonic(), Site(*user_call_site())
+        _Process.slow.append(self._wait)
+        reports.say_last(whereabouts())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _Process.slow.remove(self._wait)
+        reports.say(whereabouts)
+
+
+def _looked_eagerly(done: Callable[[], object], end: float) -> bool:
+    """Whether it was done before `end`; looks at least once."""
+    while True:
+        if done():
+            return True
+        if time.monotonic() >= end:
+            return False
+        _yield_core()
+
+
+def _named(awaited: list[int]) -> str:
+    if len(awaited) == 1:
+        return f"rank {awaited[0]}, which did not come"
+    return f"ranks {ranges(awaited)}, of which at least one did not come"
+
+
+def timeout(environ: Mapping[str, str] | None = None) -> float:
+    """Seconds after which a wait is an error."""
+    text = (os.environ if environ is None else environ).get(TIMEOUT, "")
+    if not text:
+        return _DEFAULT_TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise MeshError(f"{TIMEOUT} must be a positive number of seconds, got {text!r}")
+    return seconds
+
+
+def identify(rank: int, size: int) -> None:
+    """Who this process is in the world, as its reports say it."""
+    neighbours = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", size))
+    _Process.looks = _LOOKS if neighbours <= (os.cpu_count() or 1) else _LOOKS_OVERSUBSCRIBED
+    _Process.rank, _Process.group = rank, Group("world", tuple(range(size)))
+    reports.start(rank, size, whereabouts)
+
+
+def last_completed() -> str:
+    """The last call to another process that this one finished, or nothing."""
+    return _Process.last.report().what if _Process.last else ""
+
+
+def whereabouts() -> dict[str, object]:
+    """What this process is doing, as a message to the launcher."""
+    slow = tuple(_Process.slow)
+    if slow:
+        return {"state": "waiting", "wait": slow[-1].report().as_data(), "last": last_completed()}
+    return {"state": "computing", "site": list(main_thread_site()), "last": last_completed()}
