@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_CACHES = functools.__file__
+_BETWEEN = (functools.__file__, contextlib.__file__)
 _PROGRAMS = (_PACKAGE + "demo.py", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 
@@ -29,5 +30,5 @@ def user_call_site() -> CallSite:
 
 
 def _is_ours(file: str) -> bool:
-    """Of the package, or between two of its frames: a cached property computes inside `functools`."""
-    return file == _CACHES or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))
+    """Of the package, or between two of its frames: cached properties and context managers are."""
+    return file in _BETWEEN or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))

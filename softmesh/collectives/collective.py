@@ -15,6 +15,7 @@ import torch
 
 from softmesh.collectives.choice import check_wishes
 from softmesh.collectives.groups import Group, group_of, spread
+from softmesh.collectives.reach import Reach
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient, is_strict
@@ -70,11 +71,13 @@ class CollectivePlanner(Planner):
         assert device is not None
         check_fabric(self.op.name, device, across)
         check_wishes(self.op.name, device, across.cluster_axis, *self._wishes())
-        dists = [tensor.view_distribution() for tensor in self.tensors]
-        self._check_even(dists)
+        held = [tensor.view_distribution() for tensor in self.tensors]
+        self._check_even(held)
+        reach = Reach.of(self.op.name, device, across.cluster_axis)
+        dists = [reach.wide(dist) for dist in held]
         groups = [group_of(dist, across.cluster_axis) for dist in dists]
         self._check_together(groups)
-        moved = across.move(groups[0])
+        moved = reach.around(across.move(groups[0]), held)
         plan = Plan(moved.compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
@@ -171,6 +174,17 @@ class Collective(Operation):
         machine = None if device is None else device.system
         key = [*parts, *wishes, machine, settings.active(), is_lenient(), is_strict()]
         return super()._planned(key, values, tensors, data, target)
+
+    def _refuse_devices(self, tensors: list[Tensor]) -> None:
+        if all(tensor._storage.device is not None for tensor in tensors):
+            super()._refuse_devices(tensors)
+        said = {
+            "all_reduce": "Mesh device is required for all_reduce operation",
+            "broadcast": "Operands to broadcast need to be on device!",
+        }.get(self.name, "Input tensor must to be on device!")
+        raise MeshError(
+            f"{said} {self.name} got a tensor on the host: move it with ttnn.to_device(t, mesh_device)."
+        )
 
     @cached_property
     def _wishes_at(self) -> list[int]:

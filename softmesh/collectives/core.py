@@ -6,11 +6,10 @@ from softmesh.arguments import refused
 from softmesh.collectives.collective import Across, Moved, collective
 from softmesh.collectives.expressions import dealt, gathered, partitioned, summed
 from softmesh.collectives.groups import Group
-from softmesh.collectives.labels import dealing, replicating, shares_one_value
+from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
 from softmesh.errors import MeshError
 from softmesh.ops.operand import Operand
-from softmesh.placement.topology import topology_of
-from softmesh.placement.words import LOCAL
+from softmesh.placement.words import REPLICATE, Shard
 
 _LINKS = "num_links topology"
 _WORKERS = "chunks_per_sync num_workers_per_link num_buffers_per_channel use_l1_small_for_semaphores"
@@ -42,9 +41,7 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         checked_size("all_gather", group, "collective")
         label = group.dist.label if cluster_axis is None else None
         dist = replicating(group, at, label)
-        # TT-NN cannot express the gathered outer axis of a 1-D split, and leaves the label as it was.
-        stale = LOCAL in dist.placements and len(group.dist.label) == 1
-        topology = topology_of(group.dist) if stale else None
+        topology = label_by_rule(group, dist, REPLICATE)
         return Moved(lambda data: gathered(data, group, at), (dist,), topology)
 
     return Across(checked_axis("all_gather", cluster_axis), move)
@@ -84,7 +81,8 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
                 f"{group.size} devices. Pad it to a multiple of {group.size}."
             )
         dist = dealing(group, at, from_one_value=True)
-        return Moved(lambda data: dealt(summed(data, group), group, at), (dist,), only_sums=True)
+        label = label_by_rule(group, dist, Shard(at))
+        return Moved(lambda data: dealt(summed(data, group), group, at), (dist,), label, only_sums=True)
 
     return Across(checked_axis("reduce_scatter", cluster_axis), move)
 
@@ -104,6 +102,7 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
         raise MeshError(
             f"dim must be less than the rank of the input tensor: mesh_partition got dim={dim} for {list(shape)}."
         )
+    checked_axis("mesh_partition", cluster_axis)
     if cluster_axis not in (None, 0, 1):
         raise MeshError(f"Only support cluster axis of None, 0 or 1: mesh_partition got {cluster_axis}.")
     at = dim % rank
@@ -116,7 +115,8 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
             )
         _check_tiles(input_tensor, at, shape[at] // group.size, group.size)
         dist = dealing(group, at, from_one_value=shares_one_value(group))
-        return Moved(lambda data: partitioned(data, group, at), (dist,))
+        label = label_by_rule(group, dist, Shard(at), combines=False)
+        return Moved(lambda data: partitioned(data, group, at), (dist,), label)
 
     return Across(cluster_axis, move, needs_fabric=False)
 

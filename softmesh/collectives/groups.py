@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
 
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
     Distribution,
     Extents,
@@ -54,41 +53,13 @@ class Group:
             extents[axis] = self.dist.grid[axis]
         return data.expand(extents)
 
-    def members(self, position: int) -> list[MeshCoordinate]:
-        """The devices of the group that the device at this position of the flattened grid belongs to."""
-        grid = self.dist.grid
-        index = _unravel(position, grid)
-        coords = self.dist.coordinates()
-        found = []
-        for own in product(*(range(n) for n in self.extents)):
-            place = list(index)
-            for axis, at in zip(self.axes, own, strict=True):
-                place[axis] = at
-            found.append(coords[_ravel(place, grid)])
-        return found
-
-
-def _unravel(position: int, grid: Extents) -> list[int]:
-    index = []
-    for n in reversed(grid):
-        position, at = divmod(position, n)
-        index.append(at)
-    return index[::-1]
-
-
-def _ravel(index: list[int], grid: Extents) -> int:
-    position = 0
-    for at, n in zip(index, grid, strict=True):
-        position = position * n + at
-    return position
-
 
 def group_of(dist: Distribution, cluster_axis: int | None) -> Group:
     """The groups along a mesh axis; without one, all devices that hold the tensor."""
     spelled = _along_the_mesh(dist)
     if cluster_axis is None:
         return Group(spelled, tuple(range(spelled.lead)), None)
-    if spelled.coords is None:
+    if spelled.coords is None and spelled.grid != dist.mesh:
         return Group(spelled, tuple(split_axes(dist.mesh, spelled.grid)[cluster_axis]), cluster_axis)
     return Group(spelled, (cluster_axis,), cluster_axis)
 
@@ -121,8 +92,6 @@ def spread(data: torch.Tensor, dist: Distribution, group: Group) -> torch.Tensor
     if dist.coords is None and spelled.coords is None and common_refinement(dist.grid, dist.mesh) is not None:
         return regrid(data, dist, spelled.grid)
     local = data.shape[dist.lead :]
-    return pieces_at(data, dist, spelled.coordinates()).reshape(*_stored(spelled), *local)
-
-
-def _stored(spelled: Distribution) -> Extents:
-    return spelled.extents
+    if dist.is_replicated:
+        return data.reshape(*spelled.extents, *local)
+    return pieces_at(data, dist, spelled.coordinates()).reshape(*spelled.extents, *local)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from softmesh.collectives.groups import Group
+from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution, Extents, distribution
+from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology, topology_of
 from softmesh.placement.words import LOCAL, REPLICATE, Placement, Shard
 
 
@@ -57,8 +59,29 @@ def _placed(group: Group, words: list[Placement], label: Extents | None) -> Dist
     dist = group.dist
     if label is None:
         label = dist.mesh if math.prod(dist.mesh) == math.prod(dist.grid) else dist.grid
-    return distribution(dist.mesh, dist.grid, tuple(words), dist.coords, label)
+    return distribution(dist.mesh, dist.grid, tuple(words), dist.coords, label, dist.spread)
 
 
 def shares_one_value(group: Group) -> bool:
     return all(group.dist.placements[axis] is REPLICATE for axis in group.axes)
+
+
+def label_by_rule(
+    group: Group, dist: Distribution, word: Placement, *, combines: bool = True
+) -> TensorTopology | None:
+    """TT-NN's label, where it goes by its rule and not by what the devices hold: other axes keep theirs.
+
+    None where the true placement says the same. Some labels TT-NN cannot express, and leaves as they were:
+    the outer axis of a 1-D split that is gathered, and (where it does not combine) a second split of a group.
+    """
+    if LOCAL not in dist.placements or LOCAL in group.dist.placements or group.dist.grid != group.dist.mesh:
+        return None
+    was_split = any(isinstance(group.dist.placements[axis], Shard) for axis in group.axes)
+    one_dimensional = len(group.dist.label) == 1
+    if (one_dimensional and word is REPLICATE) or (was_split and not combines):
+        return topology_of(group.dist)
+    words = group.words_with(word)
+    placements = [PlacementShard(w.dim) if isinstance(w, Shard) else PlacementReplicate() for w in words]
+    if group.cluster_axis is None:
+        return TensorTopology(MeshShape([group.size]), placements[:1], dist.coordinates())
+    return TensorTopology(MeshShape(group.dist.mesh), placements, dist.coordinates())

@@ -31,6 +31,8 @@ class ElasticSystem:
     chip = WORMHOLE
     shape = MeshShape(2, 4)
     cluster_type = ClusterType.T3K
+    host_grid = (1, 1)
+    host_rank = None
     links_per_edge = 4
     meshes = own_meshes = (LogicalMesh(0, "M0", (2, 4), channels=links_per_edge),)
 

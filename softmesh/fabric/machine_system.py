@@ -84,6 +84,14 @@ class MachineSystem:
         """The mesh this process works on."""
         return bound_mesh(self.match.graph, self.binding)
 
+    @property
+    def host_grid(self) -> tuple[int, ...]:
+        return self.mesh.hosts
+
+    @property
+    def host_rank(self) -> int | None:
+        return self.binding.host_rank
+
     @cached_property
     def network(self) -> Network:
         if not self.settings.is_on:
@@ -157,10 +165,10 @@ class MachineSystem:
 
     def _place(self, shape: MeshShape, offset: MeshCoordinate | None) -> list[int]:
         whole = self.shape
-        if self.mesh.host_count > 1:
+        if self.mesh.host_count > 1 and shape != whole:
             raise NotModelled(
-                f"Mesh {self.mesh.id} of {self.match.graph.source} lies over {self.mesh.host_count} hosts: one mesh "
-                "over several processes is not modelled yet. Give each host a mesh of its own."
+                f"Mesh {self.mesh.id} lies over {self.mesh.host_count} hosts: it can be opened as a whole only, as "
+                f"{whole}, not as {shape}."
             )
         if shape.mesh_size() > whole.mesh_size():
             raise MeshError(

@@ -38,6 +38,16 @@ class System(Protocol):
         """Those that this process works on: the one it is bound to, or all of them."""
         ...
 
+    @property
+    def host_grid(self) -> tuple[int, ...]:
+        """How many hosts hold the mesh of this process, along each axis."""
+        ...
+
+    @property
+    def host_rank(self) -> int | None:
+        """Which of them this process runs on, where its binding says so."""
+        ...
+
     def device_ids(self) -> list[int]: ...
 
     def pcie_ids(self) -> list[int]:

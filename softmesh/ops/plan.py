@@ -216,7 +216,9 @@ def result_distributions(
             output.append(word)
     label = _label(real)
     placed = [_untangled(output, real) for output in words]
-    return [distribution(real[0].mesh, grid, output, real[0].coords, label) for output in placed], misused
+    first = real[0]
+    found = [distribution(first.mesh, grid, output, first.coords, label, first.spread) for output in placed]
+    return found, misused
 
 
 def _axis_words(rule: Rule, at: Situation) -> list[Placement]:

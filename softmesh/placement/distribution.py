@@ -11,8 +11,10 @@ extent 1 in the data whatever its grid extent: what the devices agree on is stor
     a 4x2 distribution, row-major            (2, 2, 2)  Shard(0)   Shard(0) Shard(1)
     six chunks on the first six devices      (6,)       Shard(3), coords=(0,0) ... (1,1)
 
-`coords` is None where the grid, flattened row-major, is the whole mesh, flattened row-major. Knows
-nothing of dtypes, layouts or devices; distributions are interned, so they compare by identity.
+`coords` is None where the grid, flattened row-major, is the whole mesh, flattened row-major. Where several
+processes hold one mesh, everything here is about the block of this one, and `spread` counts the blocks along
+each axis: an axis of one device is still a split one if other processes hold its other pieces. Knows nothing
+of dtypes, layouts or devices; distributions are interned, so they compare by identity.
 """
 
 from __future__ import annotations
@@ -33,7 +35,17 @@ Coordinates = tuple[MeshCoordinate, ...]
 class Distribution:
     """Interned: build with `distribution(...)`."""
 
-    __slots__ = ("__weakref__", "coords", "grid", "is_replicated", "label", "lead", "mesh", "placements")
+    __slots__ = (
+        "__weakref__",
+        "coords",
+        "grid",
+        "is_replicated",
+        "label",
+        "lead",
+        "mesh",
+        "placements",
+        "spread",
+    )
 
     def __init__(
         self,
@@ -42,12 +54,14 @@ class Distribution:
         placements: tuple[Placement, ...],
         coords: Coordinates | None,
         label: Extents,
+        spread: Extents | None,
     ) -> None:
         self.mesh = mesh
         self.grid = grid
         self.placements = placements
         self.coords = coords
         self.label = label  # the shape TT-NN prints as distribution_shape
+        self.spread = spread  # None: this process holds it all
         self.lead = len(grid)
         self.is_replicated = all(word is REPLICATE for word in placements)
 
@@ -59,10 +73,10 @@ class Distribution:
         )
 
     def with_placements(self, placements: tuple[Placement, ...]) -> Distribution:
-        return distribution(self.mesh, self.grid, placements, self.coords, self.label)
+        return distribution(self.mesh, self.grid, placements, self.coords, self.label, self.spread)
 
     def with_label(self, label: Extents) -> Distribution:
-        return distribution(self.mesh, self.grid, self.placements, self.coords, label)
+        return distribution(self.mesh, self.grid, self.placements, self.coords, label, self.spread)
 
     def coordinates(self) -> Coordinates:
         """The occupied coordinates, in the order of the flattened grid."""
@@ -80,8 +94,9 @@ def _interned(
     placements: tuple[Placement, ...],
     coords: Coordinates | None,
     label: Extents,
+    spread: Extents | None,
 ) -> Distribution:
-    return Distribution(mesh, grid, placements, coords, label)
+    return Distribution(mesh, grid, placements, coords, label, spread)
 
 
 def distribution(
@@ -90,12 +105,14 @@ def distribution(
     placements: tuple[Placement, ...],
     coords: Coordinates | None = None,
     label: Extents | None = None,
+    spread: Extents | None = None,
 ) -> Distribution:
     """The one Distribution of these parts; an axis of one device is Replicate."""
-    words = tuple(REPLICATE if n == 1 else word for word, n in zip(placements, grid, strict=True))
+    devices = grid if spread is None else tuple(map(operator.mul, grid, spread))
+    words = tuple(REPLICATE if n == 1 else word for word, n in zip(placements, devices, strict=True))
     if coords is not None and coords == mesh_coordinates(mesh) and common_refinement(grid, mesh) == grid:
         coords = None
-    return _interned(mesh, grid, words, coords, grid if label is None else label)
+    return _interned(mesh, grid, words, coords, grid if label is None else label, spread)
 
 
 @lru_cache(maxsize=256)
@@ -151,6 +168,8 @@ def split_axes(coarse: Extents, fine: Extents) -> list[list[int]]:
 
 def refine(dist: Distribution, fine: Extents) -> Distribution:
     """The same pieces under finer leading dims."""
+    if dist.grid == fine:
+        return dist
     words: list[Placement] = [REPLICATE] * len(fine)
     for axes, word in zip(split_axes(dist.grid, fine), dist.placements, strict=True):
         for axis in axes:
@@ -168,6 +187,14 @@ def flatten(dist: Distribution, coords: Coordinates) -> Distribution:
     if word is not REPLICATE and not whole:
         word = LOCAL
     return distribution(dist.mesh, (len(coords),), (word,), coords, (len(coords),))
+
+
+def whole(dist: Distribution) -> Distribution:
+    """All blocks of a mesh that several processes hold, as one."""
+    if dist.spread is None:
+        return dist
+    mesh = tuple(map(operator.mul, dist.grid, dist.spread))
+    return distribution(mesh, mesh, dist.placements, None, dist.label)
 
 
 def common_coordinates(dists: list[Distribution]) -> Coordinates:

@@ -15,11 +15,13 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric.node_id import FabricNodeId, MeshId
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
+from softmesh.placement.blocks import Block
+from softmesh.processes.rank_grid import RankGrid
 
 _IDS = itertools.count(1)
 _A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
@@ -29,8 +31,9 @@ _A_SHAPE = "a MeshShape such as ttnn.MeshShape(1, 2)"
 class MeshDeviceView:
     """The coordinates of a mesh, without its devices."""
 
-    def __init__(self, shape: MeshShape) -> None:
+    def __init__(self, shape: MeshShape, block: Block | None = None) -> None:
         self._shape = shape
+        self._block = block
 
     def shape(self) -> MeshShape:
         return self._shape
@@ -41,10 +44,13 @@ class MeshDeviceView:
     def is_local(self, coord: MeshCoordinate) -> bool:
         if not self._shape.contains(checked("is_local", "coord", coord, MeshCoordinate, _A_COORDINATE)):
             raise MeshError(f"Coordinate {coord} not found in mesh {self._shape}")
-        return True
+        return self._block is None or self._block.contains(tuple(coord))
 
     def get_local_mesh_coord_range(self) -> MeshCoordinateRange:
-        return MeshCoordinateRange(self._shape)
+        if self._block is None:
+            return MeshCoordinateRange(self._shape)
+        own = self._block.coordinates()
+        return MeshCoordinateRange(own[0], own[-1])
 
 
 def _chosen_torch_device() -> torch.device:
@@ -77,7 +83,10 @@ class MeshDevice:
         *,
         parent: MeshDevice | None = None,
         options: dict[str, object] | None = None,
+        ranks: RankGrid | None = None,
     ) -> None:
+        self.ranks = ranks  # the processes that hold this mesh together; None: this one holds it all
+        self.block = None if ranks is None else Block(tuple(shape), ranks.hosts, ranks.at)
         self._shape = shape
         self._ids = device_ids
         self._system = system
@@ -144,7 +153,7 @@ class MeshDevice:
         return self._system.node_of(self._ids[0])[0]
 
     def get_view(self) -> MeshDeviceView:
-        return MeshDeviceView(self._shape)
+        return MeshDeviceView(self._shape, self.block)
 
     def arch(self) -> Arch:
         return self._system.chip.arch
@@ -212,6 +221,10 @@ class MeshDevice:
     def create_submesh(self, submesh_shape: MeshShape, offset: MeshCoordinate | None = None) -> MeshDevice:
         """A mesh over a rectangle of this one; its coordinates start at 0 again."""
         self.check_open("create_submesh")
+        if self.ranks is not None:
+            raise NotModelled(
+                "create_submesh: submeshes of a mesh over several processes are not modelled yet."
+            )
         checked("create_submesh", "submesh_shape", submesh_shape, MeshShape, _A_SHAPE)
         if offset is not None:
             checked("create_submesh", "offset", offset, MeshCoordinate, _A_COORDINATE)
@@ -268,6 +281,8 @@ class MeshDevice:
     def reshape(self, new_shape: MeshShape) -> None:
         """Give the same devices another shape. Tensors made before keep the shape they were made under."""
         self.check_open("reshape")
+        if self.ranks is not None:
+            raise NotModelled("reshape: a mesh over several processes keeps the shape it was opened with.")
         checked("reshape", "new_shape", new_shape, MeshShape, _A_SHAPE)
         self._ids = self._system.reshape_devices(self._ids, self._shape, new_shape)
         self._shape = new_shape

@@ -60,7 +60,8 @@ class SystemMeshDescriptor:
         return current_system().shape
 
     def local_shape(self) -> MeshShape:
-        return current_system().shape
+        system = current_system()
+        return MeshShape([n // h for n, h in zip(system.shape, system.host_grid, strict=True)])
 
     def get_device_id(self, coord: MeshCoordinate) -> int:
         wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
@@ -69,7 +70,11 @@ class SystemMeshDescriptor:
 
     def is_local(self, coord: MeshCoordinate) -> bool:
         self.get_device_id(coord)
-        return True
+        system = current_system()
+        own = MeshShape(system.host_grid).coordinates()
+        at = list(own)[system.host_rank or 0]
+        blocks = zip(coord, self.local_shape(), at, strict=True)
+        return all(c // n == i for c, n, i in blocks)
 
     def all_local(self) -> bool:
-        return True
+        return self.shape() == self.local_shape()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 from softmesh.arguments import checked, checked_int, checked_ints, knows_its_names, refused
 from softmesh.errors import MeshError
 from softmesh.fabric.current import current_system
+from softmesh.fabric.system import System
 from softmesh.hardware import DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.processes import context
+from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems import choice
 
@@ -94,9 +98,23 @@ def open_mesh_device(
         system.check_devices(_check_physical_ids(given, shape))
     ids = given or system.choose_devices(shape, offset, _ids_in_use())
     system.bring_up()
-    mesh = MeshDevice(shape, ids, system, options=options)
+    mesh = MeshDevice(shape, ids, system, options=options, ranks=_fellow_ranks(system))
     _OPENED.add(mesh)
     return mesh
+
+
+def _fellow_ranks(system: System) -> RankGrid | None:
+    """The processes that hold the mesh together with this one; opening a device is what makes them meet."""
+    world = context.init()
+    hosts = system.host_grid
+    if math.prod(hosts) == 1:
+        return None
+    if world.size == 1:
+        raise MeshError(
+            f"The mesh lies over {math.prod(hosts)} hosts, and this process is alone: start one process for each of "
+            "them with tt-run and a rank binding."
+        )
+    return join(world, system.own_meshes[0].id, system.host_rank, hosts)
 
 
 def _checked_shape(shape: object) -> MeshShape:

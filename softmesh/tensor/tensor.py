@@ -17,7 +17,7 @@ import torch
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.mesh import MeshCoordinate
-from softmesh.placement.distribution import Coordinates, Distribution, flatten
+from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
@@ -146,7 +146,7 @@ class Tensor:
             raise MeshError(
                 "StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device."
             )
-        return list(self.view_distribution().coordinates())
+        return list(whole(self.view_distribution()).coordinates())
 
     def is_allocated(self) -> bool:
         return self._storage.data is not None
@@ -186,7 +186,7 @@ class Tensor:
         """In TT-NN's words; `softmesh.placements(t)` has all four."""
         if self._topology is None:
             self._topology = topology_of(
-                self._storage.dist if self._where is None else self.view_distribution()
+                whole(self._storage.dist if self._where is None else self.view_distribution())
             )
         return self._topology
 

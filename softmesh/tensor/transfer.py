@@ -203,6 +203,8 @@ def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     """A host tensor's pieces at their coordinates of `device`."""
     data, dist = _placed(host, tuple(device.shape))
+    if device.block is not None:
+        data, dist = device.block.own_part(data, dist)
     spreads = host.view_distribution() is HOST and device.get_num_devices() > 1
     topology = None if spreads else host._topology
     return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
@@ -242,6 +244,7 @@ def to_torch(
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
     _check_readable(tensor, "to_torch")
     warn_if_undefined(tensor, "to_torch")
+    tensor = _from_all_ranks(tensor, "to_torch")
     if dtype is not None:
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
@@ -280,6 +283,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     """
     _check_readable(tensor, "compose")
     warn_if_undefined(tensor, "compose")
+    tensor = _from_all_ranks(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
         raise MeshError(
@@ -330,6 +334,19 @@ def _squeeze_to_rank(result: torch.Tensor, rank: int) -> torch.Tensor:
     return result.reshape(result.shape[surplus:])
 
 
+def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
+    """The tensor itself; on the host and whole where several processes hold it together."""
+    device = tensor._storage.device
+    if device is None or device.block is None or device.ranks is None:
+        return tensor
+    ranks, dist = device.ranks, tensor.view_distribution()
+    axes = range(dist.lead)
+    data = device.block.widened(
+        tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing)
+    )
+    return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor._topology)
+
+
 def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
     checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
 
@@ -362,8 +379,9 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | None =
     if tensor._storage.device is None:
         return tensor
     warn_if_undefined(tensor, "from_device")
-    dist = tensor.view_distribution()
-    data = alias(tensor.view_data().cpu())
+    held = _from_all_ranks(tensor, "from_device")
+    dist = held.view_distribution()
+    data = alias(held.view_data().cpu())
     result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor._topology)
     if observed():
         emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue_id or 0)
@@ -475,6 +493,7 @@ def copy_device_to_host_tensor(
     """Overwrite a host tensor in place with a device tensor of the same spec."""
     _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor")
     warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
+    device_tensor = _from_all_ranks(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
     data = device_tensor.view_data().cpu()
     if len(dist.coordinates()) == 1 and host_dist.mesh == HOST.mesh:
@@ -514,6 +533,7 @@ def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     """One tensor per occupied device, row-major. On a mesh they share the parent's memory."""
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
+    tensor = _from_all_ranks(tensor, "get_device_tensors")
     if tensor._storage.device is None:
         return [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
     positions = tensor._where or tuple(range(len(tensor._storage.dist.coordinates())))
@@ -619,6 +639,7 @@ def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
     _check_readable(tensor, "aggregate_tensor")
     warn_if_undefined(tensor, "aggregate_tensor")
+    tensor = _from_all_ranks(tensor, "aggregate_tensor")
     whole = _composed(tensor, composer, "aggregate_tensor").cpu()
     spec = tensor.spec
     made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)

@@ -137,6 +137,21 @@ WORKED: dict[str, Case] = {
         [1, 1, 64, 128],
         ([2, 4], ["Replicate()", "Shard(3)"]),
     ),
+    "gather what another axis splits": (
+        lambda m: ttnn.all_gather(grid(m), 3, cluster_axis=0),
+        [1, 1, 32, 128],
+        ([2, 4], ["Replicate()", "Shard(3)"]),
+    ),
+    "scatter what another axis splits": (
+        lambda m: ttnn.reduce_scatter(grid(m), 3, cluster_axis=0),
+        [1, 1, 32, 32],
+        ([2, 4], ["Shard(3)", "Shard(3)"]),
+    ),
+    "partition what is split already": (
+        lambda m: ttnn.mesh_partition(ttnn.to_layout(grid(m), ttnn.ROW_MAJOR_LAYOUT), 2, 1),
+        [1, 1, 8, 64],
+        ([2, 4], ["Shard(2)", "Shard(3)"]),
+    ),
     "partition": (
         lambda m: ttnn.mesh_partition(same(m), 3, 1),
         [1, 1, 64, 128],
@@ -264,7 +279,10 @@ REFUSED = [
         "Can only slice tilized tensor with width begin index aligned to tiles",
     ),
     (lambda m: ttnn.mesh_partition(same(m), 3, 2), "Only support cluster axis of None, 0 or 1"),
-    (lambda m: ttnn.all_reduce(ttnn.from_torch(torch.zeros(4, 4)), cluster_axis=1), "must be on device"),
+    (
+        lambda m: ttnn.all_reduce(ttnn.from_torch(torch.zeros(4, 4)), cluster_axis=1),
+        "Mesh device is required for all_reduce",
+    ),
 ]
 
 
@@ -275,8 +293,16 @@ def test_what_cannot_be_is_refused_in_the_words_of_ttnn(mesh, call, said):
 
 
 def test_a_negative_axis_is_a_type_error(mesh):
-    with pytest.raises(TypeError, match="cluster_axis"):
-        ttnn.all_gather(columns(mesh), 3, cluster_axis=-1)
+    for call in (ttnn.all_gather, ttnn.reduce_scatter, ttnn.mesh_partition):
+        with pytest.raises(TypeError, match="cluster_axis"):
+            call(columns(mesh), 3, cluster_axis=-1)
+
+
+def test_what_some_devices_share_is_reduced_over_those(mesh):
+    few = ttnn.MeshMapperConfig([ttnn.PlacementReplicate()], MeshShape([2]))
+    x = put(torch.ones(32, 32), ttnn.create_mesh_mapper(mesh, few), mesh)
+    result = ttnn.all_reduce(x, cluster_axis=1)
+    assert [piece[0, 0].item() for piece in pieces(result)] == [2, 2]
 
 
 def test_without_a_fabric_nothing_can_be_sent():

@@ -397,5 +397,16 @@ def test_a_mesh_over_several_hosts_waits_for_several_processes(monkeypatch, tmp_
     ttnn.use_system("T3000")
     monkeypatch.setenv("TT_MESH_GRAPH_DESC_PATH", str(path))
     monkeypatch.setenv("TT_MESH_ID", "0")
-    with pytest.raises(ttnn.NotModelled, match="lies over 2 hosts"):
+    with pytest.raises(RuntimeError, match="lies over 2 hosts, and this process is alone"):
         ttnn.open_mesh_device()
+    descriptor = ttnn._ttnn.multi_device.SystemMeshDescriptor()
+    assert descriptor.local_shape() == MeshShape(2, 2)
+    assert not descriptor.all_local()
+    assert [descriptor.is_local(MeshCoordinate(0, column)) for column in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    monkeypatch.setenv("TT_MESH_HOST_RANK", "1")
+    assert descriptor.is_local(MeshCoordinate(1, 3))
