@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -18,6 +18,7 @@ class RankGrid:
         self.context = context
         self.hosts = hosts
         self.at = _place(context.rank, hosts)
+        self.before_gathering: Callable[[str, torch.Tensor, DistributedContext], None] | None = None
         self._lines = {axis: self._along(axis) for axis, n in enumerate(hosts) if n > 1}
 
     def _along(self, axis: int) -> DistributedContext:
@@ -31,6 +32,8 @@ class RankGrid:
         """What each process along an axis holds, in order."""
         own = data.detach().cpu().contiguous()
         line = self._lines[axis]
+        if self.before_gathering is not None:
+            self.before_gathering(op, own, line)
         together = own.new_empty((line.size, *own.shape))
         print_of = (op, tuple(own.shape), str(own.dtype), axis)
         line.allgather(own, together, op=op, fingerprint=print_of)

@@ -60,6 +60,11 @@ def observed() -> bool:
     return bool(_OBSERVERS)
 
 
+def attach(observer: Observer) -> None:
+    """Let `observer` read the stream for as long as the process lives."""
+    _OBSERVERS.append(observer)
+
+
 @contextmanager
 def observe(observer: Observer) -> Iterator[Observer]:
     """Attach `observer` to the stream for the length of a `with` block."""

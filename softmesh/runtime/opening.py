@@ -17,6 +17,7 @@ from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import context
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.lockstep_check import watch
 from softmesh.systems import choice
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def _fellow_ranks(system: System) -> RankGrid | None:
             f"The mesh lies over {math.prod(hosts)} hosts, and this process is alone: start one process for each of "
             "them with tt-run and a rank binding."
         )
-    return join(world, system.own_meshes[0].id, system.host_rank, hosts)
+    ranks = join(world, system.own_meshes[0].id, system.host_rank, hosts)
+    watch(ranks)
+    return ranks
 
 
 def _checked_shape(shape: object) -> MeshShape:
