@@ -10,7 +10,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from softmesh.collectives.schedule import Action, Schedule, Send
+from softmesh.arguments import described, refused
+from softmesh.collectives.schedule import Action, Schedule, Send, checked_mesh, checked_schedule
 
 Joined = Callable[[int, int], bool]
 Place = tuple[int, int]  # device and slot
@@ -33,7 +34,9 @@ def violations(
     one step. A schedule that renumbers its pieces on the way sets `keeps_places` to False; in any other, what
     ends in a slot must have begun in the same slot, at every device that began with something there.
     """
-    walk = _Walk(schedule)
+    walk = _Walk(checked_schedule("violations", schedule))
+    _check_callable("joined", joined)
+    _check_callable("links_between", links_between)
     complaints = [
         *_out_of_range(schedule, "start", schedule.start),
         *_out_of_range(schedule, "goal", schedule.goal),
@@ -56,19 +59,22 @@ def violations(
 
 
 def neighbours(shape: Sequence[int], wraps: bool | Sequence[bool] = False) -> Joined:
-    """Who is joined in a mesh numbered row by row: devices one apart along one axis.
+    """Who is joined in a mesh numbered row by row: devices one apart along one axis. Others do not exist.
 
     >>> joined = neighbours((2, 4), wraps=(False, True))
     >>> joined(0, 4), joined(0, 3), joined(0, 5)
     (True, True, False)
     """
-    closed = (wraps,) * len(shape) if isinstance(wraps, bool) else tuple(wraps)
-    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    extents, closed = checked_mesh("neighbours", shape, wraps)
+    strides = [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+    devices = range(math.prod(extents))
 
     def joined(a: int, b: int) -> bool:
+        if a not in devices or b not in devices:
+            return False
         apart = [
             (abs(a // stride % extent - b // stride % extent), extent, wrap)
-            for stride, extent, wrap in zip(strides, shape, closed, strict=True)
+            for stride, extent, wrap in zip(strides, extents, closed, strict=True)
         ]
         moved = [(distance, extent, wrap) for distance, extent, wrap in apart if distance]
         return len(moved) == 1 and any(
@@ -134,6 +140,13 @@ class _Walk:
                         f"in the end slot {slot} of device {device} has what was slot {origin} of device {owner}, "
                         "not the same slot"
                     )
+
+
+def _check_callable(name: str, value: object) -> None:
+    if value is not None and not callable(value):
+        raise refused(
+            "violations", f"{name} must be a function of two device numbers, got {described(value)}"
+        )
 
 
 def _collisions(place: Place, sends: Sequence[Send]) -> Iterator[str]:

@@ -6,14 +6,16 @@ from typing import NamedTuple
 
 from softmesh.arguments import checked, checked_int
 from softmesh.collectives.groups import Group
-from softmesh.collectives.topology import closes
+from softmesh.collectives.topology import closes, get_usable_topology
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.fabric import settings
 from softmesh.hardware import Topology
 from softmesh.lenience import warn_or_raise
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.tensor import Tensor
 
 _WRAPPING = (Topology.Ring, Topology.Torus)
+_ALONG_ONE_AXIS = (Topology.Ring, Topology.Linear)
 
 
 class Ways(NamedTuple):
@@ -24,14 +26,23 @@ class Ways(NamedTuple):
     links: int
 
 
-def ways_of(group: Group, mesh: MeshDevice, topology: Topology | None, num_links: int | None) -> Ways:
+def ways_of(group: Group, tensor: Tensor, topology: Topology | None, num_links: int | None) -> Ways:
+    """A ring where `get_usable_topology` has one and its links are there."""
+    mesh = tensor.device()
+    assert mesh is not None
     axes = range(mesh.shape.dims()) if group.cluster_axis is None else [group.cluster_axis]
     whole = group.dist.coords is None
     shape = tuple(mesh.shape[axis] for axis in axes) if whole else group.extents
-    wants_line = topology is not None and topology not in _WRAPPING
-    wraps = tuple(not wants_line and whole and closes(mesh, axis) for axis in axes)
+    may_close = whole and _usable(tensor, topology, group.cluster_axis) in _WRAPPING
+    wraps = tuple(may_close and closes(mesh, axis) for axis in axes)
     there = links_there(mesh, group.cluster_axis)
     return Ways(shape, wraps, there if num_links is None else min(num_links, there))
+
+
+def _usable(tensor: Tensor, topology: Topology | None, axis: int | None) -> Topology:
+    if topology is None and not settings.active().is_on:  # computing leniently, on links that nobody set up
+        return Topology.Linear
+    return get_usable_topology(tensor, topology, axis)
 
 
 def links_there(mesh: MeshDevice, axis: int | None) -> int:
@@ -39,12 +50,27 @@ def links_there(mesh: MeshDevice, axis: int | None) -> int:
     return mesh.system.links_along([line for a in axes for line in mesh.lines_along(a)], axis)
 
 
-def check_wishes(op: str, mesh: MeshDevice, axis: int | None, topology: object, num_links: object) -> None:
-    """Refuse what is no topology or no number; say so where the machine has less than is asked for."""
+def check_wishes(
+    op: str,
+    mesh: MeshDevice,
+    axis: int | None,
+    topology: object,
+    num_links: object,
+    tensor: Tensor | None = None,
+) -> None:
+    """Refuse what is no topology or no number; say so where the machine has less than is asked for.
+
+    `tensor` is the one that is sent; left out, it lies on all devices.
+    """
     if topology is not None:
         checked(op, "topology", topology, Topology, "a ttnn.Topology such as ttnn.Topology.Linear")
-        if topology in _WRAPPING:
-            _tell_where_it_does_not_close(op, mesh, axis, topology)
+        if topology not in _ALONG_ONE_AXIS:
+            raise MeshError(
+                f"Topology must be either Ring or Linear: {op} got {topology}. "
+                "Each step of a collective runs along one axis."
+            )
+        if topology is Topology.Ring:
+            _tell_where_it_does_not_close(op, mesh, axis, tensor)
     if num_links is not None:
         wanted = checked_int(op, "num_links", num_links)
         if wanted < 1:
@@ -57,20 +83,36 @@ def check_wishes(op: str, mesh: MeshDevice, axis: int | None, topology: object, 
             )
 
 
-def _tell_where_it_does_not_close(op: str, mesh: MeshDevice, axis: int | None, topology: object) -> None:
-    axes = [a for a in range(mesh.shape.dims()) if mesh.shape[a] > 1] if axis is None else [axis]
-    open_ones = [a for a in axes if not closes(mesh, a)]
-    if not open_ones:
-        return
-    extent = mesh.shape[open_ones[0]]
-    why = (
-        f"a ring needs more than 2 devices, and it has {extent}"
-        if extent <= 2
-        else f"{settings.active().config} uses no link from its last device to its first"
-    )
-    _tell(
-        f"{op}: topology={topology} was asked for along {_named(open_ones[0])} of {mesh.shape} on "
-        f"{mesh.system.name}, but {why}. It goes on as {Topology.Linear}; results are the same, the way is longer."
+def _tell_where_it_does_not_close(op: str, mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> None:
+    why = _why_open(mesh, axis, tensor)
+    if why is not None:
+        _tell(
+            f"{op}: topology={Topology.Ring} was asked for along {_named(axis)} of {mesh.shape} on "
+            f"{mesh.system.name}, but {why}. It goes on as {Topology.Linear}, which is the "
+            "longer way."
+        )
+
+
+def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> str | None:
+    """What is missing for a ring; None where nothing is, or where there is nobody to send to."""
+    axes = [a for a in range(mesh.shape.dims()) if mesh.shape[a] > 1 and axis in (None, a)]
+    if not axes:
+        return None
+    if any(mesh.shape[a] == 2 for a in axes):
+        two = next(a for a in axes if mesh.shape[a] == 2)
+        return f"a ring needs more than 2 devices, and axis {two} has 2"
+    if axis is None and tensor is not None and _usable(tensor, Topology.Ring, None) is not Topology.Ring:
+        return "the tensor does not reach from its first device to its last"
+    unlinked = next((a for a in axes if not closes(mesh, a)), None)
+    if unlinked is None:
+        return None
+    missing = f"{settings.active().config} uses no link from the last device of axis {unlinked} to its first"
+    if axis is not None:
+        return missing
+    return (
+        f"{missing}. ttnn.get_usable_topology keeps {Topology.Ring} here, since without cluster_axis TT-NN looks at "
+        "the extents alone: silicon would be told to use a link that is not there. Name the axis, or ask for "
+        f"{Topology.Linear}"
     )
 
 

@@ -70,7 +70,7 @@ class CollectivePlanner(Planner):
         device = self.tensors[0].device()
         assert device is not None
         check_fabric(self.op.name, device, across)
-        check_wishes(self.op.name, device, across.cluster_axis, *self._wishes())
+        check_wishes(self.op.name, device, across.cluster_axis, *self._wishes(), self.tensors[0])
         held = [tensor.view_distribution() for tensor in self.tensors]
         self._check_even(held)
         reach = Reach.of(self.op.name, device, across.cluster_axis)
@@ -165,14 +165,15 @@ class Collective(Operation):
     """An op whose devices talk: what it plans depends on the fabric too."""
 
     planner = CollectivePlanner
+    reads_other_devices = True
 
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         wishes = [values[at] for at in self._wishes_at]
         device = tensors[0]._storage.device
-        machine = None if device is None else device.system
-        key = [*parts, *wishes, machine, settings.active(), is_lenient(), is_strict()]
+        mesh = None if device is None else device.id()  # which links join its chips matters too
+        key = [*parts, *wishes, mesh, settings.active(), is_lenient(), is_strict()]
         return super()._planned(key, values, tensors, data, target)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:

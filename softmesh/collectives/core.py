@@ -121,6 +121,9 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
     return Across(cluster_axis, move, needs_fabric=False)
 
 
+mesh_partition.reads_other_devices = False
+
+
 def _check_tiles(operand: Operand, at: int, chunk: int, devices: int) -> None:
     """Tiles are cut between, not through."""
     if operand.layout.name != "TILE" or at < operand.rank - 2 or devices == 1:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from softmesh.collectives.schedule import Action, Schedule, Step
+from softmesh.arguments import checked, described, refused
+from softmesh.collectives.schedule import Action, Schedule, Step, checked_schedule
 from softmesh.errors import ArgumentValueError, MeshError
 
 Pieces = Mapping[tuple[int, int], torch.Tensor]  # (device, piece)
@@ -36,6 +37,8 @@ def run(
     >>> run(schedule_for("all_reduce", (2,)), [[torch.ones(2), torch.zeros(1)], [torch.ones(2), torch.ones(1)]])[0, 0]
     tensor([2., 2.])
     """
+    checked_schedule("run", schedule)
+    _check_rounding(accumulate, round_to)
     pieces = dict(inputs) if isinstance(inputs, Mapping) else _numbered(schedule, inputs)
     _check(schedule, pieces)
     if not pieces:
@@ -45,6 +48,13 @@ def run(
     for number, step in enumerate(schedule.steps):
         slots.update(_taken(step, number, slots, arithmetic))
     return _joined(schedule, slots, pieces, arithmetic)
+
+
+def _check_rounding(accumulate: object, round_to: object) -> None:
+    if accumulate is not None:
+        checked("run", "accumulate", accumulate, torch.dtype, "a torch dtype such as torch.float32")
+    if round_to is not None and not callable(round_to):
+        raise refused("run", f"round_to must be a function of a torch.Tensor, got {described(round_to)}")
 
 
 class _Arithmetic:
@@ -122,6 +132,8 @@ def _joined(
 def _numbered(
     schedule: Schedule, inputs: Sequence[Sequence[torch.Tensor]]
 ) -> dict[tuple[int, int], torch.Tensor]:
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        raise refused("run", f"inputs must have a list of tensors for each device, got {described(inputs)}")
     if len(inputs) != schedule.devices:
         raise ArgumentValueError(
             f"{schedule.name} is for {schedule.devices} devices, but there are inputs for {len(inputs)}"
@@ -129,6 +141,8 @@ def _numbered(
     numbered: dict[tuple[int, int], torch.Tensor] = {}
     for device, values in enumerate(inputs):
         wanted = schedule.starting_pieces(device)
+        if not isinstance(values, Sequence) or isinstance(values, str):
+            raise refused("run", f"inputs[{device}] must be a list of tensors, got {described(values)}")
         if len(values) != len(wanted):
             raise ArgumentValueError(
                 f"{schedule.name} starts with {len(wanted)} pieces at device {device}, but {len(values)} are given"
@@ -138,6 +152,10 @@ def _numbered(
 
 
 def _check(schedule: Schedule, pieces: Pieces) -> None:
+    for place, value in pieces.items():
+        if not (isinstance(place, tuple) and len(place) == 2 and all(isinstance(n, int) for n in place)):
+            raise refused("run", f"inputs must be keyed by (device, piece), got {described(place)}")
+        checked("run", f"inputs[{place[0]}, {place[1]}]", value, torch.Tensor, "a torch.Tensor")
     wanted = {(device, slot // schedule.splits) for device, slot in schedule.start}
     for device, piece in sorted(wanted ^ set(pieces)):
         fault = "needs" if (device, piece) in wanted else "does not start with"

@@ -17,9 +17,10 @@ from softmesh.collectives.expressions import dealt, gathered, picked
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import ExpertHomes, apart
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import Undefining, poison, some_rows
+from softmesh.collectives.undefined import WritingRows, note_written, poison
 from softmesh.errors import MeshError
 from softmesh.ops.operand import Operand
+from softmesh.placement.distribution import Extents
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -53,7 +54,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     "input_tensor expert_indices_tensor expert_mapping_tensor | cluster_axis? output_tensors? num_links? topology? "
     "memory_config? subdevice_id? output_concat_dim?",
     output="output_tensors",
-    kind=partial(Undefining, unwritten=some_rows),
+    kind=WritingRows,
 )
 def all_to_all_dispatch(
     input_tensor: Operand,
@@ -66,37 +67,16 @@ def all_to_all_dispatch(
 ) -> Across:
     """[tokens, metadata]: on each device the rows of the group's tokens that have an expert there."""
     op = "all_to_all_dispatch"
-    check_form(input_tensor, "Input", DataType.BFLOAT16)
-    check_form(expert_indices_tensor, "Indices", DataType.UINT16)
-    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
     along = _check_dim(op, "Output concat", output_concat_dim)
-    tokens, indices = input_tensor.shape, expert_indices_tensor.shape
-    if tokens[:-1] != indices[:-1]:
-        raise MeshError(
-            "Input and indices tensor must have the same shape for all dimensions except the last. "
-            f"{op} got {list(tokens)} and {list(indices)}."
-        )
-    if tokens[1] != 1:
-        raise MeshError(f"{op}: input_tensor must be [batch, 1, sequence, hidden], got {list(tokens)}.")
-    filler = poison(input_tensor.dtype)
+    _check_tokens(op, input_tensor, expert_indices_tensor)
+    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
     joined = 0 if along == 1 else 2  # the batch moves from dim 0 to dim 1 on the way
 
     def move(group: Group) -> Moved:
-        dist, lead = group.dist, group.lead
-        shared = apart(group, members_share=True)
         homes = ExpertHomes(op, group, expert_mapping_tensor.shape)
-
-        def compute(
-            data: torch.Tensor, chosen: torch.Tensor, mapping: torch.Tensor, *kept: torch.Tensor | None
-        ) -> list[torch.Tensor]:
-            rows = gathered(data, group, joined).transpose(lead, lead + 1)
-            told = gathered(chosen, group, joined).transpose(lead, lead + 1)
-            metadata = told.expand(*shared.extents, *told.shape[lead:])
-            is_here = homes.is_own(mapping, metadata).any(-1, keepdim=True)
-            others = rows.new_full((), filler) if not kept or kept[0] is None else kept[0]
-            return [torch.where(is_here, rows, others).expand(*dist.grid, *rows.shape[lead:]), metadata]
-
-        return Moved(compute, (apart(group), shared), topology_of(dist))
+        shared = apart(group, members_share=True)
+        compute = partial(_dispatched, group, homes, shared.extents, joined)
+        return Moved(compute, (apart(group), shared), topology_of(group.dist))
 
     return Across(
         checked_axis(op, cluster_axis),
@@ -106,12 +86,46 @@ def all_to_all_dispatch(
     )
 
 
+def _check_tokens(op: str, tokens: Operand, indices: Operand) -> None:
+    check_form(tokens, "Input", DataType.BFLOAT16)
+    check_form(indices, "Indices", DataType.UINT16)
+    if tokens.shape[:-1] != indices.shape[:-1]:
+        raise MeshError(
+            "Input and indices tensor must have the same shape for all dimensions except the last. "
+            f"{op} got {list(tokens.shape)} and {list(indices.shape)}."
+        )
+    if tokens.shape[1] != 1:
+        raise MeshError(f"{op}: input_tensor must be [batch, 1, sequence, hidden], got {list(tokens.shape)}.")
+
+
+def _dispatched(
+    group: Group,
+    homes: ExpertHomes,
+    shared: Extents,
+    joined: int,
+    data: torch.Tensor,
+    chosen: torch.Tensor,
+    mapping: torch.Tensor,
+    *kept: torch.Tensor | None,
+) -> list[torch.Tensor]:
+    """The rows, where not written those of `kept` or else the filler; and the metadata."""
+    homes.check_known(chosen, "expert_indices_tensor")
+    lead = group.lead
+    rows = gathered(data, group, joined).transpose(lead, lead + 1)
+    told = gathered(chosen, group, joined).transpose(lead, lead + 1)
+    metadata = told.expand(*shared, *told.shape[lead:])
+    is_here = homes.is_own(mapping, metadata).any(-1, keepdim=True)
+    note_written(is_here, lead)
+    others = rows.new_full((), poison(DataType.BFLOAT16)) if not kept or kept[0] is None else kept[0]
+    return [torch.where(is_here, rows, others).expand(*group.dist.grid, *rows.shape[lead:]), metadata]
+
+
 @spelled(
     "all_to_all_combine",
     "input_tensor expert_metadata_tensor expert_mapping_tensor | local_reduce? output_shard_dim? cluster_axis? "
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
     output="output_tensor",
-    kind=partial(Undefining, unwritten=some_rows),
+    kind=partial(WritingRows, picks=True),
 )
 def all_to_all_combine(
     input_tensor: Operand,
@@ -127,49 +141,62 @@ def all_to_all_combine(
     op = "all_to_all_combine"
     if cluster_axis is None:
         raise MeshError(f"Axis must be specified at the moment: {op} got cluster_axis=None. Give 0 or 1.")
-    check_form(input_tensor, "Input")
-    check_form(expert_metadata_tensor, "Metadata", DataType.UINT16)
-    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
     along = _check_dim(op, "Output shard", output_shard_dim)
-    slabs, metadata_shape = input_tensor.shape, expert_metadata_tensor.shape
-    if slabs[1:3] != metadata_shape[1:3]:
-        raise MeshError(
-            f"{op}: input_tensor {list(slabs)} and expert_metadata_tensor {list(metadata_shape)} must agree in dims 1 "
-            "and 2: the batch and sequence of the tokens that were dispatched."
-        )
-    filler = poison(input_tensor.dtype)
+    _check_answers(op, input_tensor, expert_metadata_tensor)
+    check_form(expert_mapping_tensor, "Mapping", DataType.UINT16)
 
     def move(group: Group) -> Moved:
         homes = ExpertHomes(op, group, expert_mapping_tensor.shape)
-        local = 1 if local_reduce else homes.experts_per_device
-        if slabs[0] != local:
-            raise MeshError(
-                f"{op}: input_tensor {list(slabs)} must have {local} slabs in dim 0, one for each expert of a device "
-                "(one in all with local_reduce=True)."
-            )
-        if slabs[along] % group.size:
-            raise MeshError(
-                f"{op}: dim {along} of input_tensor {list(slabs)} must be a multiple of {group.size}, the devices its "
-                "tokens came from."
-            )
-
-        def compute(
-            data: torch.Tensor,
-            metadata: torch.Tensor,
-            mapping: torch.Tensor,
-            kept: torch.Tensor | None = None,
-        ) -> torch.Tensor:
-            answers = gathered(data, group, 0)
-            chosen = picked(metadata, group, (0,) * len(group.axes))
-            at, is_there = homes.slabs_of(mapping, chosen, local_reduce)
-            slots = _rows_at(answers, at, group)
-            written = dealt(is_there.unsqueeze(-1), group, along)
-            others = slots.new_full((), filler) if kept is None else kept
-            return torch.where(written, dealt(slots, group, along), others)
-
+        _check_slabs(op, input_tensor.shape, 1 if local_reduce else homes.experts_per_device, along, group)
+        compute = partial(_combined, group, homes, local_reduce, along, poison(input_tensor.dtype))
         return Moved(compute, (apart(group),), topology_of(group.dist))
 
     return Across(checked_axis(op, cluster_axis), move)
+
+
+def _check_answers(op: str, answers: Operand, metadata: Operand) -> None:
+    check_form(answers, "Input")
+    check_form(metadata, "Metadata", DataType.UINT16)
+    if answers.shape[1:3] != metadata.shape[1:3]:
+        raise MeshError(
+            f"{op}: input_tensor {list(answers.shape)} and expert_metadata_tensor {list(metadata.shape)} must agree in "
+            "dims 1 and 2: the batch and sequence of the tokens that were dispatched."
+        )
+
+
+def _check_slabs(op: str, slabs: Extents, wanted: int, along: int, group: Group) -> None:
+    if slabs[0] != wanted:
+        raise MeshError(
+            f"{op}: input_tensor {list(slabs)} must have {wanted} slabs in dim 0, one for each expert of a device "
+            "(one in all with local_reduce=True)."
+        )
+    if slabs[along] % group.size:
+        raise MeshError(
+            f"{op}: dim {along} of input_tensor {list(slabs)} must be a multiple of {group.size}, the devices its "
+            "tokens came from."
+        )
+
+
+def _combined(
+    group: Group,
+    homes: ExpertHomes,
+    one_per_device: bool,
+    along: int,
+    filler: float,
+    data: torch.Tensor,
+    metadata: torch.Tensor,
+    mapping: torch.Tensor,
+    kept: torch.Tensor | None = None,
+) -> torch.Tensor:
+    homes.check_known(metadata, "expert_metadata_tensor")
+    answers = gathered(data, group, 0)
+    chosen = picked(metadata, group, (0,) * len(group.axes))
+    at, is_there = homes.slabs_of(mapping, chosen, one_per_device)
+    slots = _rows_at(answers, at, group)
+    written = dealt(is_there.unsqueeze(-1), group, along)
+    note_written(written, group.lead)
+    others = slots.new_full((), filler) if kept is None else kept
+    return torch.where(written, dealt(slots, group, along), others)
 
 
 def _rows_at(answers: torch.Tensor, at: torch.Tensor, group: Group) -> torch.Tensor:

@@ -1,4 +1,9 @@
-"""Which expert lives where: TT-NN's one-hot mapping (1, 1, experts, devices), asked for all devices at once."""
+"""Which expert lives where: TT-NN's one-hot mapping (1, 1, experts, devices), asked for all devices at once.
+
+A mapping that is not one-hot is not refused. What TT-NN then writes nowhere is undefined: the answers of an
+expert without a home, and of those that a device has beyond its share. An expert of several homes gets its
+tokens on all of them, and the first one's answer counts.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,10 @@ def apart(group: Group, *, members_share: bool = False) -> Distribution:
     return group.dist.with_placements(tuple(words))
 
 
-def own_experts(own: torch.Tensor, count: int) -> torch.Tensor:
-    """(*grid, E) marks -> (*grid, count) numbers of the experts on each device, in order."""
-    return own.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)[..., :count]
+def own_experts(own: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(*grid, E) marks -> (*grid, count) numbers of the experts on each device, and whether it has so many."""
+    numbers = own.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)[..., :count]
+    return numbers, own.gather(-1, numbers)
 
 
 class ExpertHomes:
@@ -29,6 +35,7 @@ class ExpertHomes:
 
     def __init__(self, op: str, group: Group, shape: tuple[int, ...]) -> None:
         mesh = MeshShape(group.dist.mesh)
+        self._op = op
         self._group = group
         self._grid = group.dist.grid
         self._devices = torch.tensor([mesh.index(coord) for coord in group.dist.coordinates()])
@@ -57,6 +64,14 @@ class ExpertHomes:
         places[self._devices[in_groups]] = torch.arange(group.size)
         return numbers, places
 
+    def check_known(self, chosen: torch.Tensor, name: str) -> None:
+        highest = int(chosen.max()) if chosen.numel() else 0
+        if highest >= self.experts:
+            raise MeshError(
+                f"{self._op}: {name} names expert {highest}, and expert_mapping_tensor has {self.experts} experts: "
+                f"their numbers run from 0 to {self.experts - 1}."
+            )
+
     def own(self, mapping: torch.Tensor) -> torch.Tensor:
         """(*grid, E): which experts live on each device."""
         devices = self._devices.to(mapping.device)
@@ -83,19 +98,25 @@ class ExpertHomes:
         all its experts, and answers in the slot of the lowest of them that the token chose, the first if twice.
         """
         group, on = self._group, chosen.device
-        marks = mapping.reshape(-1, *mapping.shape[-2:])[0]
-        home = marks.argmax(-1)  # (E,)
-        slot = (marks.cumsum(0) - 1).gather(1, home.unsqueeze(1)).squeeze(1)
+        home, slot = self._home_and_slot(mapping)
+        has_slab = (home >= 0) if one_per_device else (home >= 0) & (slot < self.experts_per_device)
         place = self._place_in_group.to(on)[home]
         extents = [1 if axis in group.axes else n for axis, n in enumerate(self._grid)]
         local = chosen.shape[group.lead + 1 :]
         experts = chosen.long().expand(*extents, 1, *local).squeeze(group.lead).movedim(-1, group.lead)
         at = place[experts] if one_per_device else (place * self.experts_per_device + slot)[experts]
         groups = torch.arange(math.prod(extents), device=on).reshape(*extents, 1, 1, 1)
-        is_there = self._number_of_group.to(on)[home][experts] == groups
+        is_there = (self._number_of_group.to(on)[home][experts] == groups) & has_slab[experts]
         if one_per_device:
             is_there &= _is_first_of_device(home[experts], experts, group.lead)
-        return at.clamp(min=0), is_there
+        return torch.where(is_there, at, 0), is_there
+
+    def _home_and_slot(self, mapping: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(E,) each: an expert's device, or -1, and its number among the experts there."""
+        marks = (mapping.reshape(-1, *mapping.shape[-2:])[0] != 0).long()
+        home = marks.argmax(-1)
+        slot = (marks.cumsum(0) - 1).gather(1, home.unsqueeze(1)).squeeze(1)
+        return torch.where(marks.any(-1), home, -1), slot
 
 
 def _is_first_of_device(home: torch.Tensor, experts: torch.Tensor, dim: int) -> torch.Tensor:

@@ -13,7 +13,7 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
 from softmesh.collectives.sending import position_of
 from softmesh.collectives.spelling import Arguments, spelled
-from softmesh.collectives.undefined import Undefining, all_but, poison
+from softmesh.collectives.undefined import WritingOneDevice, poison
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.ops.operand import Operand
@@ -42,7 +42,7 @@ def _outputs(arguments: Arguments) -> list[Any] | None:
     controls="",
     output=_outputs,
     precision="float32",
-    kind=partial(Undefining, unwritten=all_but("root_coord")),
+    kind=partial(WritingOneDevice, receiver="root_coord"),
 )
 def reduce_to_root(
     input_tensor_l: Operand,

@@ -45,8 +45,11 @@ class Reach:
         if block is None:
             return moved
 
-        def compute(*data: torch.Tensor) -> Any:
-            together = [self._widened(block, d, dist) for d, dist in zip(data, held, strict=True)]
+        def compute(*data: Any) -> Any:
+            dists = iter(held)
+            together = [
+                self._widened(block, d, next(dists)) if isinstance(d, torch.Tensor) else d for d in data
+            ]
             result = moved.compute(*together)
             if isinstance(result, torch.Tensor):
                 return block.narrowed(result, moved.dists[0], self.axes)

@@ -60,6 +60,9 @@ def moe_routing_remap(
     return Across(checked_axis(op, cluster_axis), move, needs_fabric=False)
 
 
+moe_routing_remap.reads_other_devices = False
+
+
 def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     """TT-NN names the two outputs one by one."""
     outputs = [
@@ -110,9 +113,9 @@ def moe_expert_token_remap(
         def compute(
             weights: torch.Tensor, mapping: torch.Tensor, metadata: torch.Tensor
         ) -> list[torch.Tensor]:
-            own = own_experts(homes.own(mapping), homes.experts_per_device)  # (*grid, E/D)
-            numbers = own.reshape(*dist.grid, 1, 1, 1, -1)
-            is_chosen = (metadata.unsqueeze(-1) == numbers.unsqueeze(-2)).any(-2)
+            own = own_experts(homes.own(mapping), homes.experts_per_device)
+            numbers, is_own = (part.reshape(*dist.grid, 1, 1, 1, -1) for part in own)  # (*grid, 1, 1, 1, E/D)
+            is_chosen = (metadata.unsqueeze(-1) == numbers.unsqueeze(-2)).any(-2) & is_own
             shape = torch.broadcast_shapes(is_chosen.shape, (*dist.grid, *weights.shape[lead:-1], 1))
             held = weights.expand(*dist.grid, *weights.shape[lead:])
             kept = held.gather(-1, numbers.expand(*shape)) * is_chosen
@@ -127,6 +130,9 @@ def moe_expert_token_remap(
         dtypes=(topk_tensor.dtype, DataType.UINT16),
         layouts=(topk_tensor.layout, Layout.ROW_MAJOR),
     )
+
+
+moe_expert_token_remap.reads_other_devices = False
 
 
 def _any_in_runs(weights: torch.Tensor, lead: int, run: int) -> torch.Tensor:

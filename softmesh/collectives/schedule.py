@@ -21,10 +21,13 @@ A schedule of one's own is written like this; here device 0 passes its only chun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from softmesh.arguments import checked, checked_all, checked_int, checked_ints, described, refused
+from softmesh.errors import ArgumentValueError
 
 Held = Mapping[tuple[int, int], frozenset[int]]  # (device, slot): whose values it holds
 
@@ -74,6 +77,14 @@ class Schedule:
     start: Held
     goal: Held
 
+    def __post_init__(self) -> None:
+        checked("Schedule", "name", self.name, str, "a string")
+        for what in ("devices", "pieces", "splits"):
+            checked_count("Schedule", what, getattr(self, what))
+        _check_steps(self.steps)
+        _check_held("start", self.start)
+        _check_held("goal", self.goal)
+
     @property
     def slots(self) -> int:
         return self.pieces * self.splits
@@ -110,6 +121,76 @@ def part_sizes(total: int, parts: int) -> list[int]:
     """
     short, longer = divmod(total, parts)
     return [short + 1] * longer + [short] * (parts - longer)
+
+
+def checked_schedule(where: str, schedule: object) -> Schedule:
+    return checked(where, "schedule", schedule, Schedule, "a Schedule, such as schedule_for(...) makes")
+
+
+def checked_count(where: str, name: str, value: object, least: int = 1) -> int:
+    number = checked_int(where, name, value)
+    if number < least:
+        raise ArgumentValueError(f"{where}(): {name} must be {least} or more, got {number}.")
+    return number
+
+
+def checked_mesh(
+    where: str, shape: Sequence[int], wraps: bool | Sequence[bool]
+) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The extents of a mesh, and of each axis whether its ends are joined."""
+    extents = tuple(checked_ints(where, "shape", shape))
+    if any(extent < 1 for extent in extents):
+        raise ArgumentValueError(
+            f"{where}(): shape must have at least one device along each axis, got {extents}."
+        )
+    if isinstance(wraps, bool):
+        closed = (wraps,) * len(extents)
+    else:
+        closed = tuple(checked_all(where, "wraps", wraps, (bool,), "bools"))
+    if not extents or len(closed) != len(extents):
+        raise ArgumentValueError(
+            f"{where}(): wraps must have one entry for each axis of the shape, and shape at least one axis, got "
+            f"{list(closed)} for {list(extents)}."
+        )
+    return extents, closed
+
+
+def _check_steps(steps: object) -> None:
+    if not isinstance(steps, tuple | list):
+        raise refused("Schedule", f"steps must be a tuple of steps, got {described(steps)}")
+    for number, step in enumerate(steps):
+        if isinstance(step, Send) or not isinstance(step, tuple | list):
+            raise refused("Schedule", f"steps[{number}] must be a tuple of Sends, got {described(step)}")
+        for send in step:
+            _check_send(number, send)
+
+
+def _check_send(number: int, send: object) -> None:
+    if not isinstance(send, Send):
+        raise refused("Schedule", f"steps[{number}] must hold Sends, got {described(send)}")
+    if not isinstance(send.action, Action):
+        raise refused(
+            "Schedule",
+            f"action must be Action.STORE or Action.ADD, got {send.action!r} in step {number}: {send}",
+        )
+    for name, value in zip(send._fields, send, strict=True):
+        if value.__class__ is not int and name != "action":
+            checked_int("Schedule", f"{name} of a Send in step {number}", value)
+
+
+def _check_held(name: str, held: object) -> None:
+    """Places and whose values they hold."""
+    if not isinstance(held, Mapping):
+        raise refused(
+            "Schedule", f"{name} must be a dict from (device, slot) to device numbers, got {described(held)}"
+        )
+    for place, devices in held.items():
+        if not (isinstance(place, tuple) and len(place) == 2 and isinstance(devices, frozenset | set)):
+            raise refused(
+                "Schedule",
+                f"{name} must be a dict from (device, slot) to device numbers such as frozenset({{0}}), got "
+                f"{described(place)}: {described(devices)}",
+            )
 
 
 def _pieces(held: Held, splits: int, device: int) -> list[int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from softmesh.arguments import checked, checked_int
 from softmesh.collectives import flows, grids
 from softmesh.collectives.flows import Path
 from softmesh.collectives.lines import Line
 from softmesh.collectives.rings import Ring
-from softmesh.collectives.schedule import Schedule
+from softmesh.collectives.schedule import Schedule, checked_mesh
 from softmesh.errors import ArgumentValueError, did_you_mean
 
 Generator = Callable[..., Schedule]
@@ -48,10 +49,15 @@ def schedule_for(
     >>> len(schedule_for("broadcast", (2, 4), root=5).steps)
     3
     """
-    shape = tuple(shape)
-    closed = (wraps,) * len(shape) if isinstance(wraps, bool) else tuple(wraps)
-    _check(name, shape, closed, endpoints)
-    return _generated(name, shape, closed, num_links, directions, tuple(sorted(endpoints.items())))
+    _check_name(checked("schedule_for", "name", name, str, "a string such as 'all_gather'"))
+    extents, closed = checked_mesh("schedule_for", shape, wraps)
+    num_links = checked_int("schedule_for", "num_links", num_links)
+    directions = checked_int("schedule_for", "directions", directions)
+    if directions not in (1, 2):
+        raise ArgumentValueError(f"a ring has directions=1 or directions=2, got {directions}")
+    _check_endpoints(name, endpoints)
+    numbers = {which: checked_int("schedule_for", which, device) for which, device in endpoints.items()}
+    return _generated(name, extents, closed, num_links, directions, tuple(sorted(numbers.items())))
 
 
 @lru_cache(maxsize=64)
@@ -73,15 +79,14 @@ def _generated(
     return on_grid(grids.Grid(tuple(paths)), **dict(endpoints))
 
 
-def _check(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...], endpoints: dict[str, int]) -> None:
+def _check_name(name: str) -> None:
     if name not in GENERATORS:
         raise ArgumentValueError(
             f"there is no schedule for {name!r}.{did_you_mean(name, GENERATORS)} There are {', '.join(GENERATORS)}."
         )
-    if not shape or len(wraps) != len(shape):
-        raise ArgumentValueError(
-            f"{name}: wraps must have one entry for each axis of the shape, got {list(wraps)} for {list(shape)}"
-        )
+
+
+def _check_endpoints(name: str, endpoints: dict[str, int]) -> None:
     wanted = ENDPOINTS.get(name, ())
     if set(endpoints) != set(wanted):
         needs = " and ".join(wanted) or "no device numbers"

@@ -5,43 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.collective import Across, Collective, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.expressions import picked
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping, replicating, shares_one_value
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import Undefining, all_but, poison
+from softmesh.collectives.undefined import WritingOneDevice, poison
 from softmesh.errors import MeshError
-from softmesh.fabric import settings
-from softmesh.lenience import is_lenient
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.ops.operand import Operand
+from softmesh.ops.registry import Marking
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.topology import topology_of
 from softmesh.placement.words import LOCAL
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import mark, undefined_in, warn_if_undefined
 
 _PAGE_ALIGNMENT = 16  # bytes the fabric writes at once
 
 
 def _check_line(op: str, group: Group) -> None:
-    """Without an axis the pieces must be dealt along a line, and devices too under a 1-D fabric."""
+    """Without an axis the pieces must be dealt along a line."""
     label = group.dist.label
     if group.cluster_axis is None and sum(n > 1 for n in label) > 1:
         raise MeshError(
             f"{op} op is only supported for a linear tensor topology shape: the tensor is distributed as "
             f"{MeshShape(label)}. Name the axis: cluster_axis=0 down a column, 1 along a row."
-        )
-    is_line = sum(n > 1 for n in group.dist.mesh) <= 1
-    config = settings.active().config
-    if group.cluster_axis is None and not is_line and config in settings.ONE_DIMENSIONAL and not is_lenient():
-        raise MeshError(
-            f"1D fabric on a 2D mesh_device requires cluster_axis to be set: {op} on {MeshShape(group.dist.mesh)} "
-            f"under {config}. Name the axis (0 down a column, 1 along a row), or configure FABRIC_2D."
         )
     if group.size < 2:
         raise MeshError(
@@ -55,9 +50,32 @@ def position_of(dist: Distribution, coord: MeshCoordinate) -> int | None:
     return coords.index(coord) if coord in coords else None
 
 
+class Broadcast(Collective):
+    """Of other devices it reads the sender alone; groups without it keep what they have, undefined or not."""
+
+    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
+        arguments = self._signature.named(values, range(len(values)))
+        sender, axis = arguments["sender_coord"], arguments["cluster_axis"]
+        if not isinstance(sender, MeshCoordinate):
+            return None  # about to be refused
+        warn_if_undefined(tensors[0], self.name, frozenset([sender]))
+        undefined = undefined_in(tensors[0])
+        if undefined is None or axis is None:
+            return None
+        at = _across(sender, axis)
+        others = frozenset(coord for coord in undefined.coords if _across(coord, axis) != at)
+        return lambda made: mark(made[0], undefined.within(others))
+
+
+def _across(coord: MeshCoordinate, axis: int) -> tuple[int, ...]:
+    """Which group along the axis the device is in."""
+    return tuple(at for i, at in enumerate(coord) if i != axis)
+
+
 @spelled(
     "broadcast",
     "input_tensor sender_coord | num_links? memory_config? topology? cluster_axis? subdevice_id?",
+    kind=Broadcast,
 )
 def broadcast(
     input_tensor: Operand, sender_coord: MeshCoordinate, *, cluster_axis: int | None = None
@@ -80,7 +98,7 @@ def broadcast(
             return Moved(lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,))
         return Moved(_spread_in_own_group(group, sender), (_all_local(group),), topology_of(alike))
 
-    return Across(checked_axis("broadcast", cluster_axis), move, needs_line=False)
+    return Across(checked_axis("broadcast", cluster_axis), move)
 
 
 def _all_local(group: Group) -> Distribution:
@@ -115,7 +133,7 @@ def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> 
         places = list(product(*(range(n) for n in group.extents)))
         return Moved(lambda data: [picked(data, group, at) for at in places], (dist,) * len(places))
 
-    return Across(checked_axis("all_broadcast", cluster_axis), move, needs_line=False)
+    return Across(checked_axis("all_broadcast", cluster_axis), move)
 
 
 @spelled(
@@ -123,7 +141,7 @@ def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> 
     "input_tensor sender_coord receiver_coord | output_tensor? intermediate_tensor? topology?",
     controls="",
     output="output_tensor",
-    kind=partial(Undefining, unwritten=all_but("receiver_coord")),
+    kind=partial(WritingOneDevice, receiver="receiver_coord", sender="sender_coord"),
 )
 def point_to_point(
     input_tensor: Operand,

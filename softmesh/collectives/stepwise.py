@@ -1,121 +1,116 @@
-"""A collective on a mesh tensor, run hop by hop along its schedule: the twin of the fast path.
+"""Collectives by hand, as functions of a group's data: member by member on the host, or hop by hop along a schedule.
 
-`numerics="chip"` rounds each partial sum to the tensor's dtype as it is formed, as the chip does;
-`"fp32"` lets them travel in fp32 and rounds once. Groups run side by side, as one tensor.
+The twins of the fast path. Data has the leading dims of `group.dist`; groups run side by side, as one tensor.
+What comes out is stored once where all members of a group agree. `dim` counts dims of a piece, from the front.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
-from softmesh.arguments import refused
-from softmesh.collectives.choice import Ways, ways_of
+from softmesh.collectives import expressions
+from softmesh.collectives.choice import Ways
 from softmesh.collectives.executor import run
-from softmesh.collectives.groups import Group, group_of, spread
-from softmesh.collectives.labels import dealing, replicating
+from softmesh.collectives.groups import Group
 from softmesh.collectives.schedule import Schedule
 from softmesh.collectives.schedules import schedule_for
-from softmesh.errors import MeshError
-from softmesh.hardware import Topology
-from softmesh.placement.distribution import Distribution
-from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, facts
-from softmesh.tensor.spec import make_spec
-from softmesh.tensor.storage import Storage
-from softmesh.tensor.tensor import Tensor
 
-_NUMERICS = ("chip", "fp32")
+
+class Arithmetic(Protocol):
+    """One way to compute the collectives of a group."""
+
+    def gathered(self, data: torch.Tensor, dim: int) -> torch.Tensor: ...
+    def summed(self, data: torch.Tensor) -> torch.Tensor: ...
+    def scattered(self, data: torch.Tensor, dim: int) -> torch.Tensor: ...
+
+
+class OverHost:
+    """Read back, add in the order of the devices in fp32 (whole numbers exactly), write to all."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    def gathered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
+        joined = torch.cat(_members(data.cpu(), self.group), _from_end(data, self.group, dim))
+        return _stored_once(joined, self.group).to(data.device)
+
+    def summed(self, data: torch.Tensor) -> torch.Tensor:
+        first, *others = _members(data.cpu(), self.group)
+        total = first.to(torch.float32 if data.is_floating_point() else torch.int64)
+        for member in others:
+            total = total + member.to(total.dtype)
+        return _stored_once(total, self.group).to(data.device)
+
+    def scattered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
+        return expressions.dealt(self.summed(data), self.group, dim)
 
 
 class Stepwise:
-    """One tensor and one group, ready to be sent around."""
+    """`numerics="chip"` rounds each partial sum to the dtype as it is formed, as the chip does.
 
-    def __init__(
-        self,
-        tensor: Tensor,
-        cluster_axis: int | None,
-        numerics: str = "chip",
-        topology: Topology | None = None,
-        num_links: int | None = None,
-    ) -> None:
-        mesh = tensor.device()
-        if mesh is None:
-            raise MeshError("Mesh device is required for a collective: move the tensor with ttnn.to_device.")
-        if numerics not in _NUMERICS:
-            raise refused("numerics", f"it must be 'chip' or 'fp32', got {numerics!r}")
-        self.tensor = tensor
-        self.numerics = numerics
-        dist = tensor.view_distribution()
-        self.group: Group = group_of(dist, cluster_axis)
-        self.ways: Ways = ways_of(self.group, mesh, topology, num_links)
-        self.parts = self._parts(spread(tensor.view_data(), dist, self.group))
+    `"fp32"` lets them travel in fp32 and rounds once.
+    """
 
-    def _parts(self, data: torch.Tensor) -> list[torch.Tensor]:
-        """What each member holds, all groups together: (other leading dims, *local)."""
-        axes = self.group.axes
-        rest = [d for d in range(data.ndim) if d not in axes]
-        whole = self.group.full(data).permute(*axes, *rest)
-        return list(whole.reshape(-1, *whole.shape[len(axes) :]))
+    def __init__(self, group: Group, ways: Ways, dtype: DataType, numerics: str) -> None:
+        self.group = group
+        self.ways = ways
+        self.rounding = _hop_rounding(dtype)
+        self.travels = torch.float32 if numerics == "fp32" else None
 
-    def schedule(self, name: str, **endpoints: int) -> Schedule:
-        return schedule_for(name, self.ways.shape, self.ways.wraps, self.ways.links, **endpoints)
+    def gathered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
+        held = run(self._schedule("all_gather"), [[member] for member in _members(data, self.group)])
+        pieces = [held[0, piece] for piece in range(self.group.size)]
+        return _stored_once(torch.cat(pieces, _from_end(data, self.group, dim)), self.group)
 
-    def all_gather(self, dim: int) -> Tensor:
-        at = self._at(dim)
-        held = run(self.schedule("all_gather"), [[part] for part in self.parts])
-        joined = torch.cat([held[0, piece] for piece in range(self.group.size)], at)
-        return self._made(joined, replicating(self.group, dim % self._rank))
+    def summed(self, data: torch.Tensor) -> torch.Tensor:
+        schedule = self._schedule("all_reduce")
+        members = _members(data, self.group)
+        held = self._run(schedule, [list(m.reshape(-1).tensor_split(schedule.pieces)) for m in members])
+        total = torch.cat([held[0, piece] for piece in range(schedule.pieces)])
+        return _stored_once(total.reshape(members[0].shape), self.group)
 
-    def all_reduce(self) -> Tensor:
-        schedule = self.schedule("all_reduce")
-        cut = [list(part.reshape(-1).tensor_split(schedule.pieces)) for part in self.parts]
-        held = self._summed(schedule, cut)
-        whole = torch.cat([held[0, piece] for piece in range(schedule.pieces)])
-        return self._made(whole.reshape(self.parts[0].shape), replicating(self.group))
-
-    def reduce_scatter(self, dim: int) -> Tensor:
-        at = self._at(dim)
-        schedule = self.schedule("reduce_scatter")
-        if self.parts[0].shape[at] % self.group.size:
-            raise MeshError(
-                f"Dimension {dim % self._rank} must be divisible by ring_size: {self.parts[0].shape[at]} elements for "
-                f"{self.group.size} devices."
-            )
-        held = self._summed(schedule, [list(part.chunk(self.group.size, at)) for part in self.parts])
+    def scattered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
+        at = _from_end(data, self.group, dim)
+        chunks = [list(member.chunk(self.group.size, at)) for member in _members(data, self.group)]
+        held = self._run(self._schedule("reduce_scatter"), chunks)
         own = torch.stack([held[device, device] for device in range(self.group.size)])
-        return self._made(own, dealing(self.group, dim % self._rank, from_one_value=True), spread_out=True)
+        return _one_each(own, self.group)
 
-    def _summed(
+    def _schedule(self, name: str) -> Schedule:
+        return schedule_for(name, self.ways.shape, self.ways.wraps, self.ways.links)
+
+    def _run(
         self, schedule: Schedule, inputs: list[list[torch.Tensor]]
     ) -> dict[tuple[int, int], torch.Tensor]:
-        accumulate = torch.float32 if self.numerics == "fp32" else None
-        return run(schedule, inputs, accumulate=accumulate, round_to=_hop_rounding(self.tensor.dtype))
+        return run(schedule, inputs, accumulate=self.travels, round_to=self.rounding)
 
-    @property
-    def _rank(self) -> int:
-        return len(self.tensor.shape)
 
-    def _at(self, dim: int) -> int:
-        rank = self._rank
-        if not -rank <= dim < rank:
-            raise MeshError(f"Invalid dim {dim} for {rank}D input tensor: use {-rank} to {rank - 1}.")
-        return dim % rank - rank
+def _members(data: torch.Tensor, group: Group) -> list[torch.Tensor]:
+    """What each member holds, in the order of the devices, all groups together: (other leading dims, *local)."""
+    rest = [d for d in range(data.ndim) if d not in group.axes]
+    whole = group.full(data).permute(*group.axes, *rest)
+    return list(whole.reshape(group.size, *whole.shape[len(group.axes) :]))
 
-    def _made(self, values: torch.Tensor, dist: Distribution, *, spread_out: bool = False) -> Tensor:
-        """The result as a tensor: `values` has the members in front where they differ."""
-        group = self.group
-        lead = group.extents if spread_out else (1,) * len(group.axes)
-        local = values.shape[values.ndim - self._rank :]
-        others = [n for axis, n in enumerate(dist.extents) if axis not in group.axes]
-        shaped = values.reshape(*lead, *others, *local)
-        order = [*group.axes, *(axis for axis in range(dist.lead) if axis not in group.axes)]
-        back = [order.index(axis) for axis in range(dist.lead)]
-        placed = shaped.permute(*back, *range(dist.lead, shaped.ndim)).contiguous()
-        spec = self.tensor.spec
-        new = make_spec(tuple(local), spec.dtype, spec.layout, spec.memory_config, spec.tile)
-        return Tensor.make(Storage(round_to(placed, spec.dtype), dist, self.tensor.device()), new)
+
+def _stored_once(values: torch.Tensor, group: Group) -> torch.Tensor:
+    """Back under the leading dims of the group, with extent 1 along it."""
+    for axis in sorted(group.axes):
+        values = values.unsqueeze(axis)
+    return values
+
+
+def _one_each(values: torch.Tensor, group: Group) -> torch.Tensor:
+    """Back under the leading dims of the group, from one value for each member, in front."""
+    spread_out = values.reshape(*group.extents, *values.shape[1:])
+    return spread_out.movedim(tuple(range(len(group.axes))), group.axes).contiguous()
+
+
+def _from_end(data: torch.Tensor, group: Group, dim: int) -> int:
+    return group.lead + dim - data.ndim
 
 
 def _hop_rounding(dtype: DataType) -> Callable[[torch.Tensor], torch.Tensor]:

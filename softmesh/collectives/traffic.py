@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from softmesh.collectives.schedule import Schedule, part_sizes
+from softmesh.collectives.schedule import Schedule, checked_count, checked_schedule, part_sizes
 
 
 class Lane(NamedTuple):
@@ -33,13 +33,15 @@ def bytes_per_link(schedule: Schedule, piece_bytes: int) -> dict[Lane, int]:
 
 def bytes_per_step(schedule: Schedule, piece_bytes: int) -> list[dict[Lane, int]]:
     """For each step, what each lane carries in it: a step takes as long as its busiest lane."""
-    sizes = part_sizes(piece_bytes, schedule.splits)
+    where = "bytes_per_step"
+    splits = checked_schedule(where, schedule).splits
+    sizes = part_sizes(checked_count(where, "piece_bytes", piece_bytes, least=0), splits)
     steps = []
     for step in schedule.steps:
         carried: Counter[Lane] = Counter()
         for send in step:
             if not send.is_local:
-                carried[Lane(send.sender, send.receiver, send.link)] += sizes[send.slot % schedule.splits]
+                carried[Lane(send.sender, send.receiver, send.link)] += sizes[send.slot % splits]
         steps.append(dict(carried))
     return steps
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import compress
 from typing import Any
+
+import torch
 
 from softmesh.callsite import user_call_site
 from softmesh.collectives.collective import Collective
+from softmesh.mesh import MeshCoordinate
 from softmesh.ops.definition import Definition
+from softmesh.ops.registry import Marking
+from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import Undefined
+from softmesh.tensor.undefined import Undefined, devices_of, mark, undefined_in, warn_if_undefined
 
-# The arguments by name, and a result -> the positions left unwritten; None: where its NaNs are.
-Unwritten = Callable[[dict[str, Any], Tensor], frozenset[int] | None]
+Devices = frozenset[MeshCoordinate]
 
 
 def poison(dtype: DataType) -> float | int:
@@ -29,34 +36,107 @@ def poison(dtype: DataType) -> float | int:
 class Undefining(Collective):
     """A collective that does not write all of its result. In a tensor given for it, the rest stays as it was."""
 
-    def __init__(self, definition: Definition, unwritten: Unwritten) -> None:
+    leaves_undefined = True
+    in_rows = False
+
+    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking:
+        arguments = self._signature.named(values, range(len(values)))
+        given = list(target) if isinstance(target, list | tuple) else [] if target is None else [target]
+        for tensor in tensors[: len(tensors) - len(given)]:  # the outputs come last
+            self._check_read(tensor, arguments)
+        before = [undefined_in(tensor) for tensor in given]
+        find = self._unwritten(arguments)
+
+        def tell(made: list[Tensor]) -> None:
+            left = find(made)
+            if given:
+                for result, old, coords in zip(made, before, left, strict=True):
+                    mark(result, None if old is None else old.within(coords))
+            elif any(left):
+                site = user_call_site()
+                for result, coords in zip(made, left, strict=True):
+                    if coords:
+                        result._storage.undefined = Undefined(self.name, site, coords, self.in_rows)
+
+        return tell
+
+    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
+        warn_if_undefined(tensor, self.name)
+
+    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
+        """Asked before the call: what tells, after it, the devices on which each result has unwritten places."""
+        raise NotImplementedError
+
+
+class WritingOneDevice(Undefining):
+    """Its coordinate is the argument `receiver`. With `sender` only that one is read, or else all are."""
+
+    def __init__(self, definition: Definition, receiver: str, sender: str | None = None) -> None:
         super().__init__(definition)
-        self._unwritten = unwritten
+        self._receiver = receiver
+        self._sender = sender
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = super().__call__(*args, **kwargs)
-        signature = self._signature
-        values = signature.bind(args, kwargs)
-        if signature.output_at is not None and values[signature.output_at] is not None:
-            return made
-        site = user_call_site()
-        arguments = signature.named(values, range(len(values)))
-        for result in made if isinstance(made, list) else [made]:
-            positions = self._unwritten(arguments, result)
-            if positions or (positions is None and facts(result.dtype).is_float):
-                result._storage.undefined = Undefined(self.name, site, positions)
-        return made
+    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
+        sender = None if self._sender is None else arguments[self._sender]
+        only = frozenset([sender]) if isinstance(sender, MeshCoordinate) else None
+        warn_if_undefined(tensor, self.name, only)
+
+    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
+        receiver = arguments[self._receiver]
+        return lambda made: [
+            _all_but(_own_place(receiver, result), result.view_distribution()) for result in made
+        ]
 
 
-def all_but(name: str) -> Unwritten:
-    """Everything is left out, except on the device whose coordinate is the argument `name`."""
-
-    def unwritten(arguments: dict[str, Any], result: Tensor) -> frozenset[int]:
-        coords = result.view_distribution().coordinates()
-        return frozenset(i for i, coord in enumerate(coords) if coord != arguments[name])
-
-    return unwritten
+@lru_cache(maxsize=4096)
+def _all_but(coord: MeshCoordinate, dist: Distribution) -> Devices:
+    return devices_of(dist) - {coord}
 
 
-def some_rows(arguments: dict[str, Any], result: Tensor) -> None:
-    """Which ones depends on the values: None, to be looked for."""
+def _own_place(coord: MeshCoordinate, tensor: Tensor) -> MeshCoordinate:
+    """As this process counts, where several hold the mesh; outside of its block it stays as it is."""
+    device = tensor._storage.device
+    block = None if device is None else device.block
+    if block is None or not block.contains(tuple(coord)):
+        return coord
+    return MeshCoordinate([at - first for at, first in zip(coord, block.origin, strict=True)])
+
+
+class WritingRows(Undefining):
+    """Which rows of its first result depends on the values; the computation says so by `note_written`."""
+
+    in_rows = True
+
+    def __init__(self, definition: Definition, picks: bool = False) -> None:
+        super().__init__(definition)
+        self._picks = picks  # it reads some rows of its operands, and not those that nobody wrote
+
+    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
+        undefined = tensor._storage.undefined
+        if undefined is not None and not (self._picks and undefined.in_rows):
+            warn_if_undefined(tensor, self.name)
+
+    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
+        noted: list[list[bool]] = []
+        _NOTED.set(noted)
+
+        def find(made: list[Tensor]) -> list[Devices]:
+            coords = made[0].view_distribution().coordinates()
+            is_known = len(noted[-1]) == len(
+                coords
+            )  # not where several processes computed on more than is here
+            some = frozenset(compress(coords, noted[-1]) if is_known else coords)
+            return [some, *(frozenset[MeshCoordinate]() for _ in made[1:])]
+
+        return find
+
+
+# What the collective under way is told by its own computation, the last run of it last.
+_NOTED: ContextVar[list[list[bool]] | None] = ContextVar("softmesh_rows_left_out", default=None)
+
+
+def note_written(is_written: torch.Tensor, lead: int) -> None:
+    """(*grid, ...): which rows the computation under way writes."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.append((~is_written).flatten(lead).any(-1).flatten().tolist())

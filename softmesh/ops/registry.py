@@ -29,16 +29,20 @@ from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import carried, mark, warn_if_undefined
 
 _ONE_STEP = flops_per_element(1)
 _MAX_PLANS = 4096  # per op: a program that needs more is making up shapes, and starts over
 OPERATIONS: dict[str, Operation] = {}
+Marking = Callable[[list[Tensor]], None]  # tells of results which pieces are undefined
 
 
 class Operation:
     """A callable op: what `ttnn.relu` is."""
 
     planner: type[Planner] = Planner
+    leaves_undefined = False  # whether there are pieces of its results that it does not write
+    reads_other_devices = False
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
@@ -62,12 +66,15 @@ class Operation:
         key: list[Any] = []
         data: list[Any] = []
         tensors: list[Tensor] = []
+        is_marked = self.leaves_undefined
         for at in signature.operand_at:
             value = values[at]
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
                     tensors.append(item)
                     storage = item._storage
+                    if storage.undefined is not None:
+                        is_marked = True
                     plain = item._where is None
                     key.append(item._spec)
                     key.append(storage.dist if plain else item.view_distribution())
@@ -77,6 +84,7 @@ class Operation:
                     data.append(item)
         target = None if signature.output_at is None else values[signature.output_at]
         device = self._check(tensors, data, target)
+        marking = self._marking(values, tensors, target) if is_marked else None
         key.append(None if device is None else device.torch_device)
         for at in signature.key_at:
             value = values[at]
@@ -93,6 +101,8 @@ class Operation:
             made = [self._run_in_place(plan, tensors[self._writes], data)]
         else:
             made = _store(plan, plan.run(data) if results is None else results, device, target)
+        if marking is not None:
+            marking(made)
         if observed():
             self._tell(values, tensors, made, plan)
         return made[0] if plan.container is None else plan.container(made)
@@ -138,6 +148,22 @@ class Operation:
         if target is not None:
             self._check_targets(_listed(target), tensors, device)
         return device
+
+    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
+        """Pieces of operands that nobody wrote: reading another device's warns, a device's own come to its results."""
+        if self.reads_other_devices:
+            for tensor in tensors:
+                warn_if_undefined(tensor, self.name)
+            return None
+        undefined = carried(self.name, tensors)
+        if undefined is None:
+            return None
+
+        def tell(made: list[Tensor]) -> None:
+            for result in made:
+                mark(result, undefined)
+
+        return tell
 
     def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
         for target in targets or [None]:

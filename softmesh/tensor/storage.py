@@ -89,7 +89,7 @@ class Storage:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
         self.writable()[stored_index(self.dist, position)] = values
         if self.undefined is not None:
-            self.undefined = self.undefined.without(position)
+            self.undefined = self.undefined.without(self.dist.coordinates()[position])
 
 
 def is_sole_owner(data: torch.Tensor) -> bool:

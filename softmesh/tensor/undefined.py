@@ -1,48 +1,96 @@
-"""Pieces of a tensor that nothing has written: who left them so, and the warning for whoever reads them."""
+"""Pieces of a tensor that nothing has written: who left them so, and the warning for whoever reads them.
+
+A mark lies with the storage, and goes along with what each device makes of its own piece.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from softmesh.callsite import CallSite
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.lenience import warn_or_raise
+from softmesh.mesh import MeshCoordinate
+from softmesh.placement.distribution import Distribution
 
 if TYPE_CHECKING:
     from softmesh.tensor.tensor import Tensor
 
 _SHOWN = 4
+_CHOOSING = ("where",)  # of what it reads it takes a part, and that may be the part that was written
+_SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
 
 
 class Undefined(NamedTuple):
-    """`positions` are those of the flattened grid; None: wherever the NaN it was filled with still stands."""
+    """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can."""
 
     op: str
     site: CallSite
-    positions: frozenset[int] | None
+    coords: frozenset[MeshCoordinate]
+    in_rows: bool = False
 
-    def without(self, position: int) -> Undefined | None:
+    def without(self, coord: MeshCoordinate) -> Undefined | None:
         """After a write to one device."""
-        if self.positions is None:
-            return self
-        left = self.positions - {position}
-        return self._replace(positions=left) if left else None
+        return self.within(self.coords - {coord})
+
+    def within(self, coords: frozenset[MeshCoordinate]) -> Undefined | None:
+        left = self.coords & coords
+        return self._replace(coords=left) if left else None
 
 
-def warn_if_undefined(tensor: Tensor, doing: str) -> None:
-    """Called where values leave for the host."""
+@lru_cache(maxsize=256)
+def devices_of(dist: Distribution) -> frozenset[MeshCoordinate]:
+    return frozenset(dist.coordinates())
+
+
+def undefined_in(tensor: Tensor) -> Undefined | None:
+    """The mark, as far as it is about the pieces this tensor stands for."""
     undefined = tensor._storage.undefined
+    if undefined is None or tensor._where is None:
+        return undefined
+    return undefined.within(devices_of(tensor.view_distribution()))
+
+
+def carried(op: str, operands: Iterable[Tensor]) -> Undefined | None:
+    """The mark of what an op makes of these where every device reads its own piece."""
+    if op.endswith(_SHAPE_ONLY):
+        return None
+    found: Undefined | None = None
+    for operand in operands:
+        found = _joined(found, undefined_in(operand))
+    return found._replace(in_rows=True) if found is not None and op in _CHOOSING else found
+
+
+def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:
+    if a is None or b is None or a is b:
+        return a or b
+    return a._replace(coords=a.coords | b.coords, in_rows=a.in_rows or b.in_rows)
+
+
+def mark(result: Tensor, undefined: Undefined | None) -> None:
+    """Devices that the result is not on have nothing to do with it, and marks of other shards stay."""
+    if undefined is not None:
+        storage = result._storage
+        storage.undefined = _joined(
+            storage.undefined, undefined.within(devices_of(result.view_distribution()))
+        )
+
+
+def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinate] | None = None) -> None:
+    """Called where values leave for the host or for other devices; `among`: those of these devices only."""
+    undefined = undefined_in(tensor)
+    if undefined is not None and among is not None:
+        undefined = undefined.within(among)
     if undefined is None:
         return
-    read = tensor._where or range(len(tensor._storage.dist.coordinates()))
-    found = _undefined_among(tensor, read, undefined.positions)
+    found = _still_undefined(tensor, undefined)
     if not found:
         return
-    coords = tensor._storage.dist.coordinates()
-    named = ", ".join(repr(coords[position]) for position in found[:_SHOWN])
+    named = ", ".join(map(repr, found[:_SHOWN]))
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    what = "rows of it were" if undefined.positions is None else "it was"
+    what = "rows of it were" if undefined.in_rows else "it was"
     warn_or_raise(
         f"{doing}: the tensor {tuple(tensor.shape)} holds undefined values on {named}{more}: {what} never written "
         f"there by {undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here it "
@@ -53,8 +101,9 @@ def warn_if_undefined(tensor: Tensor, doing: str) -> None:
     )
 
 
-def _undefined_among(tensor: Tensor, read: Sequence[int], positions: frozenset[int] | None) -> list[int]:
-    if positions is not None:
-        return [position for position in read if position in positions]
-    poisoned = tensor.pieces().isnan().flatten(1).any(1).tolist()
-    return [position for position, is_poisoned in zip(read, poisoned, strict=True) if is_poisoned]
+def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoordinate]:
+    coords = tensor.view_distribution().coordinates()
+    if undefined.in_rows and (pieces := tensor.pieces()).is_floating_point():
+        poisoned = pieces.isnan().flatten(1).any(1).tolist()
+        coords = tuple(coord for coord, is_poisoned in zip(coords, poisoned, strict=True) if is_poisoned)
+    return [coord for coord in coords if coord in undefined.coords]

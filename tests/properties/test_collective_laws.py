@@ -13,10 +13,10 @@ from strategies import LAWS, leading_extents_are_true, mesh_of
 
 import softmesh as ttnn
 from softmesh.collectives import modes
-from softmesh.collectives.stepwise import Stepwise
 
 MESH_SHAPES = [(1, 1), (1, 2), (1, 5), (4, 1), (2, 2), (2, 3), (2, 4), (3, 3), (8, 8), (2, 2, 2), (2, 3, 2)]
 DTYPES = [ttnn.float32, ttnn.bfloat16, ttnn.int32]
+BY_HAND = [{"mode": "host"}, {"numerics": "chip"}, {"numerics": "fp32"}]
 
 
 def groups(shape: tuple[int, ...], axis: int | None) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
@@ -76,8 +76,8 @@ def test_all_gather_joins_the_pieces_of_a_group(case):
                 ttnn.all_gather(tensor, dim, cluster_axis=axis)
             return
         assert agrees(ttnn.all_gather(tensor, dim, cluster_axis=axis), shape, expected)
-        assert agrees(Stepwise(tensor, axis).all_gather(dim), shape, expected)
-        assert agrees(modes.all_gather(tensor, dim, "host", cluster_axis=axis), shape, expected)
+        for how in BY_HAND:
+            assert agrees(modes.all_gather(tensor, dim, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=60)
@@ -88,9 +88,8 @@ def test_all_reduce_adds_the_pieces_of_a_group(case):
     expected = {at: sum(before[m] for m in members[at]) for at in members}
     with ttnn.lenient():
         assert agrees(ttnn.all_reduce(tensor, cluster_axis=axis), shape, expected)
-        assert agrees(Stepwise(tensor, axis, "chip").all_reduce(), shape, expected)
-        assert agrees(Stepwise(tensor, axis, "fp32").all_reduce(), shape, expected)
-        assert agrees(modes.all_reduce(tensor, "host", cluster_axis=axis), shape, expected)
+        for how in BY_HAND:
+            assert agrees(modes.all_reduce(tensor, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=60)
@@ -104,7 +103,8 @@ def test_reduce_scatter_deals_the_sum_of_a_group(case):
     }
     with ttnn.lenient():
         assert agrees(ttnn.reduce_scatter(tensor, dim, cluster_axis=axis), shape, expected)
-        assert agrees(Stepwise(tensor, axis).reduce_scatter(dim), shape, expected)
+        for how in BY_HAND:
+            assert agrees(modes.reduce_scatter(tensor, dim, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=60)
@@ -154,5 +154,6 @@ def test_rounding_at_each_hop_stays_within_a_rounding_for_each_device(devices, s
     unit = 2.0**-8 if dtype is ttnn.bfloat16 else 2.0**-24
     with ttnn.lenient():
         for numerics, bound in (("chip", devices * unit), ("fp32", unit + devices * 2.0**-24)):
-            found = held(Stepwise(tensor, 1, numerics).all_reduce(), (1, devices))[0, 0].double()
+            result = modes.all_reduce(tensor, cluster_axis=1, numerics=numerics)
+            found = held(result, (1, devices))[0, 0].double()
             assert ((found - exact).abs() <= bound * exact.abs() * 1.01).all()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import softmesh as ttnn
 from softmesh import FabricConfig, MeshShape, Topology, collectives
+from softmesh.collectives import modes
+from softmesh.collectives.choice import check_wishes, ways_of
+from softmesh.collectives.groups import group_of
+from softmesh.ops.registry import OPERATIONS
+
+WAYS = [{}, {"mode": "host"}, {"numerics": "chip"}, {"numerics": "fp32"}]
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
 
@@ -74,7 +83,10 @@ def test_whole_numbers_are_added_exactly_over_the_host():
     ("arguments", "error", "said"),
     [
         ({"mode": "cloud"}, TypeError, "mode must be 'host' or 'fabric'"),
-        ({"numerics": "fp16"}, TypeError, "it must be 'chip' or 'fp32'"),
+        ({"numerics": "fp16"}, TypeError, r"all_reduce\(\).*numerics must be 'chip' or 'fp32', got 'fp16'"),
+        ({"mode": 3}, TypeError, r"all_reduce\(\).*mode must be a string, got 3"),
+        ({"numerics": 3}, TypeError, r"all_reduce\(\).*numerics must be a string or None, got 3"),
+        ({"mod": "host"}, TypeError, "Did you mean 'mode'"),
         ({"mode": "host", "numerics": "chip"}, TypeError, "numerics is about the hops of a fabric"),
     ],
 )
@@ -84,20 +96,219 @@ def test_a_mode_that_is_none_is_refused(arguments, error, said):
 
 
 def test_host_tensors_are_refused_by_every_mode():
-    for mode in ("host", "fabric"):
-        with pytest.raises(RuntimeError, match="Mesh device is required for all_reduce operation"):
-            collectives.all_reduce(ttnn.from_torch(torch.zeros(2, 2)), mode)
+    for how in WAYS:
+        with pytest.raises(ttnn.MeshError, match="all_reduce got a tensor on the host"):
+            collectives.all_reduce(ttnn.from_torch(torch.zeros(2, 2)), **how)
+
+
+# -- the same checks by every way ----------------------------------------------------------------
+
+
+def split_over_four(**how: object) -> ttnn.Tensor:
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(MeshShape(1, 4))
+    return ttnn.from_torch(
+        torch.arange(4 * 32.0).reshape(4, 32),
+        ttnn.float32,
+        device=mesh,
+        mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0),
+        **how,
+    )
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(
+    ("dim", "error", "said"),
+    [
+        (2, RuntimeError, "Invalid gather dim 2 for 2D input tensor"),
+        (-3, RuntimeError, "Invalid gather dim -3 for 2D input tensor"),
+        ("0", TypeError, "dim must be an int, got '0'"),
+        (1.0, TypeError, "dim must be an int, got 1.0"),
+    ],
+)
+def test_a_dim_that_is_none_is_refused_by_every_way(how, dim, error, said):
+    with pytest.raises(error, match=said):
+        collectives.all_gather(split_over_four(), dim, **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"cluster_axis": -1}, TypeError, "cluster_axis must be 0 or more, got -1"),
+        ({"cluster_axis": 2}, RuntimeError, "cluster axis 2 is out of range for mesh shape rank 2"),
+        ({"cluster_axis": "x"}, TypeError, "cluster_axis must be an int or None, got 'x'"),
+        ({"num_links": 0}, RuntimeError, "num_links must be greater than 0"),
+        ({"num_links": 1.5}, TypeError, "num_links must be an int.*got 1.5"),
+        ({"topology": "Ring"}, TypeError, r"topology must be a ttnn\.Topology"),
+        ({"topology": Topology.Torus}, RuntimeError, "Topology must be either Ring or Linear"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_by_every_way(how, arguments, error, said):
+    x = split_over_four()
+    for call in (collectives.all_reduce, collectives.all_gather):
+        with pytest.raises(error, match=said) as caught:
+            call(x, **how, **arguments)
+        assert isinstance(caught.value, ttnn.SoftmeshError)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_what_is_no_tensor_is_refused_by_every_way(how):
+    for call in (collectives.all_reduce, collectives.all_gather):
+        with pytest.raises(ttnn.ArgumentError, match=r"needs a ttnn\.Tensor"):
+            call(torch.zeros(2, 2), **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_tensors_of_one_dim_are_not_added_by_any_way(how):
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(MeshShape(1, 2))
+    x = ttnn.from_torch(torch.zeros(4), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+    with pytest.raises(RuntimeError, match="needs tensors of rank 2 or more"):
+        collectives.all_reduce(x, **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_filler_of_an_uneven_split_is_gathered_by_no_way(how):
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(MeshShape(1, 4))
+    with ttnn.lenient():
+        x = ttnn.from_torch(torch.zeros(5, 4), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+    with pytest.raises(RuntimeError, match="is split unevenly"):
+        collectives.all_gather(x, 0, **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_contributions_that_are_no_summands_are_reported_by_every_way(how):
+    x = split_over_four(layout=ttnn.TILE_LAYOUT)
+    highest = ttnn.max(x, dim=0, keepdim=True)
+    assert ttnn.Partial("max") in ttnn.placements(highest)
+    with pytest.warns(ttnn.PartialWarning, match="combine by max"):
+        collectives.all_reduce(highest, **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_closed_meshes_and_freed_tensors_compute_by_no_way(how):
+    x = split_over_four()
+    y = ttnn.clone(x)
+    ttnn.deallocate(y)
+    for call in (collectives.all_reduce, collectives.all_gather):
+        with pytest.raises(RuntimeError, match=r"deallocated|not allocated"):
+            call(y, **how)
+    ttnn.close_mesh_device(x.device())
+    for call in (collectives.all_reduce, collectives.all_gather):
+        with pytest.raises(RuntimeError, match="closed"):
+            call(x, **how)
+
+
+def test_hops_need_a_fabric_and_the_host_does_not():
+    mesh = ttnn.open_mesh_device(MeshShape(1, 2))
+    x = ttnn.from_torch(torch.ones(2, 4), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+    with pytest.raises(RuntimeError, match="un-initialized fabric context"):
+        collectives.all_reduce(x, numerics="chip")
+    assert first_piece(collectives.all_reduce(x, "host")).unique().tolist() == [2]
+    with ttnn.lenient():
+        assert first_piece(collectives.all_reduce(x, numerics="chip")).unique().tolist() == [2]
+
+
+def test_hops_of_a_line_fabric_need_an_axis_and_the_host_does_not():
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
+    with pytest.raises(RuntimeError, match="requires cluster_axis to be set"):
+        collectives.all_reduce(x, numerics="chip")
+    assert first_piece(collectives.all_reduce(x, "host")).unique().tolist() == [8]
+
+
+@pytest.mark.parametrize("how", [{"numerics": "chip"}, {"numerics": "fp32"}, {}])
+def test_wishes_that_the_machine_cannot_grant_are_told_by_every_way(how, monkeypatch):
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D, columns=96)  # told once for each program, so one of its own
+    wishes = [
+        ({"topology": Topology.Ring}, r"topology=Topology\.Ring was asked for along axis 1"),
+        ({"num_links": 9}, "num_links=9, but T3000 has 1"),
+    ]
+    for wish, said in wishes:
+        for call in (collectives.all_reduce, collectives.all_gather):
+            with pytest.warns(ttnn.SoftmeshWarning, match=said):
+                call(x, cluster_axis=1, **wish, **how)
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    for wish, said in wishes:
+        with pytest.raises(ttnn.MeshError, match=said):
+            collectives.all_reduce(x, cluster_axis=1, **wish, **how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_shard_spec_that_does_not_fit_the_result_is_not_kept(how):
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(MeshShape(1, 2))
+    config = ttnn.create_sharded_memory_config(
+        (32, 64), ttnn.CoreGrid(y=1, x=2), ttnn.ShardStrategy.WIDTH, ttnn.ShardOrientation.ROW_MAJOR
+    )
+    x = ttnn.from_torch(
+        torch.ones(64, 64),
+        ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
+        memory_config=config,
+        mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0),
+    )
+    assert collectives.all_gather(x, 0, **how).memory_config() == ttnn.DRAM_MEMORY_CONFIG
+    assert collectives.all_reduce(x, **how).memory_config() == config
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_every_way_is_a_command_and_a_program(how):
+    x = split_over_four()
+    seen: list[ttnn.Command] = []
+    with ttnn.observe(SimpleNamespace(on_command=seen.append)):
+        for _ in range(2):
+            collectives.all_reduce(x, **how)
+            collectives.all_gather(x, 0, **how)
+    names = [command.name.removeprefix("collectives.") for command in seen]
+    assert names == ["all_reduce", "all_gather"] * 2
+    assert all(command.arguments.items() >= how.items() for command in seen)
+    assert x.device().num_program_cache_entries() == 2
+
+
+def test_the_ways_are_no_names_of_the_registry():
+    assert not [name for name in OPERATIONS if name.startswith("collectives")]
+
+
+def test_sums_follow_the_links_of_the_chips_they_run_on():
+    """Four chips of a T3000 are a ring if they are a square, and a line if they are a row."""
+    ttnn.use_system("T3000")
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
+    square = ttnn.open_mesh_device(MeshShape(2, 2))
+    square.reshape(MeshShape(1, 4))
+    around = hop_by_hop(square)
+    ttnn.close_mesh_device(square)
+    with pytest.warns(ttnn.SoftmeshWarning, match="goes on as"):
+        along = hop_by_hop(ttnn.open_mesh_device(MeshShape(1, 4)))
+    assert set(along.unique().tolist()) == {256, 258, 260}
+    assert set(around.unique().tolist()) == {258, 260}
+
+
+def hop_by_hop(mesh: ttnn.MeshDevice) -> torch.Tensor:
+    values = torch.tensor([256.0, 1, 1, 1]).reshape(4, 1).repeat(1, 64)
+    x = ttnn.from_torch(values, ttnn.bfloat16, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+    return first_piece(collectives.all_reduce(x, cluster_axis=1, numerics="chip", topology=Topology.Ring))
+
+
+def test_chunks_of_the_sum_are_dealt_by_every_way():
+    x = split_over_four()
+    total = ttnn.to_torch(x, mesh_composer=ttnn.ConcatMeshToTensor(x.device(), 0)).sum(0, keepdim=True)
+    for how in WAYS:
+        dealt = modes.reduce_scatter(x, 1, **how)
+        assert torch.equal(ttnn.to_torch(dealt, mesh_composer=ttnn.ConcatMeshToTensor(x.device(), 1)), total)
 
 
 # -- topologies that are not there ---------------------------------------------------------------
 
 
-def on_t3000(shape: tuple[int, int], config: FabricConfig) -> ttnn.Tensor:
+def on_t3000(shape: tuple[int, int], config: FabricConfig, columns: int = 32) -> ttnn.Tensor:
     ttnn.use_system("T3000")
     ttnn.set_fabric_config(config)
     mesh = ttnn.open_mesh_device(MeshShape(*shape))
     return ttnn.from_torch(
-        torch.ones(8, 32),
+        torch.ones(8, columns),
         ttnn.float32,
         layout=ttnn.TILE_LAYOUT,
         device=mesh,
@@ -109,7 +320,7 @@ def test_a_ring_where_no_link_closes_it_becomes_a_line_and_says_so():
     x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
     with pytest.warns(ttnn.SoftmeshWarning, match=r"all_reduce: topology=Topology\.Ring.*axis 1.*goes on as"):
         ttnn.all_reduce(x, cluster_axis=1, topology=Topology.Ring)
-    with pytest.warns(ttnn.SoftmeshWarning, match="a ring needs more than 2 devices, and it has 2"):
+    with pytest.warns(ttnn.SoftmeshWarning, match="a ring needs more than 2 devices, and axis 0 has 2"):
         ttnn.all_reduce(x, cluster_axis=0, topology=Topology.Ring)
 
 
@@ -141,3 +352,61 @@ def test_a_topology_must_be_one():
     x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
     with pytest.raises(TypeError, match=r"topology must be a ttnn\.Topology"):
         ttnn.all_reduce(x, cluster_axis=1, topology="Ring")
+
+
+@pytest.mark.parametrize("topology", [Topology.Mesh, Topology.Torus])
+def test_a_collective_runs_along_lines_and_rings_only(topology):
+    x = on_t3000((2, 4), FabricConfig.FABRIC_2D)
+    with pytest.raises(ttnn.MeshError, match="Topology must be either Ring or Linear: all_reduce got"):
+        ttnn.all_reduce(x, cluster_axis=1, topology=topology)
+
+
+def test_a_ring_of_one_device_is_taken_without_a_word():
+    x = on_t3000((1, 8), FabricConfig.FABRIC_1D_RING)
+    ttnn.all_reduce(x, cluster_axis=0, topology=Topology.Ring)
+    ttnn.all_reduce(x, topology=Topology.Ring)
+
+
+def test_a_ring_that_tt_nn_would_keep_without_a_link_is_told():
+    x = on_t3000((1, 4), FabricConfig.FABRIC_1D_RING)
+    assert ttnn.get_usable_topology(x, Topology.Ring) is Topology.Ring
+    with pytest.warns(ttnn.SoftmeshWarning, match="silicon would be told to use a link that is not there"):
+        ttnn.all_reduce(x, topology=Topology.Ring)
+    assert ttnn.get_usable_topology(x, Topology.Ring, 1) is Topology.Linear
+    with pytest.warns(ttnn.SoftmeshWarning, match="goes on as") as told:
+        ttnn.all_reduce(x, cluster_axis=1, topology=Topology.Ring)
+    assert "silicon" not in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    ("system", "shape", "config"),
+    [
+        ("T3000", (1, 8), FabricConfig.FABRIC_1D),
+        ("T3000", (1, 8), FabricConfig.FABRIC_1D_RING),
+        ("T3000", (2, 4), FabricConfig.FABRIC_2D),
+        ("T3000", (1, 4), FabricConfig.FABRIC_1D_RING),
+        ("Galaxy", (8, 4), FabricConfig.FABRIC_1D),
+        ("Galaxy", (8, 4), FabricConfig.FABRIC_1D_RING),
+        ("Galaxy", (8, 4), FabricConfig.FABRIC_2D_TORUS_XY),
+        ("N300", (1, 2), FabricConfig.FABRIC_1D_RING),
+    ],
+)
+def test_rings_are_taken_and_told_of_as_the_usable_topology_says(system, shape, config):
+    ttnn.use_system(system)
+    ttnn.set_fabric_config(config)
+    mesh = ttnn.open_mesh_device(MeshShape(*shape))
+    x = ttnn.from_torch(torch.ones(32, 32), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+    for axis in (None, 0, 1):
+        kept = ttnn.get_usable_topology(x, Topology.Ring, axis) is Topology.Ring
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            check_wishes("all_reduce", mesh, axis, Topology.Ring, None, x)
+        has_others = axis is None or mesh.shape[axis] > 1
+        assert kept or bool(told) == has_others
+        assert not (kept and told) or "get_usable_topology keeps" in str(told[0].message)
+        group = group_of(x.view_distribution(), axis)
+        for asked in (None, Topology.Ring, Topology.Linear):
+            usable = ttnn.get_usable_topology(x, asked, axis)
+            wraps = ways_of(group, x, asked, None).wraps
+            assert not any(wraps) or usable in (Topology.Ring, Topology.Torus)
+            assert any(wraps) or usable not in (Topology.Ring, Topology.Torus) or told

@@ -12,6 +12,7 @@ import softmesh as ttnn
 from softmesh.collectives.experts import all_to_all_combine, all_to_all_dispatch
 from softmesh.collectives.merging import reduce_to_root
 from softmesh.collectives.remapping import moe_expert_token_remap, moe_routing_remap
+from softmesh.errors import MeshError
 
 ROWS = ttnn.ROW_MAJOR_LAYOUT
 
@@ -129,6 +130,139 @@ def test_rows_nobody_wrote_warn_when_they_are_read_and_written_ones_do_not(mesh)
         ttnn.to_torch(ttnn.get_device_tensors(metadata)[0])
     with pytest.warns(ttnn.SoftmeshWarning, match=r"all_to_all_dispatch \(test_collectives_experts.py:\d+\)"):
         ttnn.to_torch(other)
+
+
+def told_undefined(tensor: ttnn.Tensor) -> list[int]:
+    """The devices whose pieces cannot be read without a warning."""
+    found = []
+    for device, shard in enumerate(ttnn.get_device_tensors(tensor)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ttnn.to_torch(shard)
+        if caught:
+            found.append(device)
+    return found
+
+
+def test_a_nan_of_the_program_itself_is_not_called_undefined(mesh):
+    """Expert 0, which all tokens choose, lives on device 0; the tokens come as NaN."""
+    x, chosen = torch.full((8, 1, 1, 2, 8), torch.nan), torch.zeros(8, 1, 1, 2, 1, dtype=torch.int32)
+    operands = (
+        put(x, mesh, ttnn.bfloat16),
+        put(chosen, mesh, ttnn.uint16),
+        put_mapping(homes(8, 8), mesh),
+    )
+    tokens, metadata = all_to_all_dispatch(*operands, cluster_axis=1)
+    assert told_undefined(tokens) == list(range(1, 8))
+    assert told_undefined(ttnn.relu(ttnn.to_layout(tokens, ttnn.TILE_LAYOUT))) == list(range(1, 8))
+    back = all_to_all_combine(tokens, metadata, operands[2], cluster_axis=1)
+    assert told_undefined(back) == [4, 5, 6, 7]  # no device of the second row has the expert
+
+
+def test_written_rows_can_be_cut_out_of_a_piece_and_read(mesh):
+    x = numbers(8, 1, 1, 2, 8)
+    chosen = torch.tensor([[0], [1]]).int().expand(8, 1, 1, 2, 1)  # row 0 for device 0, row 1 for device 5
+    tokens, _ = all_to_all_dispatch(
+        put(x, mesh, ttnn.bfloat16),
+        put(chosen, mesh, ttnn.uint16),
+        put_mapping(homes(8, 8), mesh),
+        cluster_axis=1,
+    )
+    assert told_undefined(tokens) == list(range(8))
+    assert told_undefined(tokens[:, :, :1]) == [1, 2, 3, 4, 5, 6, 7]
+    assert told_undefined(tokens[:, :, 1:]) == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_experts_at_work_between_dispatch_and_combine_read_nothing_undefined(idle_machine, monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 8)) as mesh:
+        x, chosen, mapping = numbers(8, 1, 1, 2, 8), choices(8, 1, 2, 2, 8), put_mapping(homes(8, 8), mesh)
+        tokens, metadata = all_to_all_dispatch(
+            put(x, mesh, ttnn.bfloat16), put(chosen, mesh, ttnn.uint16), mapping, cluster_axis=1
+        )
+        back = all_to_all_combine(ttnn.multiply(tokens, 2), metadata, mapping, cluster_axis=1)
+        for device, shard in enumerate(ttnn.get_device_tensors(back)):
+            assert torch.equal(ttnn.to_torch(shard), 2 * x[device].expand(2, 1, 2, 8))
+
+
+def test_rows_of_a_given_output_that_were_undefined_and_stay_unwritten_are_so_still(mesh):
+    x, mapping = put(numbers(8, 1, 1, 2, 8), mesh, ttnn.bfloat16), put_mapping(homes(8, 8), mesh)
+    first, second = (
+        put(torch.full((8, 1, 1, 2, 1), e), mesh, ttnn.uint16) for e in (0, 5)
+    )  # 5 lives on device 1
+    given = all_to_all_dispatch(x, first, mapping, cluster_axis=1)
+    all_to_all_dispatch(x, second, mapping, cluster_axis=1, output_tensors=given)
+    assert told_undefined(given[0]) == list(range(2, 8))
+
+
+def test_an_expert_without_a_home_gets_no_tokens_and_gives_no_answers(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 8)) as mesh:
+        mapping = homes(16, 8)
+        mapping[0, 0, 8] = 0  # it lived on device 0, with expert 0
+        placed = put_mapping(mapping, mesh)
+        x, chosen = numbers(8, 1, 1, 1, 8), torch.tensor([8, 0]).int().expand(8, 1, 1, 1, 2)
+        tokens, metadata = all_to_all_dispatch(
+            put(x, mesh, ttnn.bfloat16), put(chosen, mesh, ttnn.uint16), placed, cluster_axis=1
+        )
+        assert told_undefined(tokens) == list(range(1, 8))
+        for one in (False, True):
+            slabs = put(torch.ones(8, 1 if one else 2, 8, 1, 8), mesh, ttnn.bfloat16)
+            back = all_to_all_combine(slabs, metadata, placed, local_reduce=one, cluster_axis=1)
+            assert told_undefined(back) == list(range(8))
+            for shard in shards(back):
+                assert shard[0].isnan().all()
+                assert shard[1].eq(1).all()
+
+
+def test_an_expert_beyond_the_share_of_its_device_does_not_answer_for_the_next(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 8)) as mesh:
+        mapping = torch.zeros(1, 1, 8, 8)
+        mapping[0, 0, :, 0] = 1  # all on one device, which has a slab for one of them
+        slabs = torch.arange(8.0).reshape(8, 1, 1, 1, 1).expand(8, 1, 8, 1, 8)
+        meta = torch.tensor([0, 1]).int().expand(8, 1, 8, 1, 2)
+        back = all_to_all_combine(
+            put(slabs, mesh, ttnn.bfloat16),
+            put(meta, mesh, ttnn.uint16),
+            put_mapping(mapping, mesh),
+            cluster_axis=1,
+        )
+        for shard in shards(back):
+            assert shard[0].eq(0).all()
+            assert shard[1].isnan().all()
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_numbers_of_experts_that_do_not_exist_are_refused_by_name(mesh, is_planned):
+    x, mapping = put(torch.ones(8, 1, 1, 1, 8), mesh, ttnn.bfloat16), put_mapping(homes(8, 8), mesh)
+    slabs = put(torch.ones(8, 1, 4, 1, 8), mesh, ttnn.bfloat16)
+    good, bad = (
+        (
+            put(torch.full((8, 1, 1, 1, 1), e), mesh, ttnn.uint16),
+            put(torch.full((8, 1, 4, 1, 1), e), mesh, ttnn.uint16),
+        )
+        for e in (7, 8)
+    )
+    if is_planned:
+        all_to_all_dispatch(x, good[0], mapping, cluster_axis=1)
+        all_to_all_combine(slabs, good[1], mapping, cluster_axis=1)
+    with pytest.raises(MeshError, match=r"expert_indices_tensor names expert 8, .* has 8 experts"):
+        all_to_all_dispatch(x, bad[0], mapping, cluster_axis=1)
+    with pytest.raises(MeshError, match=r"expert_metadata_tensor names expert 8, .* has 8 experts"):
+        all_to_all_combine(slabs, bad[1], mapping, cluster_axis=1)
+
+
+def test_token_remap_gives_no_weight_to_experts_that_a_device_lacks(mesh):
+    mapping = homes(16, 8)
+    mapping[0, 0, 8] = 0  # device 0 keeps expert 0 alone
+    kept, _ = moe_expert_token_remap(
+        put(torch.ones(8, 1, 1, 2, 16), mesh, ttnn.bfloat16),
+        put_mapping(mapping, mesh),
+        put(torch.tensor([0, 1, 2]).int().expand(8, 1, 1, 2, 3), mesh, ttnn.uint16),
+    )
+    assert shards(kept)[0].flatten().tolist() == [1, 0, 1, 0]
 
 
 def test_dispatch_leaves_rows_it_does_not_write_as_they_were_in_a_given_output(mesh):

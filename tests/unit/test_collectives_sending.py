@@ -180,7 +180,7 @@ def test_arguments_of_the_wrong_kind_are_type_errors(mesh):
 
 
 def test_a_host_tensor_is_refused(mesh):
-    with pytest.raises(RuntimeError, match="must be on device"):
+    with pytest.raises(RuntimeError, match="Operands to broadcast need to be on device!"):
         broadcast(ttnn.from_torch(torch.ones(32, 32)), At(0, 0), cluster_axis=0)
 
 
@@ -272,6 +272,145 @@ def test_an_output_tensor_is_written_at_the_receiver_and_keeps_the_rest(mesh):
         warnings.simplefilter("error")
         ttnn.to_torch(given, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
     assert held(given) == [1, 2, 2, 4, 1, 6, 7, 8]
+
+
+def told_undefined(tensor: ttnn.Tensor) -> list[int]:
+    """The devices whose pieces cannot be read without a warning."""
+    found = []
+    for device, shard in enumerate(ttnn.get_device_tensors(tensor)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ttnn.to_torch(shard)
+        if caught:
+            found.append(device)
+    return found
+
+
+def test_a_second_send_into_a_result_defines_one_more_device(mesh):
+    x = numbered(mesh)
+    first = point_to_point(x, At(0, 0), At(0, 1))
+    second = point_to_point(x, At(0, 3), At(1, 3), output_tensor=first)
+    assert second is first
+    assert told_undefined(second) == [0, 2, 3, 4, 5, 6]
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"point_to_point \(test_collectives_sending.py:\d+\)"):
+        ttnn.from_device(second)
+
+
+def test_sends_to_all_devices_leave_nothing_undefined(idle_machine):
+    with opened(1, 4) as mesh:
+        x = numbered(mesh)
+        result = point_to_point(x, At(0, 2), At(0, 0))
+        for column in range(1, 4):
+            point_to_point(x, At(0, 2), At(0, column), output_tensor=result)
+        assert told_undefined(result) == []
+        assert held(result) == [3] * 4
+
+
+LOCAL_OPS = {
+    "add": lambda x: ttnn.add(x, x),
+    "add another": lambda x: ttnn.add(ttnn.zeros_like(x), x),
+    "clone": ttnn.clone,
+    "to_layout": lambda x: ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT),
+    "slice": lambda x: x[:, :, :16, :16],
+    "into an output": lambda x: ttnn.add(x, 1, output_tensor=ttnn.zeros_like(x)),
+    "of a shard view": lambda x: ttnn.clone(
+        ttnn.combine_device_tensors(tensors=ttnn.get_device_tensors(x)[:8])
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.int32])
+@pytest.mark.parametrize("op", LOCAL_OPS.values(), ids=LOCAL_OPS.keys())
+def test_what_a_device_makes_of_an_undefined_piece_is_undefined(mesh, op, dtype):
+    result = op(point_to_point(numbered(mesh, dtype), At(0, 1), At(0, 3)))
+    assert told_undefined(result) == [0, 1, 2, 4, 5, 6, 7]
+    assert told_undefined(ttnn.clone(result)) == [0, 1, 2, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.int32])
+def test_under_strictness_reading_what_was_made_of_it_is_an_error(mesh, monkeypatch, dtype):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    x = point_to_point(numbered(mesh, dtype), At(0, 1), At(0, 3))
+    shards = ttnn.get_device_tensors(ttnn.add(x, x))
+    assert ttnn.to_torch(shards[3]).flatten()[0] == 4
+    with pytest.raises(
+        MeshError, match=r"undefined values on .*point_to_point \(test_collectives_sending.py"
+    ):
+        ttnn.to_torch(shards[0])
+
+
+def test_operands_with_different_holes_make_results_with_both(mesh):
+    x = numbered(mesh)
+    sums = ttnn.add(point_to_point(x, At(0, 1), At(0, 3)), point_to_point(x, At(0, 1), At(1, 1)))
+    assert told_undefined(sums) == list(range(8))
+
+
+def test_an_op_on_the_shard_that_was_written_makes_something_defined(mesh):
+    x = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    shards = ttnn.get_device_tensors(x)
+    assert told_undefined(ttnn.clone(shards[3])) == []
+    assert told_undefined(ttnn.clone(shards[4])) == [0]
+
+
+def test_a_comparison_does_not_hide_what_nobody_wrote(mesh):
+    x = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    assert told_undefined(ttnn.gt(x, 0)) == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_what_is_masked_out_or_only_shaped_like_it_is_defined(mesh):
+    x = numbered(mesh)
+    received = point_to_point(x, At(0, 1), At(0, 3))
+    assert told_undefined(ttnn.zeros_like(received)) == []
+    masked = ttnn.where(ttnn.eq(x, 4), received, 0.0)
+    assert told_undefined(masked) == []
+    assert held(masked) == [0, 0, 0, 2, 0, 0, 0, 0]
+    assert told_undefined(ttnn.where(ttnn.eq(x, 1), received, 0.0)) == [0]
+
+
+COLLECTIVES = {
+    "all_reduce": lambda x: ttnn.all_reduce(x, cluster_axis=1),
+    "all_gather": lambda x: ttnn.all_gather(x, 0, cluster_axis=1),
+    "all_broadcast": lambda x: all_broadcast(x, cluster_axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.int32])
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_a_collective_that_reads_what_nobody_wrote_says_so(mesh, monkeypatch, name, dtype):
+    x = point_to_point(numbered(mesh, dtype), At(0, 1), At(0, 3))
+    with pytest.warns(ttnn.SoftmeshWarning, match=f"^{name}: .*undefined values on .*point_to_point"):
+        COLLECTIVES[name](x)
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    with pytest.raises(MeshError, match=f"^{name}: .*undefined values"):
+        COLLECTIVES[name](ttnn.add(x, x))
+
+
+def test_a_piece_can_be_passed_on_and_one_that_nobody_wrote_cannot(mesh):
+    x = numbered(mesh)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        there = point_to_point(point_to_point(x, At(0, 1), At(0, 3)), At(0, 3), At(1, 3))
+    assert told_undefined(there) == [0, 1, 2, 3, 4, 5, 6]
+    assert held(there)[7] == 2
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"^point_to_point: .* on MeshCoordinate\(\[0, 0\]\): "):
+        point_to_point(there, At(0, 0), At(0, 1))
+
+
+def test_a_broadcast_defines_the_group_of_the_sender_only(mesh):
+    received = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = broadcast(received, At(0, 3), cluster_axis=1)
+    assert held(result)[:4] == [2] * 4
+    assert told_undefined(result) == [4, 5, 6, 7]
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"^broadcast: .* on MeshCoordinate\(\[0, 1\]\): "):
+        broadcast(received, At(0, 1), cluster_axis=0)
+
+
+def test_what_a_send_leaves_out_is_listed_once_for_all_calls(mesh):
+    marks = [point_to_point(numbered(mesh), At(0, 1), At(0, 3))._storage.undefined for _ in range(2)]
+    assert marks[0].coords is marks[1].coords
+    assert len(marks[0].coords) == 7
 
 
 def test_a_piece_that_all_share_can_be_sent_too(mesh):

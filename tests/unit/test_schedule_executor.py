@@ -11,7 +11,7 @@ from softmesh.collectives.checking import neighbours, violations
 from softmesh.collectives.executor import run
 from softmesh.collectives.schedule import Action, Held, Schedule, Send
 from softmesh.collectives.schedules import schedule_for
-from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 BIG_AND_ONES = [torch.full((8,), 256.0 if chip == 0 else 1.0, dtype=torch.bfloat16) for chip in range(8)]
 
@@ -152,6 +152,32 @@ def test_inputs_that_do_not_fit_the_start_are_refused() -> None:
         run(gather, {(0, 0): one})
     with pytest.raises(ArgumentValueError, match="does not start with an input for piece 1 of device 0"):
         run(gather, {(0, 0): one, (0, 1): one, (1, 1): one})
+
+
+def test_what_is_no_tensor_is_refused_by_its_place() -> None:
+    gather = schedule_for("all_gather", (2,))
+    one = torch.ones(1)
+    for inputs, message in (
+        (3, "inputs must have a list of tensors for each device, got 3"),
+        ([1, 2], r"inputs\[0\] must be a list of tensors, got 1"),
+        ([[one], [2.0]], r"inputs\[1, 1\] must be a torch.Tensor, got 2.0"),
+        ({(0, 0): one, (1, 1): "x"}, r"inputs\[1, 1\] must be a torch.Tensor, got 'x'"),
+        ({0: one, (1, 1): one}, r"inputs must be keyed by \(device, piece\), got 0"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            run(gather, inputs)  # type: ignore[arg-type]
+
+
+def test_only_a_schedule_runs_and_rounding_is_a_function() -> None:
+    gather = schedule_for("all_gather", (2,))
+    with pytest.raises(ArgumentError, match="schedule must be a Schedule"):
+        run(3, [])  # type: ignore[arg-type]
+    with pytest.raises(
+        ArgumentError, match=r"accumulate must be a torch dtype such as torch.float32, got 'fp32'"
+    ):
+        run(gather, [[torch.ones(1)]] * 2, accumulate="fp32")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="round_to must be a function"):
+        run(gather, [[torch.ones(1)]] * 2, round_to=3)  # type: ignore[arg-type]
 
 
 def test_pieces_to_be_added_must_agree_in_shape_and_dtype() -> None:

@@ -223,6 +223,7 @@ def test_numbers_and_letters_are_short() -> None:
         (["all_reduce", "--shape", "2y4"], "write its extents as in 2x4"),
         (["all_reduce", "--shape", "2x0"], "at least 1"),
         (["all_reduce", "--shape", "2x4", "--devices", "6"], "give one of them"),
+        (["all_reduce", "--devices", "8", "--shape", "2x4"], "give one of them"),
         (["all_to_all", "--devices", "32"], "too many to draw"),
         (["broadcast", "--root", "8"], "devices 0 to 7"),
         (["all_reduce", "--root", "1"], "has no --root"),

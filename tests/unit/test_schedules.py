@@ -19,7 +19,7 @@ from softmesh.collectives.traffic import (
     bytes_per_step,
     total_bytes,
 )
-from softmesh.errors import ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError
 
 ADD, STORE = Action.ADD, Action.STORE
 
@@ -182,6 +182,80 @@ def test_what_cannot_be_is_refused_with_a_reason(
 ) -> None:
     with pytest.raises(ArgumentValueError, match=message):
         schedule_for(name, shape, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, (4,)), "name must be a string such as 'all_gather', got 3"),
+        (("all_reduce", 8), "shape must be a list of ints, got 8"),
+        (("all_reduce", "8"), "shape must be a list of ints, got '8'"),
+        (("all_reduce", (2.0, 4)), r"shape\[0\] must be an int, got 2.0"),
+        (("all_reduce", (8,), "yes"), "wraps must be a list of bools, got 'yes'"),
+        (("all_reduce", (8,), (1,)), r"wraps\[0\] must be one of the bools, got 1"),
+        (("all_reduce", (8,), True, 1.5), "num_links must be an int, got 1.5"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_by_name(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        schedule_for(*arguments)  # type: ignore[arg-type]
+
+
+def test_device_numbers_and_directions_are_ints() -> None:
+    with pytest.raises(ArgumentError, match="root must be an int, got 'a'"):
+        schedule_for("broadcast", (4,), root="a")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="directions must be an int, got '2'"):
+        schedule_for("all_gather", (4,), True, directions="2")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentValueError, match="got 0"):
+        schedule_for("all_gather", (4,), directions=0)
+
+
+def test_a_send_is_checked_where_it_is_put_into_a_schedule() -> None:
+    good = schedule_for("broadcast", (2,), root=0)
+    for send, message in (
+        (Send(0, 1, 0, "store", 0), r"action must be Action\.STORE or Action\.ADD, got 'store' in step 0"),
+        (Send(0, 1.5, 0, STORE, 0), "receiver of a Send in step 0 must be an int, got 1.5"),
+        ((0, 1, 0, STORE, 0), r"steps\[0\] must hold Sends"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            replace(good, steps=((send,),))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"steps\[0\] must be a tuple of Sends"):
+        replace(good, steps=(Send(0, 1, 0, STORE, 0),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", 3, "name must be a string, got 3"),
+        ("devices", "2", "devices must be an int, got '2'"),
+        ("splits", 1.0, "splits must be an int, got 1.0"),
+        ("steps", 3, "steps must be a tuple of steps, got 3"),
+        ("start", [0], r"start must be a dict from \(device, slot\) to device numbers, got \[0\]"),
+        ("goal", {(0, 0): 0}, r"goal must be a dict .* got \(0, 0\): 0"),
+    ],
+)
+def test_the_parts_of_a_schedule_are_checked(field: str, value: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        replace(schedule_for("broadcast", (2,), root=0), **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ArgumentValueError, match="pieces must be 1 or more, got 0"):
+        replace(schedule_for("broadcast", (2,), root=0), pieces=0)
+
+
+def test_only_a_schedule_can_be_checked_and_counted() -> None:
+    for call in (violations, lambda it: bytes_per_link(it, 8), lambda it: total_bytes(it, 8)):
+        with pytest.raises(ArgumentError, match=r"schedule must be a Schedule, such as .* got 3"):
+            call(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="joined must be a function of two device numbers, got 4"):
+        violations(schedule_for("all_gather", (4,)), 4)  # type: ignore[arg-type]
+
+
+def test_bytes_are_whole_and_not_negative() -> None:
+    ring = schedule_for("all_gather", (4,), wraps=True)
+    for call in (bytes_per_link, bytes_per_step, bytes_per_pair, total_bytes, busiest_link):
+        with pytest.raises(ArgumentValueError, match="piece_bytes must be 0 or more, got -1"):
+            call(ring, -1)
+        with pytest.raises(ArgumentError, match=r"piece_bytes must be an int, got 1.5"):
+            call(ring, 1.5)  # type: ignore[arg-type]
 
 
 # What they send
@@ -361,3 +435,13 @@ def test_line_schedule_for_a_ring_is_legal_but_not_the_other_way_round() -> None
     assert violations(schedule_for("all_gather", (5,)), neighbours((5,), wraps=True)) == []
     wrapping = violations(schedule_for("all_gather", (5,), wraps=True), neighbours((5,)))
     assert "step 0: device 0 sends slot 0 to 4, but no link joins them" in wrapping
+
+
+def test_devices_outside_a_mesh_are_neighbours_of_nobody() -> None:
+    joined = neighbours((4,), wraps=True)
+    assert not any(joined(a, b) for a, b in ((3, 4), (4, 5), (-1, 0), (7, 0)))
+    for wraps in (False, True):
+        found = violations(schedule_for("all_reduce", (8,), wraps), neighbours((4,), wraps))
+        assert any("device 4 sends" in line and "no link joins them" in line for line in found)
+    with pytest.raises(ArgumentError, match="shape must be a list of ints, got 4"):
+        neighbours(4)  # type: ignore[arg-type]

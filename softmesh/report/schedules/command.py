@@ -127,10 +127,10 @@ def schedule(
 
 
 def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if devices is not None and shape is not None:
+        raise click.UsageError("--devices is a line or a ring, --shape a grid; give one of them.")
     group = (devices or 8,) if shape is None else shape
     count = math.prod(group)
-    if devices is not None and count != devices:
-        raise click.UsageError(f"--shape has {count} devices and --devices says {devices}; give one of them.")
     most = _MOST_DEALT if collective == "all_to_all" else _MOST_DEVICES
     if count > most:
         raise click.UsageError(
