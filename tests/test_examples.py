@@ -37,6 +37,8 @@ def correlations(printed: str) -> list[float]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_behind():
+    for mesh in open_meshes():  # of tests that ran before in this process
+        mesh.close()
     yield
     left, fabric = open_meshes(), settings.active()
     for mesh in left:
