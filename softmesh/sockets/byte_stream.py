@@ -1,0 +1,46 @@
+"""The bytes between the host and one core, in order, and how full the FIFO in between is."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.runtime.device import MeshDevice
+from softmesh.sockets.transfers import watch
+
+
+class ByteStream:
+    """`senders` are the devices that would wait while more is in it than fits: none where the host writes."""
+
+    def __init__(self, mesh: MeshDevice, fifo_size: int, senders: frozenset[int]) -> None:
+        self.size = fifo_size
+        self.senders = senders
+        self.page_size = 0
+        self.demand = 0  # bytes that receives under way still want
+        self._data = torch.empty(0, dtype=torch.uint8)
+        self._kept = 0  # bytes that were read, and whose place is not free yet
+        watch(self, mesh)
+
+    @property
+    def held(self) -> int:
+        return self._data.numel()
+
+    def put(self, data: torch.Tensor) -> None:
+        self._data = torch.cat((self._data, data))
+
+    def take(self, count: int, *, frees: bool = True) -> torch.Tensor:
+        taken, self._data = self._data[:count], self._data[count:].clone()
+        self._kept = 0 if frees else self._kept + count
+        return taken
+
+    def has_room(self, count: int) -> bool:
+        """Whether the host can put in so many bytes without waiting for what nobody has asked for."""
+        return self.held + self._kept + count - self.demand <= self.size
+
+    def blocked(self) -> MeshError | None:
+        if self.held + self._kept <= self.size or not self.senders:
+            return None
+        return MeshError(
+            f"send_async_d2h never ends: {self.held} bytes were sent and not read, and the FIFO holds {self.size}. "
+            "A chip would wait for ever. Read them with D2HSocket.read_tensor(...), or make fifo_size larger."
+        )

@@ -1,0 +1,171 @@
+"""How messages get from one end of a socket to the other: within a process, or between two."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from softmesh.callsite import CallSite
+from softmesh.errors import MeshError
+from softmesh.processes.context import DistributedContext, Pending
+from softmesh.processes.wait_report import WaitKind
+from softmesh.processes.waiting import Wait, waiting
+from softmesh.runtime.device import MeshDevice
+from softmesh.sockets.parcel import Description, Parcel
+from softmesh.sockets.transfers import TRANSFERS, watch
+
+_HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new
+_LONGEST_DESCRIPTION = 1 << 26
+
+
+# Channels that a credit is still to come for: MPI writes it into their memory, whoever has forgotten them.
+_OWED: set[RankChannel] = set()
+
+
+class Fifo:
+    """How full the receiver's memory is: `sent` and `taken` count bytes of the fullest connection."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._loads: deque[int] = deque()
+        self.sent = self.taken = 0
+
+    def put(self, load: int) -> None:
+        self._loads.append(load)
+        self.sent += load
+
+    def take(self) -> None:
+        self.taken += self._loads.popleft()
+
+    @property
+    def held(self) -> int:
+        return self.sent - self.taken
+
+    def __len__(self) -> int:
+        """Messages that nobody took."""
+        return len(self._loads)
+
+
+class LocalChannel:
+    """Both ends are in this process: messages wait here, however large they are."""
+
+    def __init__(
+        self, mesh: MeshDevice, fifo_size: int, senders: frozenset[int], receivers: frozenset[int]
+    ) -> None:
+        self.fifo = Fifo(fifo_size)
+        self.senders, self.receivers = senders, receivers
+        self._messages: deque[tuple[Parcel, CallSite]] = deque()
+        watch(self, mesh)
+
+    def send(self, parcel: Parcel, site: CallSite) -> Iterator[None]:
+        self._messages.append((parcel, site))
+        self.fifo.put(parcel.load)
+        yield from ()
+
+    def next(self) -> Iterator[None]:
+        while not self._messages:
+            yield
+
+    @property
+    def first(self) -> Parcel:
+        return self._messages[0][0]
+
+    def take(self) -> Parcel:
+        self.fifo.take()
+        return self._messages.popleft()[0]
+
+    def blocked(self) -> MeshError | None:
+        if self.fifo.held <= self.fifo.size:
+            return None
+        site = self._messages[-1][1]
+        return MeshError(
+            f"send_async ({site}) never ends: {self.fifo.held} bytes for each connection were sent and not "
+            f"received, and the FIFO holds {self.fifo.size}. A chip would wait for ever. Call "
+            "ttnn.experimental.recv_async(...) on the other end first, or make fifo_size larger."
+        )
+
+
+class RankChannel:
+    """The other end is in another process; `peer` is its rank in `pair`, a context of the two."""
+
+    def __init__(self, pair: DistributedContext, number: int, fifo_size: int) -> None:
+        self._pair, self._peer = pair, 1 - pair.rank
+        self._tag, self._credit_tag = 2 + 2 * number, 3 + 2 * number
+        self.fifo = Fifo(fifo_size)
+        self._described: dict[Description, int] = {}
+        self._descriptions: dict[int, Description] = {}
+        self.announced: Description | None = None  # its bytes have not been taken yet
+        self._credit: Pending | None = None
+        self._credit_byte = bytearray(1)
+
+    def send(self, parcel: Parcel) -> Iterator[None]:
+        """Ends once all that was sent and not received fits into the FIFO."""
+        known = self._described.get(parcel.description)
+        text = b"" if known is not None else parcel.description.encoded()
+        number = self._described.setdefault(parcel.description, len(self._described))
+        self._leave(_HEADER.pack(number, len(text)))
+        if text:
+            self._leave(text)
+        self._leave(parcel.payload)
+        self.fifo.put(parcel.load)
+        enough = self.fifo.sent - self.fifo.size
+        self._collect_credits()
+        while self.fifo.taken < enough:
+            yield
+            self._collect_credits()
+
+    def _leave(self, data: Any) -> None:
+        TRANSFERS.leave(self._pair.isend(data, self._peer, self._tag, op="send_async"))
+
+    def _collect_credits(self) -> None:
+        _OWED.add(self)
+        while len(self.fifo):
+            if self._credit is None:
+                self._credit = self._pair.irecv(
+                    self._credit_byte, self._peer, self._credit_tag, op="send_async"
+                )
+            if not self._credit.test():
+                return
+            self._credit = None
+            self.fifo.take()
+        _OWED.discard(self)
+
+    def next(self) -> Iterator[None]:
+        """Until it is known what comes next."""
+        if self.announced is not None:
+            return
+        header = bytearray(_HEADER.size)
+        yield from self._arrived(header)
+        number, length = _HEADER.unpack(header)
+        if length > _LONGEST_DESCRIPTION:
+            raise MeshError(f"recv_async: the sender announced a description of {length} bytes")
+        if length:
+            text = bytearray(length)
+            yield from self._arrived(text)
+            self._descriptions[number] = Description.decoded(bytes(text))
+        self.announced = self._descriptions[number]
+
+    def take(self, target: torch.Tensor) -> Iterator[None]:
+        self.announced = None
+        yield from self._arrived(target)
+        TRANSFERS.leave(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
+
+    def _arrived(self, target: Any) -> Iterator[None]:
+        pending = self._pair.irecv(target, self._peer, self._tag, op="recv_async")
+        while not pending.test():
+            yield
+
+    def waiting(self, op: str, kind: WaitKind, fingerprint: str, nbytes: int) -> Wait:
+        return waiting(
+            op,
+            kind=kind,
+            group=self._pair.group,
+            peer=self._pair.group.ranks[self._peer],
+            tag=self._tag,
+            fingerprint=fingerprint,
+            nbytes=nbytes,
+        )

@@ -1,0 +1,132 @@
+"""recv_async_h2d and send_async_d2h: the device's side of sockets to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from softmesh.arguments import checked
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshCoordinate
+from softmesh.runtime.commands import Cost, emit, observed
+from softmesh.sockets import arriving
+from softmesh.sockets.device_bytes import byte_count, to_bytes
+from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket, HostSocket, filling
+from softmesh.sockets.parcel import check_covered
+from softmesh.sockets.receipt import Receipt
+from softmesh.sockets.sending import SocketOperation
+from softmesh.sockets.transfers import TRANSFERS, Task
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import warn_if_undefined
+
+
+@SocketOperation
+def recv_async_h2d(
+    output_tensor: Tensor, h2d_socket: H2DSocket, *, queue_id: int | None = None
+) -> list[Tensor]:
+    """The shard on the socket's device takes what the host writes; reading the tensor waits for it."""
+    op = "recv_async_h2d"
+    checked(op, "h2d_socket", h2d_socket, H2DSocket, "a ttnn.H2DSocket")
+    now = _checked_tensor(op, "output_tensor", output_tensor, h2d_socket)
+    if h2d_socket.get_h2d_mode() is not H2DMode.HOST_PUSH:
+        raise MeshError(f"{op} requires an H2DMode.HOST_PUSH socket, got {h2d_socket.get_h2d_mode()}.")
+    position = list(now.view_distribution().coordinates()).index(h2d_socket.core.device_coord)
+    positions = now._where or range(len(now._storage.dist.coordinates()))
+    receipt = Receipt(output_tensor._storage)
+
+    def put(values: torch.Tensor) -> None:
+        copy = arriving.copy_now(receipt.storage)
+        copy.write_piece(positions[position], values)
+        receipt.settle(copy)
+
+    task = _task(op, h2d_socket, filling(output_tensor, h2d_socket, put), sends=False)
+    with TRANSFERS.together():
+        receipt.follow(task)
+    _note(op, (), (output_tensor,), output_tensor, h2d_socket, queue_id)
+    return [output_tensor]
+
+
+@SocketOperation
+def send_async_d2h(
+    input_tensor: Tensor, d2h_socket: D2HSocket, *, queue_id: int | None = None
+) -> list[Tensor]:
+    """The shard on the socket's device goes to whom reads the socket."""
+    op = "send_async_d2h"
+    checked(op, "d2h_socket", d2h_socket, D2HSocket, "a ttnn.D2HSocket")
+    _checked_tensor(op, "input_tensor", input_tensor, d2h_socket)
+    coord = d2h_socket.core.device_coord
+    warn_if_undefined(input_tensor, op, frozenset([coord]))
+    data = to_bytes(_shard(input_tensor, coord), input_tensor.spec)
+    TRANSFERS.submit(_task(op, d2h_socket, _put(d2h_socket, data), sends=True))
+    _note(op, (input_tensor,), (), input_tensor, d2h_socket, queue_id)
+    return []
+
+
+def _shard(tensor: Tensor, coord: MeshCoordinate) -> torch.Tensor:
+    return tensor.pieces()[list(tensor.view_distribution().coordinates()).index(coord)]
+
+
+def _put(socket: D2HSocket, data: torch.Tensor) -> Iterator[None]:
+    socket.stream.put(data)
+    yield from ()
+
+
+def _checked_tensor(op: str, name: str, tensor: Tensor, socket: HostSocket) -> Tensor:
+    """The tensor as it is now, without waiting for what is on its way into it."""
+    checked(op, name, tensor, Tensor, "a ttnn.Tensor on a mesh")
+    if not socket.is_owner:
+        raise MeshError(f"{op} needs the socket itself, and this is one that connect() gave.")
+    mesh = socket.get_mesh_device()
+    if tensor._storage.device is not mesh:
+        where = tensor._storage.device or "the host"
+        raise MeshError(f"{op}: {name} is on {where}, the socket on {mesh}: they must be on one mesh.")
+    now = Tensor.make(arriving.copy_now(tensor._storage), tensor.spec, None, tensor._where)
+    now.check_readable(op)
+    check_covered(op, now, socket.routes, "socket's")
+    page = tensor.spec.aligned_page_size()
+    if socket.get_page_size() not in (0, page):
+        raise MeshError(
+            f"{op}: the socket's page size is {socket.get_page_size()}, the tensor's aligned page size {page}. Call "
+            f"set_page_size({page}), or do not set it."
+        )
+    return now
+
+
+def _task(op: str, socket: HostSocket, steps: Iterator[None], *, sends: bool) -> Task:
+    return Task(
+        steps,
+        socket.get_mesh_device(),
+        frozenset({socket.device}),
+        socket.stream,
+        sends=sends,
+        stuck=partial(_nothing_written, op, socket),
+    )
+
+
+def _nothing_written(op: str, socket: HostSocket) -> MeshError:
+    return MeshError(
+        f"{op}: nothing was written to this socket that fills the tensor ({socket.stream.held} bytes are there). A "
+        "chip would wait for ever. Call H2DSocket.write_tensor(...) before the tensor is read."
+    )
+
+
+def _note(
+    op: str,
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+    tensor: Tensor,
+    socket: HostSocket,
+    queue: int | None,
+) -> None:
+    socket.get_mesh_device().note_program((op, tensor.spec, socket.core))
+    if observed():
+        emit(
+            f"experimental.{op}",
+            inputs,
+            outputs,
+            coords=(socket.core.device_coord,),
+            queue=queue or 0,
+            cost=lambda: Cost(0, byte_count(tensor.spec)),
+        )

@@ -1,0 +1,239 @@
+"""Transfers in the order of a chip's queue: each begins when the earlier ones on its devices are over.
+
+A transfer is a generator that yields while it cannot go on. Whoever waits moves all of them; while nobody
+does and another process is involved, a thread looks after them, as a chip would.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from softmesh.errors import MeshError
+from softmesh.processes import context
+from softmesh.processes.context import Pending
+from softmesh.processes.waiting import Wait
+from softmesh.runtime.device import MeshDevice
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1e-4, 2e-3
+_SECONDS_TO_STOP = 5.0
+
+
+class Lane(Protocol):
+    """The stream of one socket within this process; `senders` are the devices that fill it."""
+
+    senders: frozenset[int]
+
+    def blocked(self) -> MeshError | None:
+        """Why a chip would wait for ever, where what was sent does not fit into the FIFO."""
+        ...
+
+
+@dataclass(eq=False)
+class Task:
+    """One send or receive. `stuck` is why nothing can come, where no other process is involved."""
+
+    steps: Iterator[None]
+    mesh: MeshDevice
+    devices: frozenset[int]
+    lane: object  # the stream of its socket
+    sends: bool
+    stuck: Callable[[], MeshError]
+    wait: Callable[[], Wait] | None = None  # for another process
+    done: bool = field(default=False, init=False)
+    error: Exception | None = field(default=None, init=False)
+
+    @property
+    def is_forlorn(self) -> bool:
+        """Its mesh was closed before anything came; its devices may belong to another mesh by now."""
+        return self.wait is None and not self.mesh.is_open
+
+    def step(self) -> None:
+        try:
+            next(self.steps)
+        except StopIteration:
+            self.done = True
+        except Exception as error:  # kept for the thread that waits for it
+            self.error, self.done = error, True
+
+
+class Transfers:
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+        self._failed: list[Task] = []
+        self._leaving: list[Pending] = []
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Task) -> None:
+        """Begin it, or put it behind those that its devices still do; returns at once."""
+        with self._lock:
+            self._raise_failed()
+            self._tasks.append(task)
+            self.advance()
+            if task.error is not None:
+                self.result(task)
+            self._look_after()
+
+    def together(self) -> threading.RLock:
+        """For several steps that nothing may come between."""
+        return self._lock
+
+    def withdraw(self, task: Task) -> None:
+        with self._lock:
+            self._tasks.remove(task)
+
+    def leave(self, pending: Pending) -> None:
+        """Something that left, and only has to be seen off."""
+        if not pending.test():
+            self._leaving.append(pending)
+
+    def advance(self) -> None:
+        with self._lock:
+            while self._one_round():
+                pass
+
+    def _one_round(self) -> bool:
+        """Whether something ended, which may let others begin."""
+        self._leaving = [pending for pending in self._leaving if not pending.test()]
+        busy: dict[int, Task] = {}
+        left: list[Task] = []
+        for task in self._tasks:
+            if task.is_forlorn:
+                task.error, task.done = task.stuck(), True
+                continue
+            if all(_may_follow(task, busy.get(device)) for device in task.devices):
+                task.step()
+            if not task.done:
+                left.append(task)
+                for device in task.devices:
+                    busy[device] = task
+            elif task.error is not None:
+                self._failed.append(task)
+        ended = len(left) < len(self._tasks)
+        self._tasks = left
+        return ended
+
+    def result(self, task: Task) -> None:
+        """Raise what went wrong with it."""
+        if task in self._failed:
+            self._failed.remove(task)
+        if task.error is not None:
+            raise task.error
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            self.result(self._failed[0])
+
+    def finish(self, task: Task) -> None:
+        """Wait for it, and with it for all that its devices do before."""
+        self.advance()
+        while not task.done:
+            blocker = self._blocker(task)
+            if blocker.wait is None:
+                raise blocker.stuck()
+            with blocker.wait() as wait:
+                wait.until(lambda blocker=blocker: self._over(blocker))  # type: ignore[misc]
+        self.result(task)
+
+    def _over(self, task: Task) -> bool:
+        self.advance()
+        return task.done
+
+    def _blocker(self, task: Task) -> Task:
+        """The one that has to move first."""
+        with self._lock:
+            for earlier in self._tasks:
+                if earlier is task:
+                    break
+                if not earlier.devices.isdisjoint(task.devices):
+                    return self._blocker(earlier)
+            feeding = [other for other in self._tasks if other.sends and other.lane is task.lane]
+            if task.wait is None and not task.sends and feeding:
+                return self._blocker(feeding[0])
+            return task
+
+    def is_blocked_by_itself(self, task: Task) -> bool:
+        return not task.done and self._blocker(task) is task
+
+    def finish_all(self, devices: frozenset[int] | None = None) -> None:
+        """Wait for whatever these devices do; None: for everything, and until all has left."""
+        while mine := self._of(devices):
+            self.finish(mine[0])
+        self._raise_failed()
+        if devices is None:
+            while self._leaving:
+                self._leaving[0].wait()
+                self.advance()
+
+    def _of(self, devices: frozenset[int] | None) -> list[Task]:
+        with self._lock:
+            return [task for task in self._tasks if devices is None or not task.devices.isdisjoint(devices)]
+
+    # -- while nobody waits ------------------------------------------------------------------------
+
+    def _look_after(self) -> None:
+        if self._thread is None and self._is_remote():
+            self._thread = threading.Thread(target=self._keep_moving, name="softmesh-sockets", daemon=True)
+            self._thread.start()
+
+    def _is_remote(self) -> bool:
+        return bool(self._leaving) or any(task.wait is not None for task in self._tasks)
+
+    def _keep_moving(self) -> None:
+        pause, idle = _FIRST_PAUSE, threading.Event()
+        while True:
+            with self._lock:
+                before = len(self._tasks)
+                self.advance()
+                if not self._is_remote():
+                    self._thread = None
+                    return
+                moved = len(self._tasks) < before
+            pause = _FIRST_PAUSE if moved else min(pause * 1.25, _LONGEST_PAUSE)
+            idle.wait(pause)
+
+    def stop(self) -> None:
+        """At the end of the process: everything is seen through, or the job ends with the reason."""
+        thread = self._thread
+        try:
+            self.finish_all()
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            context.world_context().abort(1)
+        if thread is not None:
+            thread.join(_SECONDS_TO_STOP)
+
+
+def _may_follow(task: Task, before: Task | None) -> bool:
+    """A send may enter its own socket behind another: they leave it in order anyhow."""
+    return before is None or (task.sends and before.sends and task.lane is before.lane)
+
+
+TRANSFERS = Transfers()
+_LANES: weakref.WeakKeyDictionary[Lane, MeshDevice] = weakref.WeakKeyDictionary()
+
+
+def watch(lane: Lane, mesh: MeshDevice) -> None:
+    """Look at its FIFO when the sending mesh is waited for."""
+    _LANES[lane] = mesh
+
+
+def check_room(devices: frozenset[int]) -> None:
+    """Refuse to wait for devices that would wait themselves, as nobody takes what they sent."""
+    for lane, mesh in tuple(_LANES.items()):
+        if mesh.is_open and not lane.senders.isdisjoint(devices) and (problem := lane.blocked()):
+            raise problem
+
+
+def see_through_at_exit() -> None:
+    """Called once MPI is there: what is registered later runs earlier, so MPI still is when this runs."""
+    atexit.unregister(TRANSFERS.stop)
+    atexit.register(TRANSFERS.stop)
