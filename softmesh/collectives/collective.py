@@ -170,11 +170,13 @@ class Collective(Operation):
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
-        wishes = [values[at] for at in self._wishes_at]
+        for at in self._wishes_at:
+            parts.append(values[at])
         device = tensors[0]._storage.device
-        mesh = None if device is None else device.id()  # which links join its chips matters too
-        key = [*parts, *wishes, mesh, settings.active(), is_lenient(), is_strict()]
-        return super()._planned(key, values, tensors, data, target)
+        parts.append(None if device is None else device.id())  # which links join its chips matters too
+        parts.append(settings.serial())
+        parts.append((is_lenient(), is_strict()))
+        return super()._planned(parts, values, tensors, data, target)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         if all(tensor._storage.device is not None for tensor in tensors):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softmesh.arguments import refused
 from softmesh.collectives.collective import Across, Moved, collective
-from softmesh.collectives.expressions import dealt, gathered, partitioned, summed
+from softmesh.collectives.expressions import dealt, gathering, partitioned, summing
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
 from softmesh.errors import MeshError
@@ -42,7 +42,7 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         label = group.dist.label if cluster_axis is None else None
         dist = replicating(group, at, label)
         topology = label_by_rule(group, dist, REPLICATE)
-        return Moved(lambda data: gathered(data, group, at), (dist,), topology)
+        return Moved(gathering(group, at), (dist,), topology)
 
     return Across(checked_axis("all_gather", cluster_axis), move)
 
@@ -53,7 +53,7 @@ def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Acr
     _check_rank("all_reduce", input_tensor)
 
     def move(group: Group) -> Moved:
-        return Moved(lambda data: summed(data, group), (replicating(group),), only_sums=True)
+        return Moved(summing(group), (replicating(group),), only_sums=True)
 
     return Across(checked_axis("all_reduce", cluster_axis), move)
 
@@ -82,7 +82,8 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
             )
         dist = dealing(group, at, from_one_value=True)
         label = label_by_rule(group, dist, Shard(at))
-        return Moved(lambda data: dealt(summed(data, group), group, at), (dist,), label, only_sums=True)
+        total = summing(group)
+        return Moved(lambda data: dealt(total(data), group, at), (dist,), label, only_sums=True)
 
     return Across(checked_axis("reduce_scatter", cluster_axis), move)
 

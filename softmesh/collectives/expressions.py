@@ -7,25 +7,41 @@ has the leading dims of `group.dist`, of extent 1 where the devices agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from softmesh.collectives.groups import Group
-from softmesh.collectives.sums import summed_over
+from softmesh.collectives.sums import adder
+
+Move = Callable[[torch.Tensor], torch.Tensor]
 
 
-def gathered(data: torch.Tensor, group: Group, dim: int, *, backwards: bool = False) -> torch.Tensor:
+def gathering(group: Group, dim: int, *, backwards: bool = False) -> Move:
     """Every member's piece side by side along `dim`: the group's axes fold into it."""
     lead = group.lead
-    whole = group.full(data)
-    if backwards:
-        whole = whole.flip(group.axes)
-    shape = list(data.shape)
-    for axis in group.axes:
-        shape[axis] = 1
-    shape[lead + dim] *= group.size
-    return whole.permute(_before(group, lead + dim, data.ndim)).reshape(shape)
+    seen: torch.Size | None = None
+    whole: list[int] = []
+    order: list[int] = []
+    shape: list[int] = []
+
+    def gather(data: torch.Tensor) -> torch.Tensor:
+        nonlocal seen, whole, order, shape
+        if data.shape != seen:
+            seen = data.shape
+            whole, shape = list(seen), list(seen)
+            for axis in group.axes:
+                whole[axis], shape[axis] = group.dist.grid[axis], 1
+            shape[lead + dim] *= group.size
+            order = _before(group, lead + dim, data.ndim)
+        spread = data.expand(whole)
+        return (spread.flip(group.axes) if backwards else spread).permute(order).reshape(shape)
+
+    return gather
+
+
+def gathered(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+    return gathering(group, dim)(data)
 
 
 def _before(group: Group, place: int, rank: int) -> list[int]:
@@ -35,12 +51,21 @@ def _before(group: Group, place: int, rank: int) -> list[int]:
     return [*others[:at], *group.axes, *others[at:]]
 
 
-def summed(data: torch.Tensor, group: Group) -> torch.Tensor:
+def summing(group: Group) -> Move:
     """The sum over the group, stored once. Members that hold the same count as often as they are."""
-    distinct = [axis for axis in group.axes if data.shape[axis] > 1]
-    alike = group.size // math.prod(data.shape[axis] for axis in distinct)
-    total = summed_over(data, distinct) if distinct else data
-    return total if alike == 1 else total * alike
+    extents = group.dist.extents
+    distinct = [axis for axis in group.axes if extents[axis] > 1]
+    alike = group.size // math.prod(extents[axis] for axis in distinct)
+    add: Move | None = None
+
+    def total(data: torch.Tensor) -> torch.Tensor:
+        nonlocal add
+        if add is None:
+            add = adder(data.shape, data.dtype, distinct) if distinct else lambda same: same
+        found = add(data)
+        return found if alike == 1 else found * alike
+
+    return total
 
 
 def dealt(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:

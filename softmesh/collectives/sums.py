@@ -9,7 +9,7 @@ for tall stacks, a product with a row of ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -19,47 +19,54 @@ _WIDTHS = (512, 128, 32)  # of the pooled rows; wide ones are the fastest while 
 _WIDE_UP_TO = 1 << 21  # bytes of a piece
 
 
+Add = Callable[[torch.Tensor], torch.Tensor]
+
+
 def summed_over(data: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
     """The sum over these axes, kept with extent 1."""
-    stack = _as_stack(data, axes)
-    if stack is None:
-        return data.sum(tuple(axes), keepdim=True, dtype=data.dtype)
-    shape = [1 if axis in axes else n for axis, n in enumerate(data.shape)]
-    if stack.shape[1] >= _TALL:
-        ones = stack.new_ones(1, stack.shape[1])
-        return torch.matmul(ones, stack).reshape(shape)
-    if data.dtype is torch.bfloat16:
-        pooled = _pooled(stack)
-        if pooled is not None:
-            return pooled.reshape(shape)
-    return data.sum(tuple(axes), keepdim=True, dtype=data.dtype)
+    return adder(data.shape, data.dtype, axes)(data)
 
 
-def _as_stack(data: torch.Tensor, axes: Sequence[int]) -> torch.Tensor | None:
-    """(groups, devices, elements), where the axes are neighbours and a faster kernel may take them."""
+def adder(shape: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> Add:
+    """The fastest way to add up data of this shape over these axes; for other than plain CPU data, torch's own."""
+    over = tuple(axes)
+    kernel = _kernel(shape, dtype, over)
+
+    def add(data: torch.Tensor) -> torch.Tensor:
+        if kernel is None or data.requires_grad or not data.is_contiguous() or not data.is_cpu:
+            return data.sum(over, keepdim=True, dtype=dtype)
+        return kernel(data)
+
+    return add
+
+
+def _kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> Add | None:
     first, last = min(axes), max(axes)
-    suits = (
-        data.device.type == "cpu"
-        and data.dtype in (torch.float32, torch.bfloat16)
-        and last - first + 1 == len(axes)
-        and data.is_contiguous()
-        and not data.requires_grad
-    )
-    if not suits:
+    elements = math.prod(shape[last + 1 :])
+    are_neighbours = last - first + 1 == len(axes)
+    if dtype not in (torch.float32, torch.bfloat16) or not are_neighbours:
         return None
-    elements = math.prod(data.shape[last + 1 :])
-    if elements * data.element_size() < _FEWEST_BYTES:
+    if elements * dtype.itemsize < _FEWEST_BYTES:
         return None
-    return data.reshape(math.prod(data.shape[:first]), -1, elements)
+    stack = (math.prod(shape[:first]), math.prod(shape[first : last + 1]), elements)
+    result = [1 if axis in axes else n for axis, n in enumerate(shape)]
+    if stack[1] >= _TALL:
+        ones = torch.ones(1, stack[1], dtype=dtype)
+        return lambda data: torch.matmul(ones, data.view(stack)).view(result)
+    return _pooling(stack, result) if dtype is torch.bfloat16 else None
 
 
-def _pooled(stack: torch.Tensor) -> torch.Tensor | None:
-    groups, devices, elements = stack.shape
-    widths = _WIDTHS if elements * stack.element_size() <= _WIDE_UP_TO else _WIDTHS[1:]
+def _pooling(stack: tuple[int, int, int], result: list[int]) -> Add | None:
+    groups, devices, elements = stack
+    widths = _WIDTHS if elements * 2 <= _WIDE_UP_TO else _WIDTHS[1:]
     width = next((width for width in widths if elements % width == 0), None)
     if width is None:
         return None
-    rows = stack.reshape(groups, devices, -1, width).permute(
-        0, 3, 1, 2
-    )  # channels last: (group, width, device, row)
-    return torch.nn.functional.avg_pool2d(rows, (devices, 1), divisor_override=1).permute(0, 2, 3, 1)
+    rows = (groups, devices, elements // width, width)
+
+    def pool(data: torch.Tensor) -> torch.Tensor:
+        channels_last = data.view(rows).permute(0, 3, 1, 2)  # (group, width, device, row)
+        pooled = torch.nn.functional.avg_pool2d(channels_last, (devices, 1), divisor_override=1)
+        return pooled.permute(0, 2, 3, 1).reshape(result)
+
+    return pool

@@ -29,15 +29,22 @@ class FabricSettings:
 
 
 _ACTIVE = FabricSettings()
+_SERIAL = 0
 
 
 def active() -> FabricSettings:
     return _ACTIVE
 
 
+def serial() -> int:
+    """Another number after each change: what was planned under one setting is not asked for under the next."""
+    return _SERIAL
+
+
 def activate(settings: FabricSettings) -> None:
-    global _ACTIVE
-    _ACTIVE = settings
+    global _ACTIVE, _SERIAL
+    if settings != _ACTIVE:
+        _ACTIVE, _SERIAL = settings, _SERIAL + 1
 
 
 ONE_DIMENSIONAL = frozenset(
