@@ -148,6 +148,12 @@ from softmesh.runtime.opening import (
     synchronize_device,
     use_system,
 )
+from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
+from softmesh.sockets.core_coord import MeshCoreCoord
+from softmesh.sockets.counter import InterProcessCounterChannel
+from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
+from softmesh.sockets.operations import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
+from softmesh.sockets.socket import MeshSocket, create_socket_pair
 from softmesh.tensor import methods as _methods
 from softmesh.tensor.dtype import (
     ROW_MAJOR_LAYOUT,
@@ -226,7 +232,7 @@ CppTensorToMesh = TensorToMesh
 CppMeshToTensor = MeshToTensor
 
 globals().update({name: op for name, op in operations_under("").items() if name not in globals()})
-publish(__name__, _COMPOSITES)
+publish(__name__, {**_COMPOSITES, **_SOCKET_OPERATIONS})
 
 
 def __getattr__(name: str) -> Any:

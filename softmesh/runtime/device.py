@@ -22,6 +22,7 @@ from softmesh.hardware import NOC, Arch, DispatchCoreConfig
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 from softmesh.placement.blocks import Block
 from softmesh.processes.rank_grid import RankGrid
+from softmesh.runtime.pending import finish_pending
 
 _IDS = itertools.count(1)
 _A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
@@ -288,8 +289,9 @@ class MeshDevice:
         self._shape = new_shape
 
     def quiesce_devices(self) -> None:
-        """Drain all queues: softmesh runs each command to its end, so there is nothing to wait for."""
+        """Drain all queues: softmesh runs each command to its end, but for what sockets still have to move."""
         self.check_open("quiesce_devices")
+        finish_pending(self)
         if self.torch_device.type == "cuda":
             torch.cuda.synchronize(self.torch_device)
 

@@ -14,6 +14,7 @@ from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waiting import Wait
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.pending import finishes_with
 from softmesh.sockets import arriving
 from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.config import SocketEndpoint
@@ -241,6 +242,7 @@ def _note(
         )
 
 
+@finishes_with
 def finish_transfers(mesh: MeshDevice) -> None:
     """Wait until the mesh has sent and received all it was told to: what `synchronize_device` does."""
     devices = frozenset(mesh.get_device_ids())

@@ -424,6 +424,8 @@ def _spec_and_mesh(
 def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: MeshDevice | None) -> Tensor:
     mesh = tuple(mesh_device.shape)
     dist = replicated(mesh).with_label(mesh)
+    if held_by is not None and held_by.block is not None:
+        dist = held_by.block.narrow(dist)
     on = None if held_by is None else held_by.torch_device
     data = torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=on)
     result = Tensor.make(Storage(data, dist, held_by), spec)

@@ -59,6 +59,7 @@ class Surroundings:
     global_env: Mapping[str, str] = field(default_factory=dict)
     factory_system_descriptor: str | None = None
     system: str | None = None
+    mesh_ids: tuple[int, ...] = ()  # of each rank, for sockets that speak of meshes
 
 
 def rank_environment(
@@ -95,6 +96,7 @@ def _fixed(binding: RankBinding, descriptor: str, shared: Surroundings) -> dict[
         "TT_MESH_ID": str(binding.mesh_id),
         "TT_MESH_GRAPH_DESC_PATH": os.path.join(shared.launch_directory, descriptor),
         **_common(binding.rank, shared),
+        **({"SOFTMESH_MESH_IDS": ",".join(map(str, shared.mesh_ids))} if shared.mesh_ids else {}),
     }
 
 

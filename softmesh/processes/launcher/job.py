@@ -53,7 +53,11 @@ def bound_job(options: Options, environ: Mapping[str, str], placement: Placement
     bindings = _bindings(options, environ)
     if not options.skip_mgd_check:
         check_agreement(bindings)
-    shared = _surroundings(options, environ, bindings.global_env)
+    by_rank = sorted(bindings.bindings, key=lambda binding: binding.rank)
+    shared = replace(
+        _surroundings(options, environ, bindings.global_env),
+        mesh_ids=tuple(binding.mesh_id for binding in by_rank),
+    )
     mocks = mocks_of(bindings, options.mock_cluster_rank_binding, environ)
     environments = [
         rank_environment(binding, _descriptor(binding, bindings), shared, mocks.get(binding.rank))
