@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("mpi")
+
 PROGRAM = Path(__file__).parent / "fixtures" / "ranks" / "big_mesh.py"
 TT_RUN = [
     sys.executable,

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("mpi")
+
 EXAMPLE = Path(__file__).parent.parent / "examples" / "two_stage_pipeline.py"
 DEADLINE = 120  # seconds: for a hang, not for speed
 TT_RUN = "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')"

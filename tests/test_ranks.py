@@ -13,6 +13,8 @@ import pytest
 from softmesh.processes.explainer import Explainer
 from softmesh.processes.verdict import Cause
 
+pytestmark = pytest.mark.usefixtures("mpi")
+
 PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
 MPIRUN = Path(sys.executable).with_name("mpirun")
 SECONDS = 150.0  # of a job that takes a few, on a machine that may be busy

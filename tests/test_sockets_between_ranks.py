@@ -9,6 +9,8 @@ from test_ranks import Job, nothing_is_left_in_shared_memory  # noqa: F401
 
 from softmesh.processes.verdict import Cause
 
+pytestmark = pytest.mark.usefixtures("mpi")
+
 PROGRAM = str(Path(__file__).parent / "fixtures" / "sockets" / "jobs.py")
 
 

