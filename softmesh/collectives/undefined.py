@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
@@ -33,7 +34,7 @@ def poison(dtype: DataType) -> float | int:
     return int(2 ** (known.bits - is_signed) - 1)
 
 
-class Undefining(Collective):
+class Undefining(Collective, ABC):
     """A collective that does not write all of its result. In a tensor given for it, the rest stays as it was."""
 
     leaves_undefined = True
@@ -63,9 +64,9 @@ class Undefining(Collective):
     def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
         warn_if_undefined(tensor, self.name)
 
+    @abstractmethod
     def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
         """Asked before the call: what tells, after it, the devices on which each result has unwritten places."""
-        raise NotImplementedError
 
 
 class WritingOneDevice(Undefining):

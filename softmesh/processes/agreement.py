@@ -36,7 +36,7 @@ def _unknown_meshes(bindings: Sequence[RankBinding], meshes: Mapping[int, Logica
                 f"Invalid TT_MESH_ID: Local mesh binding mesh_id {binding.mesh_id} not found in mesh graph "
                 f"descriptor (rank {binding.rank})"
             )
-            fix = f"the descriptor has the mesh ids {_listed(sorted(meshes))}"
+            fix = f"the descriptor has the mesh ids {listed(sorted(meshes))}"
             yield _error("unknown-mesh", message, fix, binding.line_of("mesh_id"))
 
 
@@ -50,7 +50,7 @@ def _unknown_host_ranks(
                 f"Invalid TT_MESH_HOST_RANK: Local mesh binding host_rank {binding.mesh_host_rank} not found in "
                 f"mesh graph descriptor (rank {binding.rank})"
             )
-            fix = f"mesh {binding.mesh_id} has the host ranks {_listed(list(range(count)))}"
+            fix = f"mesh {binding.mesh_id} has the host ranks {listed(list(range(count)))}"
             yield _error("unknown-host-rank", message, fix, binding.line_of("mesh_host_rank"))
 
 
@@ -75,7 +75,7 @@ def _wrong_numbers(
     """Too few processes wait for ever at the first barrier; for too many there is no place."""
     of_mesh = {id: [binding for binding in placed if binding.mesh_id == id] for id in meshes}
     if idle := [id for id, ranks in of_mesh.items() if not ranks]:
-        message = f"mesh {_listed(idle)} of the descriptor has no rank: the others would wait for it for ever"
+        message = f"mesh {listed(idle)} of the descriptor has no rank: the others would wait for it for ever"
         fix = "bind a rank to each mesh, or take the mesh out of the descriptor"
         yield _error("unclaimed", message, fix, line)
     for id, ranks in of_mesh.items():
@@ -103,9 +103,9 @@ def _missing(mesh: LogicalMesh, ranks: Sequence[RankBinding]) -> str:
     claimed = [binding.mesh_host_rank for binding in ranks]
     if None in claimed:
         return ""
-    return f", missing {_listed([rank for rank in range(mesh.host_count) if rank not in claimed])}"
+    return f", missing {listed([rank for rank in range(mesh.host_count) if rank not in claimed])}"
 
 
-def _listed(numbers: list[int]) -> str:
+def listed(numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
     return shown + (", ..." if len(numbers) > _MOST_NAMED else "")

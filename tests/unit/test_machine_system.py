@@ -14,6 +14,15 @@ from softmesh import FabricConfig, FabricReliabilityMode, MeshCoordinate, MeshSh
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
 
+OVER_TWO_HOSTS = """
+mesh_descriptors {
+  name: "M0" arch: WORMHOLE_B0
+  device_topology { dims: [ 2, 4 ] } host_topology { dims: [ 1, 2 ] }
+  channels { count: 2 policy: RELAXED }
+}
+top_level_instance { mesh { mesh_descriptor: "M0" mesh_id: 0 } }
+"""
+
 
 @pytest.fixture
 def t3000() -> None:
@@ -237,16 +246,7 @@ def test_a_descriptor_chooses_the_mesh(monkeypatch, tmp_path):
 
 def test_a_descriptor_over_several_hosts_wants_a_binding(monkeypatch, tmp_path):
     path = tmp_path / "big.textproto"
-    path.write_text(
-        """
-        mesh_descriptors {
-          name: "M0" arch: WORMHOLE_B0
-          device_topology { dims: [ 2, 4 ] } host_topology { dims: [ 1, 2 ] }
-          channels { count: 2 policy: RELAXED }
-        }
-        top_level_instance { mesh { mesh_descriptor: "M0" mesh_id: 0 } }
-        """
-    )
+    path.write_text(OVER_TWO_HOSTS)
     ttnn.use_system("T3000")
     monkeypatch.setenv("TT_MESH_GRAPH_DESC_PATH", str(path))
     with pytest.raises(RuntimeError, match="Mesh 0 has 2 host ranks, expected 1"):
@@ -384,16 +384,7 @@ def test_chips_that_are_no_neighbours_have_no_more_links_than_one():
 
 def test_a_mesh_over_several_hosts_waits_for_several_processes(monkeypatch, tmp_path):
     path = tmp_path / "big.textproto"
-    path.write_text(
-        """
-        mesh_descriptors {
-          name: "M0" arch: WORMHOLE_B0
-          device_topology { dims: [ 2, 4 ] } host_topology { dims: [ 1, 2 ] }
-          channels { count: 2 policy: RELAXED }
-        }
-        top_level_instance { mesh { mesh_descriptor: "M0" mesh_id: 0 } }
-        """
-    )
+    path.write_text(OVER_TWO_HOSTS)
     ttnn.use_system("T3000")
     monkeypatch.setenv("TT_MESH_GRAPH_DESC_PATH", str(path))
     monkeypatch.setenv("TT_MESH_ID", "0")
