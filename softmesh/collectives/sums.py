@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-_TALL = 128  # rows from which on the product is the fastest
+_TALL = {torch.float32: 128, torch.bfloat16: 32}  # rows from which on the product is the fastest
 _FEWEST_BYTES = 1 << 14  # of a piece: below, the plain sum costs least
 _WIDTHS = (512, 128, 32)  # of the pooled rows; wide ones are the fastest while they stay in the caches
 _WIDE_UP_TO = 1 << 21  # bytes of a piece
@@ -44,13 +44,13 @@ def _kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> 
     first, last = min(axes), max(axes)
     elements = math.prod(shape[last + 1 :])
     are_neighbours = last - first + 1 == len(axes)
-    if dtype not in (torch.float32, torch.bfloat16) or not are_neighbours:
+    if dtype not in _TALL or not are_neighbours:
         return None
     if elements * dtype.itemsize < _FEWEST_BYTES:
         return None
     stack = (math.prod(shape[:first]), math.prod(shape[first : last + 1]), elements)
     result = [1 if axis in axes else n for axis, n in enumerate(shape)]
-    if stack[1] >= _TALL:
+    if stack[1] >= _TALL[dtype]:
         ones = torch.ones(1, stack[1], dtype=dtype)
         return lambda data: torch.matmul(ones, data.view(stack)).view(result)
     return _pooling(stack, result) if dtype is torch.bfloat16 else None
