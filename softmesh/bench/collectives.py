@@ -5,6 +5,7 @@
 all_reduce, all_gather and reduce_scatter, float32 and bfloat16, 64 KiB to 16 MiB for each of 8 and 32
 devices; an all_reduce over 1,024. Beside each, in turns:
 
+    machine  128 MiB copied from memory to memory: the copy bandwidth of this machine, whatever the caches hold
     copy     as many bytes read and written as the collective must: each input once, each distinct output once
     torch    the same result from the same memory, as an expression by hand
     JAX      psum, all_gather, psum_scatter under jit on 8 virtual CPU devices, in a process of its own
@@ -34,7 +35,7 @@ from softmesh.bench.peer_process import PeerMissing
 from softmesh.bench.presentation import machine, show, show_json, table
 from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
 
-OURS, TORCH, COPY, JAX, MPI = "softmesh", "torch", "copy", "JAX", "MPI"
+OURS, TORCH, MACHINE, COPY, JAX, MPI = "softmesh", "torch", "machine", "copy", "JAX", "MPI"
 _KIB, _MIB = 1 << 10, 1 << 20
 _MANY = 1024
 
@@ -45,6 +46,7 @@ class Effort:
     bytes_per_device: tuple[int, ...] = (64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
     many_devices: int = _MANY
     bytes_of_many: int = 64 * _KIB
+    bytes_of_machine: int = 256 * _MIB  # read and written
     rounds: int = 15
     seconds: float = 0.005  # of one peer's turn in a round
 
@@ -58,7 +60,12 @@ class Effort:
 
 
 QUICK = Effort(
-    devices=(8,), bytes_per_device=(4 * _KIB, _MIB), bytes_of_many=4 * _KIB, rounds=2, seconds=0.0002
+    devices=(8,),
+    bytes_per_device=(4 * _KIB, _MIB),
+    bytes_of_many=4 * _KIB,
+    bytes_of_machine=4 * _MIB,
+    rounds=2,
+    seconds=0.0002,
 )
 
 
@@ -73,7 +80,8 @@ class Row:
     bytes_stored: int  # by softmesh for its result, on all devices together
     microseconds: dict[str, float]  # by peer
     above_torch_us: float
-    percent_of_copy: float
+    percent_of_machine: float  # of the rate at which it copies from memory to memory
+    percent_of_copy: float  # of the rate at which it copies as many bytes, from the caches if they fit
     over_softmesh: dict[str, float]  # how many times as long JAX and MPI take
     wrong: list[str]  # peers whose result is not what it should be
 
@@ -87,7 +95,8 @@ class Row:
 class Summary:
     """The worst of each; None where nothing of the kind was measured."""
 
-    lowest_percent_of_copy: float | None  # of the big ones
+    lowest_percent_of_machine: float | None  # of the big ones
+    lowest_percent_of_copy: float | None
     highest_above_torch_us: float | None  # of the small ones
     lowest_jax_over_softmesh: float | None
     mean_jax_over_softmesh: float | None  # geometric
@@ -97,6 +106,7 @@ class Summary:
     def of(cls, rows: Sequence[Row]) -> Summary:
         jax, mpi = ([r.over_softmesh[peer] for r in rows if peer in r.over_softmesh] for peer in (JAX, MPI))
         return cls(
+            min((r.percent_of_machine for r in rows if r.is_big), default=None),
             min((r.percent_of_copy for r in rows if r.is_big), default=None),
             max((r.above_torch_us for r in rows if not r.is_big), default=None),
             min(jax, default=None),
@@ -122,13 +132,14 @@ def measure(
     peers: dict[str, Peer] = {
         OURS: timed(ours.call, repetitions),
         TORCH: timed(torchs, repetitions),
+        MACHINE: timed(copying(effort.bytes_of_machine)),
         COPY: timed(copying(work.bytes_moved), repetitions),
         **{name: peer.timed(effort.seconds) for name, peer in able.items()},
     }
     seen = interleave(peers, effort.rounds)
     for peer in able.values():
         peer.release()
-    return row_of(work, seen, ours.bytes_stored(), wrong)
+    return row_of(work, seen, effort.bytes_of_machine, ours.bytes_stored(), wrong)
 
 
 def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]) -> list[str]:
@@ -141,8 +152,11 @@ def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]
     return [name for name, is_right in right.items() if not is_right]
 
 
-def row_of(work: Work, seen: Mapping[str, Timing], bytes_stored: int, wrong: list[str]) -> Row:
+def row_of(
+    work: Work, seen: Mapping[str, Timing], bytes_of_machine: int, bytes_stored: int, wrong: list[str]
+) -> Row:
     ours = seen[OURS]
+    share = work.bytes_moved / bytes_of_machine
     return Row(
         **asdict(work),
         bytes_moved=work.bytes_moved,
@@ -150,6 +164,7 @@ def row_of(work: Work, seen: Mapping[str, Timing], bytes_stored: int, wrong: lis
         bytes_stored=bytes_stored,
         microseconds={name: timing.median * 1e6 for name, timing in seen.items()},
         above_torch_us=ours.above(seen[TORCH]) * 1e6,
+        percent_of_machine=100 * share * seen[MACHINE].relative_to(ours),
         percent_of_copy=100 * seen[COPY].relative_to(ours),  # both move the same bytes
         over_softmesh={name: seen[name].relative_to(ours) for name in (JAX, MPI) if name in seen},
         wrong=wrong,
@@ -185,6 +200,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
             _size(r.bytes_per_device),
             _digits(r.microseconds[OURS]),
             f"{r.bytes_moved / r.microseconds[OURS] / 1e3:.1f}",
+            f"{r.percent_of_machine:.0f}",
             f"{r.percent_of_copy:.0f}",
             "" if r.is_big else f"{r.above_torch_us:+.1f}",
             *(f"{r.over_softmesh[peer]:.1f}" if peer in r.over_softmesh else "" for peer in (JAX, MPI)),
@@ -205,8 +221,12 @@ def in_words(summary: Summary) -> list[str]:
     s = summary
     parts = [
         (
+            s.lowest_percent_of_machine,
+            "From 1 MiB per device up, and on 1,024 devices: at least {:.0f} % of the machine's copy bandwidth,",
+        ),
+        (
             s.lowest_percent_of_copy,
-            "From 1 MiB per device up, and on 1,024 devices: at least {:.0f} % of the copy bandwidth.",
+            "and of what it copies as many bytes at, in its caches where they fit, {:.0f} %.",
         ),
         (s.highest_above_torch_us, "Below 1 MiB: at most {:.1f} us above the bare torch expression."),
         (s.lowest_jax_over_softmesh, "JAX takes at least {:.1f} times as long as softmesh."),
@@ -260,7 +280,17 @@ def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_jso
             notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary)
         )
         return
-    columns = ["collective", "dtype", "devices", "each", "us", "GB/s", "% of copy", "us above torch"]
+    columns = [
+        "collective",
+        "dtype",
+        "devices",
+        "each",
+        "us",
+        "GB/s",
+        "% of machine",
+        "% of copy",
+        "us above torch",
+    ]
     title = "Collectives along the columns; JAX and MPI: their time / softmesh's"
     show(machine(), *notes, table(title, [*columns, JAX, MPI], table_rows(rows), words=2), *in_words(summary))
     if any(r.wrong for r in rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softmesh.arguments import refused
 from softmesh.collectives.collective import Across, Moved, collective
-from softmesh.collectives.expressions import dealt, gathering, partitioned, summing
+from softmesh.collectives.expressions import dealing_out, gathering, partitioned, summing
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
 from softmesh.errors import MeshError
@@ -82,8 +82,8 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
             )
         dist = dealing(group, at, from_one_value=True)
         label = label_by_rule(group, dist, Shard(at))
-        total = summing(group)
-        return Moved(lambda data: dealt(total(data), group, at), (dist,), label, only_sums=True)
+        total, deal = summing(group), dealing_out(group, at)
+        return Moved(lambda data: deal(total(data)), (dist,), label, only_sums=True)
 
     return Across(checked_axis("reduce_scatter", cluster_axis), move)
 

@@ -13,6 +13,7 @@ import torch
 
 from softmesh.collectives.groups import Group
 from softmesh.collectives.sums import adder
+from softmesh.runtime.reused_results import filled_from
 
 Move = Callable[[torch.Tensor], torch.Tensor]
 
@@ -35,7 +36,7 @@ def gathering(group: Group, dim: int, *, backwards: bool = False) -> Move:
             shape[lead + dim] *= group.size
             order = _before(group, lead + dim, data.ndim)
         spread = data.expand(whole)
-        return (spread.flip(group.axes) if backwards else spread).permute(order).reshape(shape)
+        return filled_from((spread.flip(group.axes) if backwards else spread).permute(order), shape)
 
     return gather
 
@@ -68,19 +69,32 @@ def summing(group: Group) -> Move:
     return total
 
 
-def dealt(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+def dealing_out(group: Group, dim: int) -> Move:
     """What all members hold, dealt out: member g keeps chunk g along `dim`. A view."""
-    lead = group.lead
-    at = lead + dim
-    extents = group.extents
-    cut = data.reshape(*data.shape[:at], *extents, data.shape[at] // group.size, *data.shape[at + 1 :])
-    for i, axis in enumerate(group.axes):
-        cut = cut.transpose(axis, at + i)
-    shape = list(data.shape)
-    for axis, n in zip(group.axes, extents, strict=True):
-        shape[axis] = n
-    shape[at] //= group.size
-    return cut.reshape(shape)
+    at = group.lead + dim
+    seen: torch.Size | None = None
+    cut: list[int] = []
+    shape: list[int] = []
+
+    def deal(data: torch.Tensor) -> torch.Tensor:
+        nonlocal seen, cut, shape
+        if data.shape != seen:
+            seen = data.shape
+            cut = [*seen[:at], *group.extents, seen[at] // group.size, *seen[at + 1 :]]
+            shape = list(seen)
+            for axis, n in zip(group.axes, group.extents, strict=True):
+                shape[axis] = n
+            shape[at] //= group.size
+        pieces = data.reshape(cut)
+        for i, axis in enumerate(group.axes):
+            pieces = pieces.transpose(axis, at + i)
+        return pieces.reshape(shape)
+
+    return deal
+
+
+def dealt(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+    return dealing_out(group, dim)(data)
 
 
 def partitioned(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:

@@ -264,7 +264,8 @@ def test_quick_measures_each_collective_in_each_dtype_and_says_which_peers_are_l
     for row in rows:
         assert row["wrong"] == []
         assert row["bytes_stored"] == row["bytes_of_result"]
-        assert set(row["microseconds"]) == {"softmesh", "torch", "copy"}
+        assert set(row["microseconds"]) == {"softmesh", "torch", "machine", "copy"}
+        assert row["percent_of_machine"] > 0
         assert row["percent_of_copy"] > 0
         assert row["over_softmesh"] == {}
     assert shown["summary"]["lowest_percent_of_copy"] > 0
@@ -287,7 +288,7 @@ def row(size=MIB, devices=8, percent=90.0, above=5.0, jax=None, mpi=None, wrong=
     over = {name: ratio for name, ratio in ((JAX, jax), (MPI, mpi)) if ratio is not None}
     times = {"softmesh": 100.0, "torch": 95.0, "copy": 90.0}
     work = ("all_reduce", devices, size, "float32")
-    return Row(*work, 9 * size, size, size, times, above, percent, over, list(wrong))
+    return Row(*work, 9 * size, size, size, times, above, percent + 1, percent, over, list(wrong))
 
 
 def test_the_summary_takes_the_worst_and_the_geometric_mean():
@@ -297,6 +298,7 @@ def test_the_summary_takes_the_worst_and_the_geometric_mean():
         row(size=64 * KIB, devices=1024, percent=81.0, above=500.0),
     ]
     summary = Summary.of(rows)
+    assert summary.lowest_percent_of_machine == 82.0
     assert summary.lowest_percent_of_copy == 81.0
     assert summary.highest_above_torch_us == 12.0
     assert summary.lowest_jax_over_softmesh == 2.0
@@ -310,8 +312,8 @@ def test_a_summary_of_nothing_says_nothing():
 
 def test_a_row_shows_time_rate_and_ratios():
     assert collectives.table_rows([row(jax=4.21, mpi=1.5), row(size=64 * KIB)]) == [
-        ["all_reduce", "float32", "8", "1 MiB", "100", "94.4", "90", "", "4.2", "1.5"],
-        ["all_reduce", "float32", "8", "64 KiB", "100", "5.9", "90", "+5.0", "", ""],
+        ["all_reduce", "float32", "8", "1 MiB", "100", "94.4", "91", "90", "", "4.2", "1.5"],
+        ["all_reduce", "float32", "8", "64 KiB", "100", "5.9", "91", "90", "+5.0", "", ""],
     ]
 
 
@@ -319,11 +321,13 @@ def test_ratios_are_medians_of_what_each_round_saw():
     seen = {
         OURS: Timing((1e-6, 2e-6, 4e-6)),
         TORCH: Timing((1e-6, 1e-6, 1e-6)),
+        "machine": Timing((2e-6, 4e-6, 8e-6)),
         "copy": Timing((0.9e-6, 1.8e-6, 4e-6)),
         JAX: Timing((5e-6, 10e-6, 12e-6)),
     }
-    made = collectives.row_of(Work("all_reduce", 8, MIB, "float32"), seen, MIB, [])
+    made = collectives.row_of(Work("all_reduce", 8, MIB, "float32"), seen, 18 * MIB, MIB, [])
     assert made.above_torch_us == pytest.approx(1.0)
+    assert made.percent_of_machine == pytest.approx(100.0)  # half the bytes in half the time
     assert made.percent_of_copy == pytest.approx(90.0)
     assert made.over_softmesh == {JAX: pytest.approx(5.0)}
 

@@ -67,3 +67,17 @@ def test_gradients_flow():
     summed_over(data, [0]).sum().backward()
     assert data.grad is not None
     assert torch.equal(data.grad, torch.ones_like(data))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((8, 64, 512), [0]), ((3, 40, 4096), [1]), ((2, 100, 64, 96), [1])]
+)
+def test_float32_is_added_in_the_order_of_the_devices(shape, axes):
+    data = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    data *= torch.logspace(-4, 4, shape[axes[0]]).view(
+        [-1 if axis in axes else 1 for axis in range(len(shape))]
+    )
+    one_after_the_other = torch.zeros_like(data.select(axes[0], 0))
+    for piece in data.unbind(axes[0]):
+        one_after_the_other = one_after_the_other + piece
+    assert torch.equal(summed_over(data, axes), one_after_the_other.unsqueeze(axes[0]))
