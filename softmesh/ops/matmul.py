@@ -20,6 +20,7 @@ from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local, check_broadcast
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
+from softmesh.runtime.reused_results import BIG, empty_result
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _TUNING = (
@@ -32,12 +33,23 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
     height, width = b.shape[-2], b.shape[-1]
     if b.numel() == height * width:  # one GEMM over all rows of a
-        return torch.matmul(a, b.reshape(height, width))
+        return _multiplied(a, b.reshape(height, width))
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
     only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
     if not only_a or lead_a == lead_b:
-        return torch.matmul(a, b)
+        return _multiplied(a, b)
     return _fold_rows(a, b, only_a)
+
+
+def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """torch.matmul; a big result goes into memory that is there already."""
+    at_most = a.numel() * b.numel() // max(1, a.shape[-1] * b.shape[-2])  # values of the result
+    if at_most * a.itemsize <= BIG or not a.is_cpu or a.requires_grad or b.requires_grad:
+        return torch.matmul(a, b)
+    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    if math.prod(shape) * a.itemsize <= BIG:
+        return torch.matmul(a, b)
+    return torch.matmul(a, b, out=empty_result(shape, a.dtype))
 
 
 def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -53,7 +65,7 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Ten
     folded = a.permute(*others, *only_a, lead, lead + 1).reshape(
         *(a.shape[i] for i in others), rows, a.shape[-1]
     )
-    result = torch.matmul(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
+    result = _multiplied(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
     batch = result.shape[:-2]
     spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
     back = [0] * lead

@@ -36,7 +36,7 @@ class Blocks:
             block = self._known.pop(at)
         if count <= self._limit:
             self._known.append(block)
-        return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape))
+        return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), _strides(shape))
 
     def _make_room(self, count: int) -> None:
         """Forget idle blocks first, then others, until `count` more bytes are within the limit."""
@@ -50,6 +50,10 @@ class Blocks:
     def release(self) -> None:
         """Give back what nothing reads; what is in use is freed by its last reader."""
         self._known.clear()
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 def _is_idle(block: torch.UntypedStorage) -> bool:
