@@ -6,10 +6,12 @@ what it computes on one, and that the placement it claims is true.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -759,6 +761,12 @@ def _embedding(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     splits: Splits = {d: (d, None) for d in range(len(ids))}
     splits[len(ids)] = (None, len(table) - 1)
     return Call(likes, splits=splits)
+
+
+# -- families with a file of their own: they add to CALLS, APPROXIMATE and TESTED_ELSEWHERE -------------
+
+for _file in sorted(Path(__file__).parent.glob("op_calls_*.py")):
+    importlib.import_module(_file.stem)
 
 
 # -- the table as a whole --------------------------------------------------------------------------
