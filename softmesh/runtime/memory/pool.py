@@ -1,0 +1,229 @@
+"""One memory of a mesh: which part is free, and who holds the rest.
+
+Garbage collection can end an owner at any moment, also while this code runs. Owners that die therefore only
+leave their address in `returned`; it is free from the next allocation or question on.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from dataclasses import replace
+from weakref import ref
+
+from softmesh.callsite import RawSite, raw_call_site, resolved
+from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
+from softmesh.lenience import warn_or_raise
+from softmesh.runtime.memory.exhaustion import described_exhaustion
+from softmesh.runtime.memory.free_list import FreeList
+from softmesh.runtime.memory.memory_map import Region
+from softmesh.runtime.memory.records import Allocation, Statistics
+
+_BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
+
+FindOwner = Callable[[], "object | None"]
+# Bytes in each bank, how to find the owner, what it is (None: the owner knows), who asked for it.
+_Held = tuple[int, FindOwner, "str | None", "RawSite | None"]
+
+
+class Pool:
+    """Sizes are bytes of one bank, in whole grains, and never 0."""
+
+    def __init__(self, region: Region, is_enforced: bool = True) -> None:
+        self.region = region
+        self.kept_back = 0  # bytes at the bottom that belong to sub-devices
+        self.returned: MutableSequence[int] = []
+        self._is_enforced = is_enforced
+        self._has_warned = False
+        self._beyond = _BEYOND
+        self._holes = FreeList(region.base, region.size)
+        self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
+        self._give_back = self._holes.give_back
+        self._live: dict[int, _Held] = {}
+        self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
+        self._lock = threading.Lock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
+
+    def allocate(self, size: int, requested: int, owner: object) -> int:
+        """The address of memory for a tensor, which knows its label; `requested` counts all banks."""
+        self._acquire()
+        try:
+            if self.returned:
+                self._settle()
+            address = self._take(size)
+            if address is None:
+                address = self._when_full(size, requested)
+            self._live[address] = (size, ref(owner), None, raw_call_site(5))
+            self._in_order = None
+            return address
+        finally:
+            self._release()
+
+    def allocate_labelled(
+        self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
+    ) -> int:
+        with self._lock:
+            self._settle()
+            from_below = self.region.bottom_up if bottom_up is None else bottom_up
+            address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
+            if address is None:
+                address = self._when_full(size, requested)
+            self._live[address] = (size, ref(owner), label, raw_call_site(2))
+            self._in_order = None
+        return address
+
+    def free(self, address: int) -> bool:
+        """False where nothing that is live begins at the address."""
+        with self._lock:
+            self._settle()
+            is_live = address in self._live
+            self.returned.append(address)
+            self._settle()
+            return is_live
+
+    def share(self, address: int, find_owner: FindOwner) -> None:
+        """Several hold what is at the address; `find_owner` gives one that still lives."""
+        with self._lock:
+            if address in self._live:
+                size, _, label, site = self._live[address]
+                self._live[address] = (size, find_owner, label, site)
+
+    def occupy(self, ranges: Iterable[tuple[int, int]], label: str) -> None:
+        """Take exactly these (first address, end), for nobody."""
+        for start, end in ranges:
+            if end <= start or not self._holes.take_at(start, end - start):
+                raise MeshError(
+                    f"{start} to {end} cannot be occupied in {self.region.buffer_type.name}, which lies from "
+                    f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
+                )
+            self._live[start] = (end - start, _nobody, label, None)
+
+    def keep_back(self, size: int) -> None:
+        """Leave `size` bytes at the bottom to others; 0 takes them back."""
+        with self._lock:
+            self._settle()
+            region, grown = self.region, size - self.kept_back
+            if grown > 0 and not self._holes.take_at(region.base, grown):
+                lowest = min(self._live, default=None)
+                held = "" if lowest is None else f"; the lowest there is {self._allocation(lowest)}"
+                raise MeshError(
+                    f"The lowest {size} B of {region.buffer_type.name} cannot be given to sub-devices, for they are "
+                    f"not free{held}. Deallocate it first, or ask for less."
+                )
+            if grown < 0:
+                self._holes.give_back(region.base + grown, -grown)
+            self.region = replace(region, base=region.base + grown, size=region.size - grown)
+            self.kept_back = size
+
+    def statistics(self) -> Statistics:
+        with self._lock:
+            self._settle()
+            return self._statistics()
+
+    def live(self) -> list[Allocation]:
+        """In address order."""
+        with self._lock:
+            self._settle()
+            return [self._allocation(address) for address in sorted(self._live)]
+
+    def at(self, address: int) -> Allocation | None:
+        """The live allocation that covers the address."""
+        with self._lock:
+            self._settle()
+            if self._in_order is None:
+                self._in_order = sorted(self._live)
+            before = bisect_right(self._in_order, address) - 1
+            start = self._in_order[before] if before >= 0 else -1
+            held = self._live.get(start)
+            return self._allocation(start) if held is not None and address < start + held[0] else None
+
+    def blocks(self) -> Iterator[tuple[int, int, bool]]:
+        """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
+        with self._lock:
+            self._settle()
+            held = [(address, entry[0], True) for address, entry in self._live.items()]
+            return iter(sorted([*held, *((start, size, False) for start, size in self._holes)]))
+
+    def occupied(self) -> Iterator[tuple[int, int]]:
+        """(first address, end) of what is allocated, neighbours as one."""
+        start = self.region.base
+        for hole, size in self._free_extents():
+            if hole > start:
+                yield start, hole
+            start = hole + size
+        if start < self.region.end:
+            yield start, self.region.end
+
+    def _free_extents(self) -> list[tuple[int, int]]:
+        with self._lock:
+            self._settle()
+            return list(self._holes)
+
+    def lowest(self) -> int | None:
+        """The lowest address that is occupied."""
+        with self._lock:
+            self._settle()
+            return min(self._live, default=None)
+
+    def _settle(self) -> None:
+        returned, live = self.returned, self._live
+        while returned:
+            address = returned.pop()
+            held = live.pop(address, None)
+            if held is not None and address < _BEYOND:
+                self._give_back(address, held[0])
+
+    def _allocation(self, address: int) -> Allocation:
+        size, find_owner, label, site = self._live[address]
+        if label is None:
+            label = str(find_owner())
+        where = None if site is None else resolved(site)
+        return Allocation(address, size, self.region.buffer_type, label, where, find_owner)
+
+    def _statistics(self) -> Statistics:
+        allocated = sum(entry[0] for entry in self._live.values())
+        free = sum(size for _, size in self._holes)
+        return Statistics(self.region.size, allocated, free, self._holes.largest())
+
+    def _when_full(self, size: int, requested: int) -> int:
+        """Raise; or, where memory is only tracked, give an address that no chip has."""
+        if self._is_enforced or not self._has_warned:
+            live = map(self._allocation, self._live)
+            message = described_exhaustion(
+                self.region, self._statistics(), live, size, requested, self.kept_back
+            )
+            if self._is_enforced:
+                raise OutOfDeviceMemory(message)
+            self._has_warned = True
+            warn_or_raise(message, DeviceMemoryWarning, OutOfDeviceMemory)
+        self._beyond += size
+        return self._beyond - size
+
+
+class Uncounted(Pool):
+    """Memory that nobody counts: all of it stays free, and `addresses` are numbers to tell buffers apart."""
+
+    def __init__(self, region: Region, addresses: Iterator[int]) -> None:
+        super().__init__(region)
+        self.returned = deque(maxlen=0)
+        self._addresses = addresses
+
+    def allocate(self, size: int, requested: int, owner: object) -> int:
+        return next(self._addresses)
+
+    def allocate_labelled(
+        self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
+    ) -> int:
+        return next(self._addresses)
+
+    def free(self, address: int) -> bool:
+        return True
+
+    def share(self, address: int, find_owner: FindOwner) -> None:
+        pass
+
+
+def _nobody() -> None:
+    return None

@@ -1,0 +1,189 @@
+"""The allocator against a naive model: a memory is a row of grains, each free or somebody's.
+
+The model looks at every grain for every question, and knows nothing of holes, runs or shortcuts.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from softmesh.errors import OutOfDeviceMemory
+from softmesh.hardware.buffer_type import BufferType
+from softmesh.runtime.memory.allocator import Allocator
+from softmesh.runtime.memory.free_list import FreeList
+from softmesh.runtime.memory.memory_map import MemoryMap, Region
+
+GRAIN = 32
+BASE = 7 * GRAIN
+LAWS = settings(max_examples=40, deadline=None)
+
+
+class Owner:
+    pass
+
+
+OWNER = Owner()
+
+
+@dataclass
+class Model:
+    """`grains[i]` is the number of who holds it, 0 where it is free."""
+
+    grains: list[int]
+    starts: dict[int, int] = field(default_factory=dict)  # grain by number
+    count: int = 0
+
+    def places(self, size: int) -> list[int]:
+        """First grains of all places where `size` grains are free."""
+        free, found = 0, []
+        for i, holder in enumerate(self.grains):
+            free = 0 if holder else free + 1
+            if free >= size:
+                found.append(i - size + 1)
+        return found
+
+    def take(self, size: int, from_below: bool) -> int | None:
+        places = self.places(size)
+        return self.take_at(places[0 if from_below else -1], size) if places else None
+
+    def take_at(self, place: int, size: int) -> int:
+        self.count += 1
+        self.grains[place : place + size] = [self.count] * size
+        self.starts[place] = self.count
+        return place
+
+    def free(self, place: int) -> None:
+        number = self.starts.pop(place)
+        self.grains = [0 if holder == number else holder for holder in self.grains]
+
+    def extents(self) -> list[tuple[int, int, bool]]:
+        """Start, size and whether it is taken, of each allocation and each hole."""
+        found: list[tuple[int, int, bool]] = []
+        for i, holder in enumerate(self.grains):
+            if i and holder == self.grains[i - 1]:
+                start, size, taken = found.pop()
+                found.append((start, size + 1, taken))
+            else:
+                found.append((i, 1, bool(holder)))
+        return found
+
+    def largest(self) -> int:
+        return max((size for _, size, taken in self.extents() if not taken), default=0)
+
+
+def memory_of(grains: int) -> Allocator:
+    region = Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True)
+    return Allocator(MemoryMap({BufferType.DRAM: region}, (8, 8), 0))
+
+
+def address(place: int) -> int:
+    return BASE + place * GRAIN
+
+
+# Programs free a buffer and at once take one of its size: "swap".
+calls = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.integers(1, 6 * GRAIN), st.booleans()),
+        st.tuples(st.sampled_from(["free", "swap"]), st.integers(0, 100), st.booleans()),
+    ),
+    min_size=10,
+    max_size=80,
+)
+
+
+def take_from_both(allocator: Allocator, model: Model, size: int, from_below: bool) -> None:
+    place = model.take(-(-size // GRAIN), from_below)
+    if place is None:
+        with pytest.raises(OutOfDeviceMemory):
+            allocator.allocate(size, BufferType.DRAM, bottom_up=from_below, owner=OWNER, label="")
+    else:
+        given = allocator.allocate(size, BufferType.DRAM, bottom_up=from_below, owner=OWNER, label="")
+        assert given == address(place)
+
+
+@LAWS
+@given(calls)
+def test_every_address_is_the_one_first_fit_gives(calls):
+    allocator, model = memory_of(24), Model([0] * 24)
+    for call, number, from_below in calls:
+        if call == "take":
+            take_from_both(allocator, model, number, from_below)
+        elif model.starts:
+            place = sorted(model.starts)[number % len(model.starts)]
+            size = model.grains.count(model.starts[place]) * GRAIN
+            model.free(place)
+            (allocator.free if number % 2 else allocator.free_later)(address(place), BufferType.DRAM)
+            if call == "swap":
+                take_from_both(allocator, model, size, from_below)
+    blocks = [(address(start), size * GRAIN, taken) for start, size, taken in model.extents()]
+    assert list(allocator.pools[BufferType.DRAM].blocks()) == blocks
+    taken = sum(map(bool, model.grains))
+    assert allocator.get_statistics(BufferType.DRAM) == tuple(
+        n * GRAIN for n in (24, taken, 24 - taken, model.largest())
+    )
+
+
+@LAWS
+@given(calls)
+def test_the_holder_of_every_byte_is_known(calls):
+    allocator, model = memory_of(48), Model([0] * 48)
+    for call, number, from_below in calls:
+        if call == "take" and (place := model.take(-(-number // GRAIN), from_below)) is not None:
+            label = str(model.starts[place])
+            allocator.allocate(number, BufferType.DRAM, bottom_up=from_below, owner=OWNER, label=label)
+        elif call != "take" and model.starts:
+            place = sorted(model.starts)[number % len(model.starts)]
+            model.free(place)
+            allocator.free(address(place), BufferType.DRAM)
+        grain = number % len(model.grains)
+        found = allocator.at(BufferType.DRAM, address(grain) + number % GRAIN)
+        assert (0 if found is None else int(found.label)) == model.grains[grain]
+
+
+@LAWS
+@given(calls)
+def test_a_state_that_is_installed_elsewhere_leaves_the_same_room(calls):
+    allocator, model = memory_of(48), Model([0] * 48)
+    for call, number, from_below in calls:
+        if call == "take" and model.take(-(-number // GRAIN), from_below) is not None:
+            allocator.allocate(number, BufferType.DRAM, bottom_up=from_below, owner=OWNER, label="")
+        elif call != "take" and model.starts:
+            place = sorted(model.starts)[number % len(model.starts)]
+            model.free(place)
+            allocator.free(address(place), BufferType.DRAM)
+    other = memory_of(48)
+    other.override_state(allocator.extract_state())
+    assert other.extract_state() == allocator.extract_state()
+    assert other.get_statistics(BufferType.DRAM) == allocator.get_statistics(BufferType.DRAM)
+
+
+@pytest.mark.parametrize(
+    ("grains", "sizes", "phases"),
+    [
+        (24, (1, 1, 2, 3, 5), [("take", 20), ("swap take free", 600)]),
+        (900, (1, 1, 1, 2, 4), [("take", 450), ("free", 200), ("swap take free", 150), ("take", 100)]),
+    ],
+    ids=["a few holes", "hundreds of holes"],
+)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_holes_stay_those_of_the_model_in_a_long_life(grains, sizes, phases, seed):
+    draw = random.Random(seed)
+    holes, model = FreeList(0, grains), Model([0] * grains)
+    for step in (draw.choice(steps.split()) for steps, count in phases for _ in range(count)):
+        size = draw.choice(sizes)
+        if step != "take" and model.starts:
+            place = draw.choice(sorted(model.starts))
+            size = model.grains.count(model.starts[place])
+            holes.give_back(place, size)
+            model.free(place)
+        if step != "free":
+            from_below = draw.random() < 0.5
+            assert (holes.take_low if from_below else holes.take_high)(size) == model.take(size, from_below)
+    assert list(holes) == [(start, size) for start, size, taken in model.extents() if not taken]
+    assert holes.largest() == model.largest()
