@@ -1,0 +1,1 @@
+"""Command queues of a mesh: workloads, events, sub-devices and who may use which cores."""

@@ -1,0 +1,206 @@
+"""Reads and writes of mesh buffers through a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from softmesh.arguments import checked, checked_all
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
+from softmesh.placement.distribution import mesh_coordinates
+from softmesh.runtime.buffers import transfer
+from softmesh.runtime.buffers.config import BufferRegion
+from softmesh.runtime.buffers.host_bytes import HostData, at_least, bytes_of, room_for
+from softmesh.runtime.buffers.host_shards import DistributedHostBuffer, ShardDataTransfer
+from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
+from softmesh.runtime.commands import Access
+from softmesh.runtime.queues.queue_core import QueueCore
+from softmesh.runtime.traces.captures import READS, WRITES
+
+if TYPE_CHECKING:
+    from softmesh.runtime.device import MeshDevice
+
+_A_BUFFER = "a MeshBuffer of MeshBuffer.create(...)"
+_A_RANGE = "a ttnn.MeshCoordinateRange"
+
+
+class BufferCommands(QueueCore):
+    # -- writes ----------------------------------------------------------------------------------
+
+    def enqueue_write_mesh_buffer(self, buffer: MeshBuffer, src: HostData, blocking: bool = False) -> None:
+        """The whole buffer: the same bytes to all devices, or to each its shard."""
+        where = "enqueue_write_mesh_buffer"
+        with self._lock:
+            mesh = self._for_write(where, buffer)
+            host = at_least(where, "src", bytes_of(where, "src", src), buffer.size())
+            if not mesh.is_remote_only() and buffer.size():
+                transfer.write_everywhere(buffer, host)
+            self._done(where, blocking, writes=(Access(buffer.memory),))
+
+    def enqueue_write_shard_to_sub_grid(
+        self,
+        buffer: MeshBuffer,
+        host_data: HostData,
+        device_range: MeshCoordinateRange,
+        blocking: bool,
+        region: BufferRegion | None = None,
+    ) -> None:
+        """The same bytes to the devices of a range; of a sharded buffer, whatever the range, all of it."""
+        where = "enqueue_write_shard_to_sub_grid"
+        checked(where, "device_range", device_range, MeshCoordinateRange, _A_RANGE)
+        with self._lock:
+            mesh = self._for_write(where, buffer)
+            if buffer.sharded is not None:
+                self.enqueue_write_mesh_buffer(buffer, host_data, blocking)
+                return
+            self._check_range(where, device_range)
+            pages = transfer.pages_of(buffer, region)
+            wanted = transfer.byte_count(buffer, pages)
+            host = at_least(where, "host_data", bytes_of(where, "host_data", host_data), wanted)
+            if not mesh.is_remote_only() and wanted:
+                transfer.write_range(buffer, host, device_range, pages)
+            self._done(where, blocking, writes=(Access(buffer.memory, pages),), coords=list(device_range))
+
+    def enqueue_write_shards(
+        self, buffer: MeshBuffer, shard_data_transfers: Sequence[ShardDataTransfer], blocking: bool = False
+    ) -> None:
+        """To each of these devices bytes of its own, whatever the layout."""
+        where = "enqueue_write_shards"
+        with self._lock:
+            self._for_write(where, buffer)
+            for one, pages in self._transfers(where, buffer, shard_data_transfers):
+                size = transfer.byte_count(buffer, pages)
+                host = at_least(where, "host_data", bytes_of(where, "host_data", one.host_data()), size)
+                if self._is_local(one.shard_coord()) and size:
+                    transfer.write_device(buffer, one.shard_coord(), host, pages)
+                self._done(where, False, writes=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
+            if blocking:
+                self._done("finish", blocking)
+
+    def enqueue_write(self, buffer: MeshBuffer, host_buffer: DistributedHostBuffer, blocking: bool) -> None:
+        """One host shard for each device; devices for which there is none keep what they hold."""
+        where = "enqueue_write"
+        checked(where, "host_buffer", host_buffer, DistributedHostBuffer, "a DistributedHostBuffer")
+        with self._lock:
+            self._for_write(where, buffer)
+            self._check_shape(where, host_buffer)
+            if not host_buffer.shard_coords():
+                return
+            coords, shards = host_buffer.stacked()
+            self._check_shard_size(where, buffer, shards.shape[1])
+            own = [i for i, coord in enumerate(coords) if self._is_local(coord)]
+            if own and shards.shape[1]:
+                chosen = shards if len(own) == len(coords) else shards[own]
+                transfer.write_devices(buffer, [coords[i] for i in own], chosen)
+            self._done(where, blocking, writes=(Access(buffer.memory),), coords=coords)
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    def enqueue_read_mesh_buffer(
+        self, dst: HostData | None, buffer: MeshBuffer, blocking: bool = True
+    ) -> HostData:
+        """Put a sharded buffer together: into `dst`, or as new bytes where that is None."""
+        where = "enqueue_read_mesh_buffer"
+        with self._lock:
+            mesh = self._for_read(where, buffer)
+            if buffer.sharded is None and mesh.get_num_devices() > 1:
+                raise MeshError(
+                    "Can only read a Sharded MeshBuffer from a MeshDevice: every device holds a copy of this one. Read "
+                    "that of one device with ReadShard(queue, dst, buffer, coord)."
+                )
+            if buffer.sharded is not None and any(buffer.replicated_dims()):
+                raise MeshError(
+                    "Cannot read a MeshBuffer that is replicated along a dim: each shard is on several devices. Read "
+                    "that of one device with ReadShard(queue, dst, buffer, coord)."
+                )
+            if not blocking:
+                raise MeshError(
+                    f"Non-Blocking reads are not supported through {where}: use enqueue_read_shards, or blocking=True."
+                )
+            host = room_for(where, "dst", dst, buffer.size())
+            if not mesh.is_remote_only() and buffer.size():
+                transfer.read_everywhere(buffer, host)
+            self._done(where, True, reads=(Access(buffer.memory),))
+            return host if dst is None else dst
+
+    def enqueue_read_shards(
+        self, shard_data_transfers: Sequence[ShardDataTransfer], buffer: MeshBuffer, blocking: bool = True
+    ) -> None:
+        """Fill the host data of each; those that have none get new bytes."""
+        where = "enqueue_read_shards"
+        with self._lock:
+            self._for_read(where, buffer)
+            for one, pages in self._transfers(where, buffer, shard_data_transfers):
+                size = transfer.byte_count(buffer, pages)
+                host = room_for(where, "host_data", one.host_data(), size)
+                if self._is_local(one.shard_coord()) and size:
+                    transfer.read_device(buffer, one.shard_coord(), host, pages)
+                if one.host_data() is None:
+                    one.host_data(host)
+                self._done(where, False, reads=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
+            if blocking:
+                self._done("finish", blocking)
+
+    def enqueue_read(
+        self,
+        buffer: MeshBuffer,
+        host_buffer: DistributedHostBuffer,
+        shards: Sequence[MeshCoordinate] | None,
+        blocking: bool,
+    ) -> None:
+        """Fill the shards of these coordinates (None: all) as far as this process holds the devices."""
+        where = "enqueue_read"
+        checked(where, "host_buffer", host_buffer, DistributedHostBuffer, "a DistributedHostBuffer")
+        with self._lock:
+            mesh = self._for_read(where, buffer)
+            self._check_shape(where, host_buffer)
+            chosen = mesh_coordinates(tuple(mesh.shape)) if shards is None else shards
+            coords = checked_all(where, "shards", chosen, (MeshCoordinate,), "ttnn.MeshCoordinates")
+            own = [coord for coord in coords if self._is_local(coord)]
+            if own:
+                host_buffer.fill(own, transfer.read_devices(buffer, own))
+            self._done(where, blocking, reads=(Access(buffer.memory),), coords=coords)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _for_write(self, where: str, buffer: MeshBuffer) -> MeshDevice:
+        return self._for_transfer(where, buffer, WRITES)
+
+    def _for_read(self, where: str, buffer: MeshBuffer) -> MeshDevice:
+        return self._for_transfer(where, buffer, READS)
+
+    def _for_transfer(self, where: str, buffer: MeshBuffer, said: str) -> MeshDevice:
+        mesh = self._open(where)
+        self._refuse(said, where)
+        held = checked(where, "buffer", buffer, MeshBuffer, _A_BUFFER).check_allocated(where)
+        if held is not mesh:
+            raise MeshError(f"{where}: {buffer!r} lies on {held!r}, and this queue is of {mesh!r}.")
+        return mesh
+
+    def _transfers(
+        self, where: str, buffer: MeshBuffer, given: Sequence[ShardDataTransfer]
+    ) -> list[tuple[ShardDataTransfer, slice]]:
+        """All of them checked before the first is done."""
+        kinds = "ShardDataTransfer(coord).host_data(...)"
+        transfers = checked_all(where, "shard_data_transfers", given, (ShardDataTransfer,), kinds)
+        for one in transfers:
+            self._check_range(where, MeshCoordinateRange(one.shard_coord(), one.shard_coord()))
+        return [(one, transfer.pages_of(buffer, one.region())) for one in transfers]
+
+    def _is_local(self, coord: MeshCoordinate) -> bool:
+        return self.device().get_view().is_local(coord)
+
+    def _check_shape(self, where: str, host_buffer: DistributedHostBuffer) -> None:
+        shape = self.device().shape
+        if tuple(host_buffer.shape()) != tuple(shape):
+            raise MeshError(
+                f"{where}: the host buffer is for {host_buffer.shape()}, and the mesh is {shape}."
+            )
+
+    def _check_shard_size(self, where: str, buffer: MeshBuffer, size: int) -> None:
+        if size != buffer.device_local_size():
+            raise MeshError(
+                f"{where}: each device holds {buffer.device_local_size()} bytes of the buffer, and the host shards "
+                f"have {size}."
+            )

@@ -1,0 +1,134 @@
+"""MeshCommandQueue: commands of one queue, in order.
+
+Each command has run to its end when the call returns: one of the orders that a device may choose. What a device
+might do in another order is for observers to find: every command says what it read and wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from softmesh.arguments import checked
+from softmesh.errors import MeshError
+from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.mesh import MeshCoordinateRange
+from softmesh.runtime.commands import Access, observed
+from softmesh.runtime.queues.buffer_commands import BufferCommands
+from softmesh.runtime.queues.event import MeshEvent
+from softmesh.runtime.queues.queue_core import whole_range
+from softmesh.runtime.queues.workload import MeshWorkload, Touched
+from softmesh.runtime.traces.captures import BLOCKING, EVENT_SYNCHRONIZATION, WRITES
+
+if TYPE_CHECKING:
+    from softmesh.tensor.tensor import Tensor
+
+
+class MeshCommandQueue(BufferCommands):
+    """`mesh.mesh_command_queue(id)`."""
+
+    if TYPE_CHECKING:  # bound in tensor.queue_transfers
+
+        def enqueue_write_tensor(
+            self, host_tensor: Tensor, device_tensor: Tensor, blocking: bool = False
+        ) -> None: ...
+        def enqueue_read_tensor(
+            self, device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True
+        ) -> None: ...
+
+    # -- workloads -------------------------------------------------------------------------------
+
+    def enqueue_mesh_workload(self, workload: MeshWorkload, blocking: bool) -> None:
+        where = "enqueue_mesh_workload"
+        checked(where, "workload", workload, MeshWorkload, "a MeshWorkload")
+        with self._lock:
+            mesh = self._open(where)
+            if blocking:
+                self._refuse(BLOCKING, where)
+            if not workload.is_finalised:
+                self._refuse(WRITES, f"{where} of a workload that never ran, and whose kernels must be sent,")
+            sub_device = workload.sub_device(mesh)
+            workload.prepare(mesh)
+            if self.capturing is not None:
+                launched = workload.frozen()
+                self.capturing.act(lambda: self._launch(launched, sub_device), (), ())
+                return
+            self._launch(workload, sub_device, blocking)
+
+    def _launch(self, workload: MeshWorkload, sub_device: int, blocking: bool = False) -> None:
+        mesh = self.device()
+        self._ownership.launch(sub_device, self._number)
+        touched = Touched() if mesh.is_remote_only() else workload.run(mesh, self)
+        if blocking:
+            self.wait("enqueue_mesh_workload", [sub_device])
+        if observed():
+            self._tell(
+                "enqueue_mesh_workload",
+                blocking=blocking,
+                coords=workload.coordinates(),
+                reads=tuple(map(Access, touched.reads)),
+                writes=tuple(map(Access, touched.writes)),
+                sub_devices=(sub_device,),
+            )
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def enqueue_record_event(
+        self, sub_device_ids: Sequence[SubDeviceId] = (), device_range: MeshCoordinateRange | None = None
+    ) -> MeshEvent:
+        """A mark that other queues can wait for; the host cannot."""
+        return self._record("enqueue_record_event", sub_device_ids, device_range, to_host=False)
+
+    def enqueue_record_event_to_host(
+        self, sub_device_ids: Sequence[SubDeviceId] = (), device_range: MeshCoordinateRange | None = None
+    ) -> MeshEvent:
+        return self._record("enqueue_record_event_to_host", sub_device_ids, device_range, to_host=True)
+
+    def _record(
+        self, where: str, ids: Sequence[SubDeviceId], box: MeshCoordinateRange | None, *, to_host: bool
+    ) -> MeshEvent:
+        with self._lock:
+            mesh = self._open(where)
+            self._refuse(EVENT_SYNCHRONIZATION, where)
+            waited = mesh.sub_devices.waited_for(ids)
+            chosen = whole_range(mesh) if box is None else self._check_range(where, box)
+            event = self.events.record(mesh, chosen, to_host=to_host)
+            self._ownership.recorded(self._number, event.id, waited)
+            if observed():
+                self._tell(where, coords=list(chosen), event=event, sub_devices=tuple(waited))
+            return event
+
+    def enqueue_wait_for_event(self, event: MeshEvent) -> None:
+        """What comes after it on this queue waits for the event; the host does not."""
+        where = "enqueue_wait_for_event"
+        checked(where, "event", event, MeshEvent, "a ttnn.MeshEvent of ttnn.record_event(...)")
+        with self._lock:
+            mesh = self._open(where)
+            self._refuse(EVENT_SYNCHRONIZATION, where)
+            if event.device() is not mesh:
+                raise MeshError(
+                    f"{where}: {event} was recorded on {event.device()!r}, and this queue is of {mesh!r}."
+                )
+            mesh.mesh_command_queue(event.mesh_cq_id).check_fresh(event, where)
+            self._ownership.waited_for(event.mesh_cq_id, event.id)
+            if observed():
+                self._tell(where, coords=list(event.device_range), event=event)
+
+    def check_fresh(self, event: MeshEvent, doing: str) -> None:
+        if self.events.is_stale(event):
+            raise MeshError(
+                f"{doing}: {event} was recorded before mesh.quiesce_devices(), which lets the numbers of events begin "
+                "again: a device would wait for another event, or for ever. Record a new one."
+            )
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def finish(self, sub_device_ids: Sequence[SubDeviceId] = (), *, doing: str = "finish") -> None:
+        """Let the host wait until everything enqueued so far has run. `doing` is whose wait it is."""
+        with self._lock:
+            mesh = self._open(doing)
+            self._refuse(EVENT_SYNCHRONIZATION, doing)
+            waited = mesh.sub_devices.waited_for(sub_device_ids)
+            self.wait(doing, waited)
+            if observed():
+                self._tell("finish", blocking=True, sub_devices=tuple(waited))

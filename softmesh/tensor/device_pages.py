@@ -1,0 +1,167 @@
+"""A tensor on a mesh as the bytes in the devices' memories: what kernels and views at an address see of it.
+
+Tensors keep values, not bytes. `TensorBytes` makes the bytes when they are asked for (tiles face by face, block
+floats packed) and puts what was written into them back into the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import pieces_at
+from softmesh.placement.words import LOCAL, Shard
+from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec
+from softmesh.runtime.buffers.finding import reads_as_memory
+from softmesh.runtime.buffers.page_map import page_map
+from softmesh.runtime.buffers.placed import PageLayout, Placed
+from softmesh.runtime.buffers.seen import Seen
+from softmesh.runtime.memory.memory_map import MemoryMap
+from softmesh.tensor.memory import ShardDistributionStrategy, TensorMemoryLayout
+from softmesh.tensor.pages import from_pages, to_pages
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+
+class TensorBytes(Placed):
+    """The pages of a tensor (see `PagedMemory`). Made anew when the tensor's values have changed meanwhile."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        tensor.check_readable("TensorBytes")
+        device = tensor._storage.device
+        if device is None:
+            raise MeshError(
+                "TensorBytes: the tensor is on the host. Move it with ttnn.to_device(tensor, mesh)."
+            )
+        super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor._storage.address)
+        self.tensor = tensor
+        self._encoded: tuple[Seen, torch.Tensor] | None = None
+
+    @property
+    def data(self) -> torch.Tensor:
+        if self._encoded is None or not self._encoded[0].is_unchanged(self._memory()):
+            values, dist = self.tensor.view_data(), self.tensor.view_distribution()
+            self._encoded = Seen(self._memory()), to_pages(_by_mesh(values, dist), self.tensor.spec)
+        return self._encoded[1]
+
+    def materialise(self) -> torch.Tensor:
+        data, mesh = self.data, self.tensor.view_distribution().mesh
+        if data.shape[: len(mesh)] != mesh:
+            data = data.expand(*mesh, -1, -1).contiguous()
+            self._encoded = Seen(self._memory()), data
+        return data
+
+    def store(self) -> None:
+        """Decode the pages into the tensor's values. Devices that got bytes of their own are Local from then on."""
+        data = self.data
+        dist = self.tensor.view_distribution()
+        values, dist = _by_grid(from_pages(data, self.tensor.spec), dist)
+        self.tensor.overwrite(values, dist)
+        self._encoded = Seen(self._memory()), data
+
+    def _memory(self) -> torch.Tensor:
+        self.tensor.check_allocated("TensorBytes")
+        held = self.tensor._storage.data
+        assert held is not None
+        return held
+
+
+@reads_as_memory
+def _of_storage(owner: object) -> TensorBytes | None:
+    """What the allocator knows as the owner of a tensor's memory is its storage."""
+    if not isinstance(owner, Storage) or owner.spec is None:
+        return None
+    return TensorBytes(Tensor.make(owner, owner.spec))
+
+
+def _by_mesh(values: torch.Tensor, dist: Distribution) -> torch.Tensor:
+    """Under the mesh's own dims; zeros on devices that hold nothing."""
+    local = values.shape[dist.lead :]
+    if dist.coords is None and dist.grid == dist.mesh:
+        return values
+    if dist.coords is None and dist.is_replicated:
+        return values.reshape(*(1,) * len(dist.mesh), *local)
+    coords = dist.coordinates()
+    held = pieces_at(values, dist, coords)
+    if dist.coords is None:
+        return held.reshape(*dist.mesh, *local)
+    whole = values.new_zeros((math.prod(dist.mesh), *local))
+    whole[_places(dist)] = held
+    return whole.reshape(*dist.mesh, *local)
+
+
+def _by_grid(values: torch.Tensor, dist: Distribution) -> tuple[torch.Tensor, Distribution]:
+    """The inverse of `_by_mesh`: where devices are told apart now, `dist` has other words."""
+    lead = len(dist.mesh)
+    if dist.coords is None and dist.grid == dist.mesh:
+        if values.shape[:lead] == dist.extents:
+            return values, dist
+        apart = _told_apart(dist)
+        return values.expand(*apart.extents, *values.shape[lead:]), apart
+    if dist.coords is None and dist.is_replicated and values.shape[:lead].numel() == 1:
+        return values.reshape(*dist.extents, *values.shape[lead:]), dist
+    flat = values.expand(*dist.mesh, *values.shape[lead:]).flatten(0, lead - 1)
+    apart = _told_apart(dist)
+    return flat[_places(dist)].reshape(*apart.extents, *values.shape[lead:]), apart
+
+
+def _told_apart(dist: Distribution) -> Distribution:
+    """A split stays a split; any other word becomes Local."""
+    return dist.with_placements(tuple(word if isinstance(word, Shard) else LOCAL for word in dist.placements))
+
+
+def _places(dist: Distribution) -> list[int]:
+    shape = MeshShape(dist.mesh)
+    return [shape.index(coord) for coord in dist.coordinates()]
+
+
+@lru_cache(maxsize=4096)
+def page_layout(spec: TensorSpec, memory_map: MemoryMap) -> PageLayout:
+    """Where the pages of such a tensor lie in the banks."""
+    kind = spec.memory_config.buffer_type
+    alignment = memory_map.regions[kind].page_alignment
+    stride = -(-spec.page_size() // alignment) * alignment
+    pages = page_map(spec.num_pages(), shards_of(spec), kind, memory_map)
+    return PageLayout(kind, spec.page_size(), stride, spec.num_pages(), pages)
+
+
+def shards_of(spec: TensorSpec) -> BufferDistributionSpec | None:
+    """Its shards, counted in pages; None where pages are interleaved, or nobody said how to cut."""
+    config = spec.memory_config
+    cut, flat = config.nd_shard_spec, config.shard_spec
+    if cut is not None:
+        orientation, strategy = cut.orientation, cut.shard_distribution_strategy
+        shard, grid = tuple(cut.shard_shape), cut.grid
+    elif flat is not None and not config.interleaved:
+        is_block = config.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+        strategy = ShardDistributionStrategy.GRID_2D if is_block else ShardDistributionStrategy.ROUND_ROBIN_1D
+        shard, grid, orientation = tuple(flat.shape), flat.grid, flat.orientation
+    else:
+        return None
+    height, width = spec.page_shape()
+    return BufferDistributionSpec.dealt(
+        _in_pages(folded(tuple(spec.padded_shape), len(shard)), height, width),
+        _in_pages(shard, height, width),
+        grid,
+        orientation,
+        strategy,
+    )
+
+
+def folded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """With `rank` dims: leading ones folded into one, or ones put in front."""
+    if len(shape) <= rank:
+        return (1,) * (rank - len(shape)) + shape
+    return (math.prod(shape[: len(shape) - rank + 1]), *shape[len(shape) - rank + 1 :])
+
+
+def _in_pages(shape: tuple[int, ...], height: int, width: int) -> tuple[int, ...]:
+    units = [1] * len(shape)
+    units[-2:] = [height, width][-len(shape) :]
+    return tuple(-(-n // unit) for n, unit in zip(shape, units, strict=True))

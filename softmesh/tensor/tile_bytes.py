@@ -1,0 +1,127 @@
+"""Tiles as the chip stores them: face after face, block floats with their shared exponents in front.
+
+    values  (..., height, width)  in the storage type of a dtype
+    bytes   (..., tile.get_tile_size(dtype))  of torch.uint8
+
+Both ways at once for any number of tiles; knows nothing of tensors larger than a tile.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn.functional import pad
+
+from softmesh.tensor.blockfloat import GROUP
+from softmesh.tensor.convert import from_storage, round_to
+from softmesh.tensor.dtype import FACTS, DataType
+from softmesh.tensor.tile import Tile
+
+_HIDDEN_BIT = 1 << 23
+
+
+def pack_tiles(values: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    """The bytes of each tile. Values that the dtype cannot hold are rounded to it."""
+    return pack_faces(by_faces(values, tile), dtype, tile)
+
+
+def pack_faces(rows: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    """The same for values in the order of memory, one row for each tile."""
+    if FACTS[dtype].is_block:
+        return _pack_blocks(round_to(rows, dtype), dtype, tile)
+    return element_bytes(rows, dtype).flatten(-2)
+
+
+def unpack_tiles(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    """The values of each tile, in the dtype's storage type; the inverse of `pack_tiles`."""
+    return from_faces(unpack_faces(data, dtype, tile), tile)
+
+
+def unpack_faces(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    """The same in the order of memory."""
+    return _unpack_blocks(data, dtype, tile) if FACTS[dtype].is_block else elements(data, dtype)
+
+
+def element_bytes(values: torch.Tensor, dtype: DataType) -> torch.Tensor:
+    """Elements as bytes, one dim more than `values`; of types that share no exponents."""
+    held = from_storage(values, dtype).contiguous()
+    return held.view(torch.uint8).reshape(*values.shape, held.element_size())
+
+
+def elements(data: torch.Tensor, dtype: DataType) -> torch.Tensor:
+    """Bytes as elements in the storage type: the last dim shrinks by an element's size."""
+    known = FACTS[dtype]
+    return data.contiguous().view(known.torch).to(known.storage)
+
+
+def by_faces(values: torch.Tensor, tile: Tile) -> torch.Tensor:
+    """(..., height, width) as one row for each tile, in the order of its memory."""
+    down, across, face_h, face_w = _faces(tile)
+    split = values.reshape(*values.shape[:-2], down, face_h, across, face_w)
+    lead = range(split.ndim - 4)
+    # From (down, face_h, across, face_w); a transposed tile has both its faces and their elements transposed.
+    order = (-2, -4, -1, -3) if tile.transpose_of_faces else (-4, -2, -3, -1)
+    return split.permute(*lead, *order).flatten(-4)
+
+
+def from_faces(rows: torch.Tensor, tile: Tile) -> torch.Tensor:
+    down, across, face_h, face_w = _faces(tile)
+    lead = rows.shape[:-1]
+    first = range(len(lead))
+    if tile.transpose_of_faces:
+        split = rows.reshape(*lead, across, down, face_w, face_h).permute(*first, -3, -1, -4, -2)
+    else:
+        split = rows.reshape(*lead, down, across, face_h, face_w).permute(*first, -4, -2, -3, -1)
+    return split.reshape(*lead, tile.height, tile.width)
+
+
+def _faces(tile: Tile) -> tuple[int, int, int, int]:
+    """How many faces stand below and beside each other, and a face's height and width."""
+    face_h, face_w = tile.face_shape
+    return tile.height // face_h, tile.width // face_w, face_h, face_w
+
+
+def _pack_blocks(rows: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    """One byte of exponent for each 16 elements, filled up to whole lines; then the elements, sign first.
+
+    In a group whose largest exponent is E an element is a whole multiple of 2**(E - 127 - bits of mantissa + 1),
+    so its 24-bit mantissa is shifted without loss.
+    """
+    bits = rows.unflatten(-1, (-1, GROUP)).contiguous().view(torch.int32)
+    exponent = (bits >> 23) & 0xFF
+    shared = exponent.amax(-1, keepdim=True)
+    mantissa_bits = FACTS[dtype].mantissa_bits
+    assert mantissa_bits is not None
+    shift = (24 - mantissa_bits + shared - exponent).clamp_(max=31)
+    mantissa = (((bits & (_HIDDEN_BIT - 1)) | _HIDDEN_BIT) >> shift) * (exponent > 0)
+    sign = ((bits < 0) & (mantissa > 0)).to(torch.int32)
+    element = ((sign << mantissa_bits) | mantissa).flatten(-2).to(torch.uint8)
+    if FACTS[dtype].bits == 4:
+        element = element[..., 0::2] | (element[..., 1::2] << 4)
+    exponents = shared.flatten(-2).to(torch.uint8)
+    return torch.cat([pad(exponents, (0, _exponent_bytes(dtype, tile) - exponents.shape[-1])), element], -1)
+
+
+def _unpack_blocks(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
+    known, count = FACTS[dtype], tile.height * tile.width
+    assert known.mantissa_bits is not None
+    element = data[..., _exponent_bytes(dtype, tile) :]
+    if known.bits == 4:
+        element = torch.stack([element & 0xF, element >> 4], -1).flatten(-2)
+    groups = element.reshape(*data.shape[:-1], count // GROUP, GROUP).to(torch.int32)
+    shared = data[..., : count // GROUP].to(torch.int32).unsqueeze(-1)
+    mantissa = groups & ((1 << known.mantissa_bits) - 1)
+    value = mantissa * _power_of_two(shared - 126 - known.mantissa_bits)
+    is_nan = (shared == 0xFF) & (mantissa > 1 << (known.mantissa_bits - 1))
+    value = torch.where(is_nan, math.nan, value)
+    return torch.where(groups >> known.mantissa_bits > 0, -value, value).flatten(-2).to(known.storage)
+
+
+def _power_of_two(exponent: torch.Tensor) -> torch.Tensor:
+    """2.0**exponent in float64, put together from bits: float32 has no 2.0**-133 but as a denormal."""
+    return ((exponent.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def _exponent_bytes(dtype: DataType, tile: Tile) -> int:
+    return tile.get_tile_size(dtype) - tile.height * tile.width * FACTS[dtype].bits // 8
