@@ -1,0 +1,116 @@
+"""Who holds the tile registers, and the way out of them: acquire, commit, wait, pack, release."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.kernels.calls.circular_buffers import fifo_of
+from softmesh.kernels.calls.template import templated
+from softmesh.kernels.engine.fifo import Fifo
+from softmesh.kernels.engine.registers import Turn
+from softmesh.kernels.engine.thread import KernelThread, computer
+from softmesh.kernels.engine.tiles import pack, unpack
+from softmesh.tensor.tile import Tile
+
+
+def _passes(call: str, expected: Turn, then: Turn) -> None:
+    computer(call).registers.pass_on(call, expected, then)
+
+
+def tile_regs_acquire() -> None:
+    """Math takes the registers, all zero."""
+    _passes("tile_regs_acquire", Turn.NOBODY, Turn.MATH)
+
+
+def tile_regs_commit() -> None:
+    """Math is done with them."""
+    _passes("tile_regs_commit", Turn.MATH, Turn.BETWEEN)
+
+
+def tile_regs_wait() -> None:
+    """The packer takes them."""
+    _passes("tile_regs_wait", Turn.BETWEEN, Turn.PACK)
+
+
+def tile_regs_release() -> None:
+    """The packer is done with them."""
+    _passes("tile_regs_release", Turn.PACK, Turn.NOBODY)
+
+
+def acquire_dst() -> None:
+    """The older way: math and packer hold them together."""
+    _passes("acquire_dst", Turn.NOBODY, Turn.BOTH)
+
+
+def release_dst() -> None:
+    _passes("release_dst", Turn.BOTH, Turn.NOBODY)
+
+
+def unpacked(thread: KernelThread, call: str, cb_id: int, index: int) -> tuple[torch.Tensor, Tile]:
+    """The values of a tile in the window at the front of a circular buffer."""
+    fifo = fifo_of(thread, call, cb_id)
+    dtype, tile = fifo.format.dtype, fifo.format.tile
+    data = thread.core.read(fifo.page_to_read(call, index), tile.get_tile_size(dtype))
+    return unpack(data, dtype, tile), tile
+
+
+def in_register(thread: KernelThread, call: str, index: int) -> torch.Tensor:
+    """The values of a register that math goes on with; zero where nothing was put, which strict mode refuses."""
+    return _defined(thread, call, index, thread.registers.get(call, index))
+
+
+def _defined(thread: KernelThread, call: str, index: int, values: torch.Tensor | None) -> torch.Tensor:
+    if values is not None:
+        return values
+    chip = thread.core.chip
+    if chip.is_strict:
+        raise MeshError(f"{call}: nothing has been put into tile register {index} since tile_regs_acquire().")
+    tile = thread.registers.tile(index)
+    return torch.zeros(*(1,) * chip.rank, tile.height * tile.width, device=chip.mesh.torch_device)
+
+
+@templated
+def pack_tile(
+    ifrom_dst: int, icb: int, output_tile_index: int | None = None, *, out_of_order_output: bool = False
+) -> None:
+    """A register to the next page of the window at the back, or to the page that is given."""
+    thread = computer("pack_tile")
+    index = 0 if out_of_order_output and output_tile_index is None else output_tile_index
+    _pack(thread, "pack_tile", ifrom_dst, fifo_of(thread, "pack_tile", icb), index)
+
+
+def pack_tile_block(ifrom_dst: int, icb: int, ntiles: int) -> None:
+    """So many registers, one after the other."""
+    thread = computer("pack_tile_block")
+    fifo = fifo_of(thread, "pack_tile_block", icb)
+    for i in range(ntiles):
+        _pack(thread, "pack_tile_block", ifrom_dst + i, fifo, None)
+
+
+def registers_to_pack(thread: KernelThread, call: str, index: int) -> torch.Tensor:
+    return _defined(thread, call, index, thread.registers.to_pack(call, index))
+
+
+def _pack(thread: KernelThread, call: str, register: int, fifo: Fifo, index: int | None) -> None:
+    values = registers_to_pack(thread, call, register)
+    made, tile = thread.registers.tile(register), fifo.format.tile
+    if (made.height, made.width) != (tile.height, tile.width):
+        raise MeshError(
+            f"Circular buffer {fifo.index} holds tiles of {tile.height}x{tile.width}, the register one of "
+            f"{made.height}x{made.width}."
+        )
+    write_page(thread, fifo, fifo.page_to_pack(call, index), values)
+
+
+def write_page(thread: KernelThread, fifo: Fifo, address: int, values: torch.Tensor) -> None:
+    """Round values to the format of a circular buffer and put them there, or add them to what is there."""
+    dtype, tile = fifo.format.dtype, fifo.format.tile
+    if thread.registers.adds_in_l1:
+        values = values + unpack(thread.core.read(address, tile.get_tile_size(dtype)), dtype, tile)
+    thread.core.write(address, pack(values, dtype, tile))
+
+
+def pack_reconfig_l1_acc(l1_acc_en: int) -> None:
+    """Whether the packer adds to what is in memory (1) or overwrites it (0)."""
+    computer("pack_reconfig_l1_acc").registers.adds_in_l1 = bool(l1_acc_en)

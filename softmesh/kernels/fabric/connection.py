@@ -1,0 +1,126 @@
+"""Connections to the fabric as the host sets them up: the words by which a kernel finds its link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from softmesh.arguments import checked, checked_int, refused
+from softmesh.cores import CoreCoord
+from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.fabric.current import current_system
+from softmesh.fabric.machine_system import MachineSystem
+from softmesh.fabric.mesh_graph import Node
+from softmesh.fabric.node_id import FabricNodeId
+from softmesh.kernels.program.program import Program
+
+if TYPE_CHECKING:
+    from softmesh.kernels.descriptors.program import ProgramDescriptor
+
+WORDS = 5
+_A_NODE = "a ttnn.FabricNodeId, as mesh.get_fabric_node_id(coordinate) gives"
+
+
+class ConnectionWords(NamedTuple):
+    """From one chip towards another, over one of the links in parallel."""
+
+    src_mesh: int
+    src_chip: int
+    dst_mesh: int
+    dst_chip: int
+    link: int
+
+
+def append_fabric_connection_rt_args(
+    src_fabric_node_id: FabricNodeId,
+    dst_fabric_node_id: FabricNodeId,
+    link_idx: int,
+    worker_program: Program,
+    worker_core: CoreCoord,
+    worker_args: list[int],
+) -> None:
+    """Append to a kernel's runtime arguments what `WorkerToFabricEdmSender.build_from_args` reads."""
+    where = "append_fabric_connection_rt_args"
+    checked(where, "worker_program", worker_program, Program, "a program of CreateProgram()")
+    worker_args += _words(where, src_fabric_node_id, dst_fabric_node_id, link_idx)
+    worker_program.runs_apart = True
+
+
+def setup_fabric_connection(
+    src_fabric_node_id: FabricNodeId,
+    dst_fabric_node_id: FabricNodeId,
+    link_idx: int,
+    program_descriptor: ProgramDescriptor,
+    worker_core: CoreCoord,
+    core_type: object = None,
+) -> list[int]:
+    """The same for a ProgramDescriptor: the words to append to the kernel's runtime arguments."""
+    words = _words("setup_fabric_connection", src_fabric_node_id, dst_fabric_node_id, link_idx)
+    program_descriptor.speaks_to_others = True
+    return words
+
+
+def setup_routing_plane_connection(
+    src_fabric_node_id: FabricNodeId,
+    dst_nodes: Sequence[FabricNodeId],
+    connection_link_indices: Sequence[int],
+    program_descriptor: ProgramDescriptor,
+    kernel_idx: int,
+    worker_core: CoreCoord,
+) -> list[int]:
+    """Connections to several chips, one after the other."""
+    where = "setup_routing_plane_connection"
+    links = list(connection_link_indices)
+    if len(links) == 1:
+        links *= len(dst_nodes)
+    if len(links) != len(dst_nodes):
+        raise refused(
+            where, f"{len(dst_nodes)} dst_nodes need as many link indices, or one for all; got {len(links)}"
+        )
+    pairs = zip(dst_nodes, links, strict=True)
+    words = [word for node, link in pairs for word in _words(where, src_fabric_node_id, node, link)]
+    program_descriptor.speaks_to_others = True
+    return words
+
+
+fabric_connection_rt_args = setup_routing_plane_connection
+
+
+def fabric_connection_rt_args_size(num_connections: int) -> int:
+    """How many words so many connections take."""
+    return WORDS * checked_int("fabric_connection_rt_args_size", "num_connections", num_connections)
+
+
+def get_fabric_kernel_defines(api_type: str = "Linear") -> list[tuple[str, str]]:
+    """What C++ kernels are compiled with; Python kernels need nothing of it."""
+    if api_type not in ("Linear", "Mesh"):
+        raise refused("get_fabric_kernel_defines", f"api_type must be 'Linear' or 'Mesh', got {api_type!r}")
+    return [(f"API_TYPE_{api_type}", "1")]
+
+
+def _words(where: str, src: FabricNodeId, dst: FabricNodeId, link: int) -> list[int]:
+    ends = [checked(where, "fabric_node_id", node, FabricNodeId, _A_NODE) for node in (src, dst)]
+    number = checked_int(where, "link_idx", link)
+    if not settings.active().is_on:
+        raise MeshError(
+            "Trying to get un-initialized fabric context: a connection needs a fabric. Call "
+            "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) or another before opening the mesh."
+        )
+    near, far = ends
+    words = ConnectionWords(int(near.mesh_id), near.chip_id, int(far.mesh_id), far.chip_id, number)
+    _check_link(words)
+    return list(words)
+
+
+def _check_link(words: ConnectionWords) -> None:
+    """On a machine the links are known already; on the elastic one they depend on the mesh, and are checked later."""
+    system = current_system()
+    if isinstance(system, MachineSystem):
+        src, dst = Node(words.src_mesh, words.src_chip), Node(words.dst_mesh, words.dst_chip)
+        links = system.network.forwarding_links(src, dst)
+        if words.link not in links:
+            raise MeshError(
+                f"Requested link index {words.link} is out of bounds. {len(links)} ethernet channels available to "
+                f"forward b/w src {src} and dst {dst}: take one of {links}."
+            )
