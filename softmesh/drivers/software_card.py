@@ -1,0 +1,161 @@
+"""A card made of software: kernels are Python functions, memory is whatever holds bytes, cables are objects.
+
+What the memory is made of tells the kinds apart: see `virtual` (torch) and `card` (bytearrays, with faults).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from softmesh.drivers.cable import Cables, End
+from softmesh.drivers.core import Core, Counter, Fifo, Memory, Pages
+from softmesh.drivers.handle import Handle, MemoryKind
+from softmesh.drivers.heap import region_of
+from softmesh.drivers.protocol import Cores, DriverInfo, Event, ProgramSpec
+from softmesh.drivers.serial_card import SerialCard
+from softmesh.drivers.traces import Launch
+from softmesh.drivers.turns import take_turns
+from softmesh.drivers.worker import Task
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.systems.chip import Chip
+
+_LARGEST_PAGE = 16 * 1024
+_LARGEST_TRANSFER = 1 << 30
+
+
+def info_of(chip: Chip, *, kind: str, index: int, serial: str) -> DriverInfo:
+    """The data sheet of a chip, as a driver tells it."""
+    columns, rows = chip.worker_grid
+    return DriverInfo(
+        kind=kind,
+        index=index,
+        arch=chip.arch_name,
+        board=chip.kind,
+        serial=serial,
+        num_cores=columns * rows,
+        core_grid=chip.worker_grid,
+        l1_bytes=chip.l1_bytes,
+        dram_banks=chip.dram_banks,
+        dram_bytes_per_bank=chip.dram_bank_bytes - chip.dram_reserved_bytes,
+        dram_align=chip.dram_alignment,
+        max_page=_LARGEST_PAGE,
+        max_transfer=_LARGEST_TRANSFER,
+        dram_base=chip.dram_reserved_bytes,
+        l1_base=chip.l1_base,
+    )
+
+
+class PythonImage(NamedTuple):
+    """A program whose kernels are Python functions: nothing is left to compile."""
+
+    name: str
+    cores: Cores
+    spec: ProgramSpec
+
+
+class SoftwareCard(SerialCard):
+    def __init__(self, info: DriverInfo, cables: Cables, new_memory: Callable[[int], Memory]) -> None:
+        columns, rows = info.core_grid
+        super().__init__(info, [(x, y) for y in range(rows) for x in range(columns)])
+        self._cables = cables
+        self._new_memory = new_memory
+        self._memories = self._empty_memories()
+
+    def _empty_memories(self) -> Mapping[MemoryKind, Memory]:
+        return {
+            "dram": self._new_memory(self.info.dram_banks),
+            "l1": self._new_memory(self.info.num_cores),
+        }
+
+    def _store(self, handle: Handle, offset: int, data: bytes) -> None:
+        self._memories[handle.mem].write(handle, offset, data)
+
+    def _load(self, handle: Handle, offset: int, size: int) -> Any:
+        return self._memories[handle.mem].read(handle, offset, size)
+
+    def _compile(self, spec: ProgramSpec) -> PythonImage:
+        for role, kernel in spec.kernels.items():
+            if not callable(kernel):
+                raise ArgumentError(
+                    f"the {role} of program {spec.name!r} must be a function of a Core on a {self.info.kind} card, "
+                    f"got a {type(kernel).__name__}"
+                )
+        needed = sum(cb.page_size * cb.pages for cb in spec.cbs)
+        room = self.info.l1_bytes - self.info.l1_base
+        if needed > room:
+            raise MeshError(
+                f"Statically allocated circular buffers of program {spec.name!r} grow to {needed} B which is beyond "
+                f"max L1 size of {room} B; use fewer or smaller pages"
+            )
+        return PythonImage(spec.name, spec.cores, spec)
+
+    def _run(self, launch: Launch) -> None:
+        spec = launch.image.spec
+        counters = {
+            xy: [Counter(f"semaphore {i} of core {xy}") for i in range(spec.semaphores)]
+            for xy in launch.cores
+        }
+        kernels: dict[str, Callable[[], None]] = {}
+        for index, xy in enumerate(launch.cores):
+            fifos = {cb.index: Fifo(cb) for cb in spec.cbs}
+            core = Core(
+                index, launch.cores, launch.args[index], spec.compile_args, self._pages, fifos, counters
+            )
+            for role, kernel in spec.kernels.items():
+                kernels[f"{role} on core {xy}"] = partial(_on_core, kernel, core, role, spec.name)
+        take_turns(kernels)
+
+    def _pages(self, mem: MemoryKind, banks: int | None, address: int, page_size: int) -> Pages:
+        region = region_of(self.info, mem)
+        chosen = region if banks is None else replace(region, banks=min(banks, region.banks))
+        return Pages(self._memories[mem], mem, chosen, address, page_size)
+
+    def peers(self) -> dict[int, tuple[str, int]]:
+        return self._cables.peers(self.info.serial)
+
+    def send(self, port: int, handle: Handle, offset: int, size: int) -> Event:
+        self._check_access(handle, offset, size)
+        lane = self._cables.outgoing(End(self.info.serial, port))
+        done = Task(f"a send of {size} bytes from port {port} of {self.info.serial}")
+        self._transfer(done, lambda: lane.post_send(bytes(self._load(handle, offset, size)), done))
+        return done
+
+    def recv(self, port: int, handle: Handle, offset: int, size: int) -> Event:
+        self._check_access(handle, offset, size)
+        lane = self._cables.incoming(End(self.info.serial, port))
+        done = Task(f"a receive of {size} bytes at port {port} of {self.info.serial}")
+        memory = self._memories[handle.mem]
+        store = partial(memory.write, handle, offset)
+        self._transfer(done, lambda: lane.post_receive(size, store, done))
+        return done
+
+    def _transfer(self, done: Task, post: Callable[[], None]) -> None:
+        """Posted when its turn comes; over when the other end has posted too, or when posting failed."""
+
+        def post_or_tell() -> None:
+            try:
+                post()
+            except BaseException as error:
+                done.finish(error=error)
+
+        self._post(f"posting {done.what}", post_or_tell)
+        self._unfinished.append(done)
+
+    def _reset(self) -> None:
+        self._cables.clear(self.info.serial)
+        self._memories = self._empty_memories()
+
+    def _close(self) -> None:
+        self._cables.clear(self.info.serial)
+
+
+def _on_core(kernel: Callable[[Core], None], core: Core, role: str, program: str) -> None:
+    try:
+        kernel(core)
+    except Exception as error:
+        raise MeshError(
+            f"{role} of program {program!r} on core {core.xy} raised {type(error).__name__}: {error}"
+        ) from error
