@@ -1,0 +1,77 @@
+"""Recording: what runs on a queue between the beginning and the end of a capture.
+
+The device runs nothing while it records. Here the calls do run, because what comes next needs to know
+their results' shapes; memory that was there before is given back as it was at the end.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from softmesh.callsite import CallSite
+from softmesh.runtime.traces.steps import Act, Compute, Memory, Source, Step
+from softmesh.runtime.traces.trace_id import MeshTraceId
+
+
+class Recording:
+    def __init__(self, number: MeshTraceId, queue: int, site: CallSite) -> None:
+        self.number = number
+        self.queue = queue
+        self.site = site
+        self.steps: list[Step] = []
+        self.launches = 0
+        self._slots: dict[int, int] = {}  # id of a memory -> its slot
+        self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
+        self._made: set[int] = set()  # slots
+        self._as_it_was: dict[int, tuple[Memory, Any, Any]] = {}
+
+    def slot(self, memory: Memory) -> int:
+        known = self._slots.get(id(memory))
+        if known is None or self._memories[known]() is not memory:  # an id lives as long as its object
+            known = self._slots[id(memory)] = len(self._memories)
+            self._memories.append(weakref.ref(memory))
+        return known
+
+    def compute(
+        self,
+        call: Callable[..., Any],
+        reads: Sequence[Source],
+        made: Sequence[Memory],
+        finishes: Sequence[Callable[..., Any] | None],
+        *,
+        is_several: bool,
+    ) -> None:
+        writes = tuple(self.slot(memory) for memory in made)
+        self._made.update(writes)
+        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several))
+        self.launches += 1
+
+    def act(self, call: Callable[..., object], reads: Sequence[Source], changed: Iterable[Memory]) -> None:
+        """With nothing read and nothing changed, the call finds its memories by address."""
+        changes = tuple(self.slot(memory) for memory in changed)
+        self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes))
+        self.launches += 1
+
+    def keep_as_it_was(self, memory: Memory) -> None:
+        """Before a call writes to memory that was there already: let it write to a copy."""
+        if id(memory) in self._as_it_was or self.slot(memory) in self._made or memory.data is None:
+            return
+        self._as_it_was[id(memory)] = (memory, memory.data, memory.dist)
+        memory.data = memory.data.clone()
+
+    def give_back(self) -> None:
+        for memory, data, dist in self._as_it_was.values():
+            memory.data, memory.dist = data, dist
+        self._as_it_was.clear()
+
+    def externals(self) -> dict[int, weakref.ref[Memory]]:
+        """Memories that were there before, by slot."""
+        return {slot: ref for slot, ref in enumerate(self._memories) if slot not in self._made}
+
+    def made(self) -> dict[int, weakref.ref[Memory]]:
+        """Memories that the steps made and that are still there, by slot."""
+        return {
+            slot: ref for slot, ref in enumerate(self._memories) if slot in self._made and ref() is not None
+        }

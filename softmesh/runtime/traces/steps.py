@@ -1,0 +1,69 @@
+"""What a trace is made of: values of memories, and the calls that make one from others.
+
+A memory is anything with an attribute `data` (a tensor's storage). A slot is a memory as the trace knows
+it: one that was there before (external), or one that a step makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+
+class Memory(Protocol):
+    data: torch.Tensor | None
+    dist: Any
+
+
+@dataclass(frozen=True)
+class Read:
+    """The present value of a slot, as it is or prepared first."""
+
+    slot: int
+    prepare: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: Any
+
+
+@dataclass(frozen=True)
+class View:
+    """A value that is looked up anew: some devices' part of a memory."""
+
+    slot: int
+    look: Callable[[], torch.Tensor]
+
+
+Source = Read | Constant | View
+
+
+@dataclass(frozen=True)
+class Compute:
+    """`writes` get the results of the call, each finished by a function of its own (None: as it is)."""
+
+    call: Callable[..., Any]
+    reads: tuple[Source, ...]
+    writes: tuple[int, ...]
+    finishes: tuple[Callable[[torch.Tensor], torch.Tensor] | None, ...]
+    is_several: bool
+
+
+@dataclass(frozen=True)
+class Act:
+    """A call for its effect on memories, which are looked at again afterwards.
+
+    With `by_address` it finds what it reads and writes by itself: a kernel does.
+    """
+
+    call: Callable[..., object]
+    reads: tuple[Source, ...]
+    changes: tuple[int, ...]
+    by_address: bool = False
+
+
+Step = Compute | Act

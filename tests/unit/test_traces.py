@@ -1,0 +1,246 @@
+"""Traces: recorded once, replayed on what the inputs hold by then, in the place of the old results."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import softmesh as ttnn
+
+
+@pytest.fixture
+def mesh() -> Iterator[ttnn.MeshDevice]:
+    with ttnn.open_mesh_device(ttnn.MeshShape(2, 4), num_command_queues=2) as opened:
+        yield opened
+
+
+def put(values: torch.Tensor, mesh: ttnn.MeshDevice) -> ttnn.Tensor:
+    mapper = ttnn.ShardTensor2dMesh(mesh, dims=(0, 1), mesh_shape=(2, 4))
+    return ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+
+
+def overwrite(target: ttnn.Tensor, values: torch.Tensor, mesh: ttnn.MeshDevice) -> None:
+    mapper = ttnn.ShardTensor2dMesh(mesh, dims=(0, 1), mesh_shape=(2, 4))
+    ttnn.copy_host_to_device_tensor(
+        ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=mapper), target
+    )
+
+
+def values(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*(shape or (64, 128)), generator=torch.Generator().manual_seed(seed))
+
+
+def captured(mesh, work, *inputs, cq_id=0):
+    work(*inputs)
+    trace = ttnn.begin_trace_capture(mesh, cq_id=cq_id)
+    result = work(*inputs)
+    ttnn.end_trace_capture(mesh, trace, cq_id=cq_id)
+    return trace, result
+
+
+def a_network(x: ttnn.Tensor, w: ttnn.Tensor) -> ttnn.Tensor:
+    hidden = ttnn.gelu(ttnn.matmul(x, w))
+    left, right = ttnn.split(hidden, 16, dim=-1)
+    return ttnn.add(ttnn.multiply(left, 2.0), ttnn.relu(right))
+
+
+@pytest.mark.parametrize("dtype", [ttnn.float32, ttnn.bfloat16])
+def test_a_replay_computes_what_the_ops_compute_on_the_new_inputs(mesh, dtype):
+    mapper = ttnn.ShardTensor2dMesh(mesh, dims=(0, 1), mesh_shape=(2, 4))
+    kinds = {"dtype": dtype, "layout": ttnn.TILE_LAYOUT}
+    x = ttnn.from_torch(values(1), device=mesh, mesh_mapper=mapper, **kinds)
+    w = ttnn.from_torch(values(2, 32, 32), device=mesh, **kinds)
+    trace, result = captured(mesh, a_network, x, w)
+    for seed in (3, 4):
+        host = ttnn.from_torch(values(seed), mesh_mapper=mapper, **kinds)
+        ttnn.copy_host_to_device_tensor(host, x)
+        ttnn.execute_trace(mesh, trace, cq_id=0)
+        assert torch.equal(result.pieces(), a_network(x, w).pieces())
+    ttnn.release_trace(mesh, trace)
+
+
+def test_results_keep_their_tensor_and_address(mesh):
+    x = put(values(1), mesh)
+    trace, result = captured(mesh, ttnn.relu, x)
+    shards, address = ttnn.get_device_tensors(result), result.buffer_address()
+    overwrite(x, values(2), mesh)
+    ttnn.execute_trace(mesh, trace)
+    assert result.buffer_address() == address
+    assert torch.equal(ttnn.to_torch(shards[0]), values(2).relu()[:32, :32])
+
+
+def test_a_result_dropped_by_the_program_is_no_obstacle(mesh):
+    x = put(values(1), mesh)
+    trace, result = captured(mesh, lambda t: ttnn.neg(ttnn.relu(t)), x)
+    del result
+    gc.collect()
+    ttnn.execute_trace(mesh, trace)
+
+
+def test_a_value_read_twice_and_an_output_used_further_are_right(mesh):
+    x = put(values(1), mesh)
+
+    def work(t):
+        a = ttnn.relu(t)
+        b = ttnn.neg(a)
+        return a, ttnn.add(ttnn.multiply(a, b), b)
+
+    trace, (first, second) = captured(mesh, work, x)
+    overwrite(x, values(5), mesh)
+    ttnn.execute_trace(mesh, trace)
+    a = values(5).relu()
+    assert torch.equal(ttnn.compose(first), a)
+    torch.testing.assert_close(ttnn.compose(second), a * -a - a)
+
+
+def test_writing_in_place_happens_at_the_replay_and_not_at_the_capture(mesh):
+    cache = ttnn.from_torch(torch.zeros(1, 1, 64, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    new = ttnn.from_torch(torch.ones(1, 1, 1, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    ttnn.update_cache(cache, new, 0)
+    ttnn.sum(cache)
+    ttnn.copy_host_to_device_tensor(
+        ttnn.from_torch(torch.zeros(1, 1, 64, 32), layout=ttnn.TILE_LAYOUT), cache
+    )
+    trace = ttnn.begin_trace_capture(mesh)
+    ttnn.update_cache(cache, new, 0)
+    total = ttnn.sum(cache)
+    ttnn.end_trace_capture(mesh, trace)
+    assert ttnn.to_torch(ttnn.get_device_tensors(cache)[0]).abs().sum() == 0
+    ttnn.copy_host_to_device_tensor(
+        ttnn.from_torch(torch.full((1, 1, 1, 32), 3.0), layout=ttnn.TILE_LAYOUT), new
+    )
+    ttnn.execute_trace(mesh, trace)
+    assert ttnn.to_torch(ttnn.get_device_tensors(cache)[7]).sum() == 96
+    assert ttnn.to_torch(ttnn.get_device_tensors(total)[3]).item() == 96
+
+
+def test_an_output_tensor_that_is_given_is_written_at_each_replay(mesh):
+    x, out = put(values(1), mesh), put(torch.zeros(64, 128), mesh)
+    trace, _ = captured(mesh, lambda t: ttnn.add(t, 1.0, output_tensor=out), x)
+    overwrite(x, values(6), mesh)
+    ttnn.execute_trace(mesh, trace)
+    assert torch.equal(ttnn.compose(out), values(6) + 1)
+
+
+def test_collectives_and_shards_are_replayed_too(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 8)) as line:
+        mapper = ttnn.ShardTensorToMesh(line, dim=0)
+        x = ttnn.from_torch(values(1, 256, 32), layout=ttnn.TILE_LAYOUT, device=line, mesh_mapper=mapper)
+
+        def work(t):
+            return ttnn.all_reduce(t), ttnn.relu(ttnn.get_device_tensors(t)[3])
+
+        trace, (total, shard) = captured(line, work, x)
+        host = ttnn.from_torch(values(2, 256, 32), layout=ttnn.TILE_LAYOUT, mesh_mapper=mapper)
+        ttnn.copy_host_to_device_tensor(host, x)
+        ttnn.execute_trace(line, trace)
+        torch.testing.assert_close(
+            ttnn.to_torch(ttnn.get_device_tensors(total)[5]), values(2, 256, 32).view(8, 32, 32).sum(0)
+        )
+        assert torch.equal(ttnn.to_torch(shard), values(2, 256, 32)[96:128].relu())
+
+
+# -- what goes wrong --------------------------------------------------------------------------------
+
+
+def test_an_op_that_was_never_run_before_cannot_be_recorded(mesh):
+    x = put(values(1), mesh)
+    trace = ttnn.begin_trace_capture(mesh)
+    with pytest.raises(
+        ttnn.MeshError, match=r"Writes are not supported during trace capture\. elu runs here"
+    ):
+        ttnn.elu(x, alpha=0.123)
+    ttnn.end_trace_capture(mesh, trace)
+
+
+def test_transfers_and_waits_are_refused_while_recording(mesh):
+    x, host = put(values(1), mesh), ttnn.from_torch(values(2), layout=ttnn.TILE_LAYOUT)
+    event = ttnn.record_event(mesh, 0)
+    trace = ttnn.begin_trace_capture(mesh)
+    try:
+        for write in (lambda: put(values(1), mesh), lambda: ttnn.to_device(host, mesh)):
+            with pytest.raises(ttnn.MeshError, match=r"Writes are not supported during trace capture\."):
+                write()
+        for read in (lambda: ttnn.compose(x), lambda: ttnn.from_device(x), lambda: x.cpu()):
+            with pytest.raises(ttnn.MeshError, match=r"Reads are not supported during trace capture\."):
+                read()
+        with pytest.raises(
+            ttnn.MeshError, match=r"Event Synchronization is not supported during trace capture\."
+        ):
+            ttnn.event_synchronize(event)
+        with pytest.raises(ttnn.MeshError, match="not supported"):
+            ttnn.synchronize_device(mesh)
+    finally:
+        ttnn.end_trace_capture(mesh, trace)
+    assert torch.equal(ttnn.compose(x), values(1))
+
+
+def test_the_other_queue_goes_on_while_one_records(mesh):
+    x = put(values(1), mesh)
+    ttnn.relu(x)
+    ttnn.synchronize_device(mesh)
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.relu(x)
+    with ttnn.command_queue(1):
+        other = ttnn.relu(x)
+    with pytest.raises(ttnn.MeshError, match="CQ 0 is already being used for tracing"):
+        ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    ttnn.synchronize_device(mesh)
+    overwrite(x, values(9), mesh)
+    ttnn.execute_trace(mesh, trace, cq_id=0)
+    assert torch.equal(ttnn.compose(other), values(1).relu())
+
+
+def test_ids_are_checked(mesh):
+    with pytest.raises(ttnn.MeshError, match="CQ 0 is not being used for tracing tid 77"):
+        ttnn.end_trace_capture(mesh, ttnn.MeshTraceId(77), cq_id=0)
+    with pytest.raises(
+        ttnn.MeshError,
+        match=f"Trace instance 77 must exist on Mesh device {mesh.id()}'s active sub-device manager",
+    ):
+        ttnn.execute_trace(mesh, ttnn.MeshTraceId(77))
+    ttnn.release_trace(mesh, ttnn.MeshTraceId(77))
+    with pytest.raises(TypeError, match="trace_id"):
+        ttnn.execute_trace(mesh, "the trace")
+
+
+def test_a_released_trace_cannot_be_executed(mesh):
+    trace, _ = captured(mesh, ttnn.relu, put(values(1), mesh))
+    ttnn.release_trace(mesh, trace)
+    with pytest.raises(ttnn.MeshError, match="it has been released"):
+        ttnn.execute_trace(mesh, trace)
+
+
+def test_an_input_that_was_deallocated_is_named_before_anything_runs(mesh):
+    x = put(values(1), mesh)
+    trace, result = captured(mesh, ttnn.relu, x)
+    before = ttnn.compose(result)
+    ttnn.deallocate(x)
+    with pytest.raises(
+        ttnn.MeshError, match=r"captured at test_traces\.py:\d+, reads a tensor that has been dealloc"
+    ):
+        ttnn.execute_trace(mesh, trace)
+    assert torch.equal(ttnn.compose(result), before)
+
+
+def test_a_region_that_is_too_small_is_told_with_the_size_it_takes(mesh):
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 1), trace_region_size=1024) as small:
+        x = ttnn.from_torch(values(1, 32, 32), layout=ttnn.TILE_LAYOUT, device=small)
+        captured(small, ttnn.relu, x)
+        with pytest.raises(
+            ttnn.MeshError, match=r"Creating trace buffers of size \d+B on MeshDevice \d+, but only"
+        ):
+            captured(small, lambda t: ttnn.neg(ttnn.relu(t)), x)
+
+
+def test_whether_a_capture_is_under_way_can_be_asked(mesh):
+    assert not ttnn.device.is_trace_capture_active(mesh)
+    trace = ttnn.begin_trace_capture(mesh)
+    assert ttnn.device.is_trace_capture_active(mesh)
+    ttnn.end_trace_capture(mesh, trace)
+    assert not ttnn.device.is_trace_capture_active(mesh)
