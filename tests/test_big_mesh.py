@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from softmesh.systems.catalogue import load
+from softmesh.systems.descriptor_text import descriptor_text
 
 pytestmark = pytest.mark.usefixtures("mpi")
 
@@ -20,10 +24,16 @@ TT_RUN = [
 DEADLINE = 120  # seconds: for a hang, not for speed
 
 
-def run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path, **environ: str) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TT_", "SOFTMESH_"))}
     found = subprocess.run(
-        command, cwd=folder, env=clean, capture_output=True, text=True, timeout=DEADLINE, check=False
+        command,
+        cwd=folder,
+        env=clean | environ,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
     )
     assert found.returncode == 0, found.stderr[-3000:]
     return found.stdout
@@ -57,9 +67,37 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return told(run([sys.executable, "-m", "softmesh", "run", str(PROGRAM)], folder))
 
 
-@pytest.mark.parametrize("hosts", [(1, 2), (2, 2)], ids=["2 ranks", "4 ranks"])
-def test_one_process_and_several_give_the_same_tensors(alone, hosts, tmp_path):
-    binding = str(bindings(tmp_path, hosts))
-    command = [*TT_RUN, "--rank-binding", binding, "--", sys.executable, str(PROGRAM)]
-    assert told(run(command, tmp_path)) == alone
-    assert len(alone) == 20
+def half_a_t3000_each(folder: Path) -> Path:
+    """Two hosts, each with the mock descriptor of two boards of the four; cables join the halves."""
+    t3000 = load("T3000")
+    asics = {
+        id: replace(asic, host="west.yaml" if asic.tray <= 2 else "east.yaml")
+        for id, asic in t3000.asics.items()
+    }
+    for host in ("west.yaml", "east.yaml"):
+        (folder / host).write_text(descriptor_text(replace(t3000, asics=asics), host))
+    path = folder / "mocks.yaml"
+    path.write_text("rank_to_cluster_mock_cluster_desc: {0: west.yaml, 1: east.yaml}")
+    return path
+
+
+def in_ranks(folder: Path, hosts: tuple[int, int], *options: str, **environ: str) -> list[str]:
+    """What rank 0 of as many ranks as hosts tells."""
+    binding = ["--rank-binding", str(bindings(folder, hosts))]
+    return told(run([*TT_RUN, *binding, *options, "--", sys.executable, str(PROGRAM)], folder, **environ))
+
+
+def test_one_process_and_four_give_the_same_tensors(alone, tmp_path):
+    assert in_ranks(tmp_path, (2, 2)) == alone
+    assert len(alone) == 60
+
+
+def test_two_hosts_that_keep_in_step_give_the_same_tensors_and_each_drift_is_noticed(alone, tmp_path):
+    mocks = str(half_a_t3000_each(tmp_path))
+    *tensors, noticed = in_ranks(
+        tmp_path, (1, 2), "--mock-cluster-rank-binding", mocks, SOFTMESH_LOCKSTEP="1"
+    )
+    assert tensors == alone
+    assert noticed == (
+        "noticed order_of_ops order_of_allocations freed_by_one forgotten_by_one another_argument another_collective"
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from softmesh.collectives.collective import Across, Moved
 from softmesh.collectives.core import all_gather
-from softmesh.collectives.expressions import gathering
+from softmesh.collectives.expressions import Gathering
 from softmesh.collectives.groups import Group
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.spelling import Arguments, across, composite, spelled
@@ -87,7 +87,7 @@ def all_gather_async_reversed(
 
     def move(group: Group) -> Moved:
         moved = forwards.move(group)
-        return Moved(gathering(group, at, backwards=True), moved.dists, moved.topology)
+        return Moved(Gathering(group, at, backwards=True), moved.dists, moved.topology)
 
     return Across(cluster_axis, move)
 

@@ -55,6 +55,7 @@ class Across:
     move: Callable[[Group], Moved]
     needs_fabric: bool = True
     needs_line: bool = True  # without an axis, one-dimensional fabrics want the mesh to be a line
+    names_a_device: bool = False  # by its place in the whole mesh, of which a process may hold a block
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
@@ -73,12 +74,13 @@ class CollectivePlanner(Planner):
         check_wishes(self.op.name, device, across.cluster_axis, *self._wishes(), self.tensors[0])
         held = [tensor.view_distribution() for tensor in self.tensors]
         self._check_even(held)
-        reach = Reach.of(self.op.name, device, across.cluster_axis)
+        reach = Reach.of(self.op.name, device, None if across.names_a_device else across.cluster_axis)
         dists = [reach.wide(dist) for dist in held]
         groups = [group_of(dist, across.cluster_axis) for dist in dists]
         self._check_together(groups)
         moved = reach.around(across.move(groups[0]), held)
-        plan = Plan(moved.compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
+        compute = self._computation(moved.compute)
+        plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
         results = [raw] if isinstance(raw, torch.Tensor) else list(raw)

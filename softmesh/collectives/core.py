@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softmesh.arguments import refused
 from softmesh.collectives.collective import Across, Moved, collective
-from softmesh.collectives.expressions import dealing_out, gathering, partitioned, summing
+from softmesh.collectives.expressions import Gathering, Scattering, Summing, partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
 from softmesh.errors import MeshError
@@ -42,7 +42,7 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         label = group.dist.label if cluster_axis is None else None
         dist = replicating(group, at, label)
         topology = label_by_rule(group, dist, REPLICATE)
-        return Moved(gathering(group, at), (dist,), topology)
+        return Moved(Gathering(group, at), (dist,), topology)
 
     return Across(checked_axis("all_gather", cluster_axis), move)
 
@@ -53,7 +53,7 @@ def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Acr
     _check_rank("all_reduce", input_tensor)
 
     def move(group: Group) -> Moved:
-        return Moved(summing(group), (replicating(group),), only_sums=True)
+        return Moved(Summing(group), (replicating(group),), only_sums=True)
 
     return Across(checked_axis("all_reduce", cluster_axis), move)
 
@@ -82,8 +82,7 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
             )
         dist = dealing(group, at, from_one_value=True)
         label = label_by_rule(group, dist, Shard(at))
-        total, deal = summing(group), dealing_out(group, at)
-        return Moved(lambda data: deal(total(data)), (dist,), label, only_sums=True)
+        return Moved(Scattering(group, at), (dist,), label, only_sums=True)
 
     return Across(checked_axis("reduce_scatter", cluster_axis), move)
 

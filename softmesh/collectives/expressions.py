@@ -18,55 +18,71 @@ from softmesh.runtime.reused_results import filled_from
 Move = Callable[[torch.Tensor], torch.Tensor]
 
 
-def gathering(group: Group, dim: int, *, backwards: bool = False) -> Move:
+class Gathering:
     """Every member's piece side by side along `dim`: the group's axes fold into it."""
-    lead = group.lead
-    seen: torch.Size | None = None
-    whole: list[int] = []
-    order: list[int] = []
-    shape: list[int] = []
 
-    def gather(data: torch.Tensor) -> torch.Tensor:
-        nonlocal seen, whole, order, shape
-        if data.shape != seen:
-            seen = data.shape
-            whole, shape = list(seen), list(seen)
-            for axis in group.axes:
-                whole[axis], shape[axis] = group.dist.grid[axis], 1
-            shape[lead + dim] *= group.size
-            order = _before(group, lead + dim, data.ndim)
-        spread = data.expand(whole)
-        return filled_from((spread.flip(group.axes) if backwards else spread).permute(order), shape)
+    def __init__(self, group: Group, dim: int, *, backwards: bool = False) -> None:
+        self.group, self.dim, self.backwards = group, dim, backwards
+        self._seen: torch.Size | None = None
+        self._whole: list[int] = []
+        self._shape: list[int] = []
+        self.order: list[int] = []
 
-    return gather
+    def __call__(self, data: torch.Tensor) -> torch.Tensor:
+        if data.shape != self._seen:
+            self._prepare(data.shape)
+        spread = data.expand(self._whole)
+        turned = spread.flip(self.group.axes) if self.backwards else spread
+        return filled_from(turned.permute(self.order), self._shape)
+
+    def _prepare(self, seen: torch.Size) -> None:
+        group, at = self.group, self.group.lead + self.dim
+        self._seen, self._whole, self._shape = seen, list(seen), list(seen)
+        for axis in group.axes:
+            self._whole[axis], self._shape[axis] = group.dist.grid[axis], 1
+        self._shape[at] *= group.size
+        self.order = before(group, at, len(seen))
 
 
 def gathered(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
-    return gathering(group, dim)(data)
+    return Gathering(group, dim)(data)
 
 
-def _before(group: Group, place: int, rank: int) -> list[int]:
+def before(group: Group, place: int, rank: int) -> list[int]:
     """The order of dims that puts the group's axes right before the dim at `place`."""
     others = [axis for axis in range(rank) if axis not in group.axes]
     at = others.index(place)
     return [*others[:at], *group.axes, *others[at:]]
 
 
-def summing(group: Group) -> Move:
+class Summing:
     """The sum over the group, stored once. Members that hold the same count as often as they are."""
-    extents = group.dist.extents
-    distinct = [axis for axis in group.axes if extents[axis] > 1]
-    alike = group.size // math.prod(extents[axis] for axis in distinct)
-    add: Move | None = None
 
-    def total(data: torch.Tensor) -> torch.Tensor:
-        nonlocal add
+    def __init__(self, group: Group) -> None:
+        extents = group.dist.extents
+        self.group = group
+        self.distinct = [axis for axis in group.axes if extents[axis] > 1]
+        self.alike = group.size // math.prod(extents[axis] for axis in self.distinct)
+        self._add: Move | None = None
+
+    def __call__(self, data: torch.Tensor) -> torch.Tensor:
+        add = self._add
         if add is None:
-            add = adder(data.shape, data.dtype, distinct) if distinct else lambda same: same
+            distinct = self.distinct
+            add = self._add = adder(data.shape, data.dtype, distinct) if distinct else lambda same: same
         found = add(data)
-        return found if alike == 1 else found * alike
+        return found if self.alike == 1 else found * self.alike
 
-    return total
+
+class Scattering:
+    """To member g chunk g, along `dim`, of the sum over the group."""
+
+    def __init__(self, group: Group, dim: int) -> None:
+        self.group, self.dim = group, dim
+        self.total, self._deal = Summing(group), dealing_out(group, dim)
+
+    def __call__(self, data: torch.Tensor) -> torch.Tensor:
+        return self._deal(self.total(data))
 
 
 def dealing_out(group: Group, dim: int) -> Move:

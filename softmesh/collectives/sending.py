@@ -98,7 +98,7 @@ def broadcast(
             return Moved(lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,))
         return Moved(_spread_in_own_group(group, sender), (_all_local(group),), topology_of(alike))
 
-    return Across(checked_axis("broadcast", cluster_axis), move)
+    return Across(checked_axis("broadcast", cluster_axis), move, names_a_device=True)
 
 
 def _all_local(group: Group) -> Distribution:

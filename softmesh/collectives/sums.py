@@ -21,9 +21,12 @@ _FEWEST_BYTES = 1 << 14  # of a piece: below, the plain sum costs least
 _POOL_WIDTHS = (512, 128, 32)  # of the pooled rows; wide ones are the fastest while they stay in the caches
 _WIDE_UP_TO = 1 << 21  # bytes of a piece
 _BAG_WIDTHS = (256, 128, 64, 32)
+_ONE_BY_ONE = 4  # rows that torch's own sum adds in their order
+_VECTORS = 256  # elements: torch's own sum takes the last few columns in another order than the others
 
 
 Add = Callable[[torch.Tensor], torch.Tensor]
+AddInto = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 def summed_over(data: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
@@ -44,19 +47,58 @@ def adder(shape: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> Add:
     return add
 
 
-def _kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> Add | None:
-    first, last = min(axes), max(axes)
-    elements = math.prod(shape[last + 1 :])
-    are_neighbours = last - first + 1 == len(axes)
-    if not are_neighbours or elements * dtype.itemsize < _FEWEST_BYTES:
+def adds_in_order(whole: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> bool:
+    """Whether `adder` gives what adding one piece after the other to 0 gives, bit for bit."""
+    over = tuple(axes)
+    if not dtype.is_floating_point:
+        return True
+    rows = math.prod(whole[axis] for axis in over)
+    kernel = _kernel(whole, dtype, over)
+    return dtype is torch.float32 and (kernel is not None or rows <= _ONE_BY_ONE)
+
+
+def part_adder(
+    whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: Sequence[int]
+) -> AddInto | None:
+    """Adds up some of the columns with the bits that `adder` gives for all of them; None where it might not."""
+    over = tuple(axes)
+    kind = _kind(whole, dtype, over)
+    if kind is _product:  # who knows how a product goes about it
         return None
-    stack = (math.prod(shape[:first]), math.prod(shape[first : last + 1]), elements)
-    result = [1 if axis in axes else n for axis, n in enumerate(shape)]
+    stack, _ = _stacked(part, over)
+    is_plain = kind is None or _kernel(whole, dtype, over) is None
+    if is_plain and any(math.prod(shape[max(over) + 1 :]) % _VECTORS for shape in (whole, part)):
+        return None
+    if is_plain or (kind is _bagging and stack[1] <= _ONE_BY_ONE):
+        return lambda data, out: torch.sum(data, over, keepdim=True, dtype=dtype, out=out)
+    kernel = kind and kind(*_stacked(part, over))
+    return kernel and (lambda data, out: out.copy_(kernel(data)))
+
+
+def _kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> Add | None:
+    kind = _kind(shape, dtype, axes)
+    return kind and kind(*_stacked(shape, axes))
+
+
+def _kind(
+    shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]
+) -> Callable[[tuple[int, int, int], list[int]], Add | None] | None:
+    first, last = min(axes), max(axes)
+    are_neighbours = last - first + 1 == len(axes)
+    if not are_neighbours or math.prod(shape[last + 1 :]) * dtype.itemsize < _FEWEST_BYTES:
+        return None
     if dtype is torch.float32:
-        return _bagging(stack, result)
+        return _bagging
     if dtype is not torch.bfloat16:
         return None
-    return _product(stack, result) if stack[1] >= _TALL else _pooling(stack, result)
+    return _product if math.prod(shape[first : last + 1]) >= _TALL else _pooling
+
+
+def _stacked(shape: Sequence[int], axes: tuple[int, ...]) -> tuple[tuple[int, int, int], list[int]]:
+    """(groups, devices, elements of a piece), and the shape of the sum."""
+    first, last = min(axes), max(axes)
+    stack = (math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :]))
+    return stack, [1 if axis in axes else n for axis, n in enumerate(shape)]
 
 
 def _product(stack: tuple[int, int, int], result: list[int]) -> Add:

@@ -19,8 +19,8 @@ from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, Extents, distribution
 from softmesh.placement.words import REPLICATE
 
-# (data, mesh axis) -> what each process along that axis holds, in order
-Gather = Callable[[torch.Tensor, int], Sequence[torch.Tensor]]
+# (data, mesh axes) -> what the processes along these axes hold, side by side
+Gather = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,14 @@ class Block:
         self, data: torch.Tensor, dist: Distribution, axes: Sequence[int], gather: Gather
     ) -> torch.Tensor:
         """The blocks along these mesh axes side by side; what all devices share needs no sending."""
-        for axis in axes:
-            if self.hosts[axis] > 1 and dist.placements[axis] is not REPLICATE:
-                data = torch.cat(list(gather(data, axis)), axis)
-        return data
+        spread = self.spread_axes(dist, axes)
+        return gather(data, spread) if spread else data
+
+    def spread_axes(self, dist: Distribution, axes: Sequence[int]) -> tuple[int, ...]:
+        """Those of the axes along which other processes hold other pieces."""
+        return tuple(
+            axis for axis in axes if self.hosts[axis] > 1 and dist.placements[axis] is not REPLICATE
+        )
 
     def narrow(self, dist: Distribution) -> Distribution:
         """A wide distribution as this block sees it again."""

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import torch
 
-from softmesh.placement.distribution import Coordinates, Distribution, Extents, split_axes
-from softmesh.placement.words import REPLICATE
+from softmesh.placement.distribution import (
+    Coordinates,
+    Distribution,
+    Extents,
+    common_refinement,
+    distribution,
+    refine,
+    split_axes,
+)
+from softmesh.placement.words import LOCAL, REPLICATE, Placement
 
 
 def regrid(data: torch.Tensor, dist: Distribution, fine: Extents) -> torch.Tensor:
@@ -38,6 +46,28 @@ def flattened(data: torch.Tensor, dist: Distribution, coords: Coordinates) -> to
     if dist.is_replicated:
         return data.reshape(1, *data.shape[dist.lead :])
     return pieces_at(data, dist, coords)
+
+
+def along_the_mesh(data: torch.Tensor, dist: Distribution) -> tuple[torch.Tensor, Distribution]:
+    """The pieces of a whole mesh with a leading dim for each of its axes, Local where no one word tells of an axis."""
+    if dist.grid == dist.mesh or dist.coords is not None:
+        return data, dist
+    words = _words_along_the_mesh(dist)
+    spelled = distribution(dist.mesh, dist.mesh, words, None, dist.label)
+    local = data.shape[dist.lead :]
+    full = pieces_at(data, dist, dist.coordinates()).reshape(*dist.mesh, *local)
+    for axis, word in enumerate(spelled.placements):
+        full = full.narrow(axis, 0, 1) if word is REPLICATE else full
+    return full, spelled
+
+
+def _words_along_the_mesh(dist: Distribution) -> tuple[Placement, ...]:
+    fine = common_refinement(dist.grid, dist.mesh)
+    if fine is None:
+        return (REPLICATE if dist.is_replicated else LOCAL,) * len(dist.mesh)
+    words = refine(dist, fine).placements
+    groups = [{words[axis] for axis in axes} or {REPLICATE} for axes in split_axes(dist.mesh, fine)]
+    return tuple(group.pop() if len(group) == 1 else LOCAL for group in groups)
 
 
 def stored_index(dist: Distribution, position: int) -> tuple[int, ...]:

@@ -304,3 +304,11 @@ def along(dims: dict[int, Sequence[tuple[int, int | None]]], outputs: int = 1) -
         return [word_out] * outputs
 
     return rule
+
+
+def among(at: Situation, operands: Sequence[int], rule: SingleRule) -> Placement:
+    """The word of one of several results, which comes of some of the operands only."""
+    words = tuple(at.words[i] for i in operands)
+    if all(word is None or word is REPLICATE for word in words):
+        return REPLICATE
+    return rule(Situation(words, tuple(at.shapes[i] for i in operands), at.out_shapes))

@@ -5,7 +5,9 @@
     Partial(op)    each holds a whole-sized contribution; combined by `op` they are the value
     Local          each holds something of its own, with no meaning as one value
 
-Each word exists once (`Shard(3) is Shard(3)`), so words compare and hash by identity.
+Each word exists once (`Shard(3) is Shard(3)`), so words compare and hash by identity. In a request for a
+placement a word may name its mesh axis (`Shard(3, axis="tp")`); the words of a tensor stand in the order of the
+axes and name none.
 """
 
 from __future__ import annotations
@@ -54,17 +56,18 @@ class Local(Placement):
 class Shard(Placement):
     """`size` is the global extent where it is not a multiple of the devices (lenient mode only)."""
 
-    __slots__ = ("dim", "size")
-    _all: ClassVar[dict[tuple[int, int | None], Shard]] = {}
+    __slots__ = ("axis", "dim", "size")
+    _all: ClassVar[dict[tuple[int, int | None, str | None], Shard]] = {}
     dim: int
     size: int | None
+    axis: str | None
 
-    def __new__(cls, dim: int, size: int | None = None) -> Shard:
-        shard = cls._all.get((dim, size))
+    def __new__(cls, dim: int, size: int | None = None, *, axis: str | None = None) -> Shard:
+        shard = cls._all.get((dim, size, axis))
         if shard is None:
             shard = super().__new__(cls)
-            shard.dim, shard.size = dim, size
-            cls._all[dim, size] = shard
+            shard.dim, shard.size, shard.axis = dim, size, axis
+            cls._all[dim, size, axis] = shard
         return shard
 
     def at(self, dim: int) -> Shard:
@@ -72,26 +75,32 @@ class Shard(Placement):
         return Shard(dim, self.size)
 
     def __repr__(self) -> str:
-        return f"Shard({self.dim})" if self.size is None else f"Shard({self.dim}, size={self.size})"
+        size = "" if self.size is None else f", size={self.size}"
+        return f"Shard({self.dim}{size}{_along(self.axis)})"
 
 
 class Partial(Placement):
     """`op` says how the contributions combine: sum, avg, max, min or prod."""
 
-    __slots__ = ("op",)
-    _all: ClassVar[dict[str, Partial]] = {}
+    __slots__ = ("axis", "op")
+    _all: ClassVar[dict[tuple[str, str | None], Partial]] = {}
     op: str
+    axis: str | None
 
-    def __new__(cls, op: str = "sum") -> Partial:
-        partial = cls._all.get(op)
+    def __new__(cls, op: str = "sum", *, axis: str | None = None) -> Partial:
+        partial = cls._all.get((op, axis))
         if partial is None:
             partial = super().__new__(cls)
-            partial.op = op
-            cls._all[op] = partial
+            partial.op, partial.axis = op, axis
+            cls._all[op, axis] = partial
         return partial
 
     def __repr__(self) -> str:
-        return f"Partial({self.op})"
+        return f"Partial({self.op}{_along(self.axis)})"
+
+
+def _along(axis: str | None) -> str:
+    return "" if axis is None else f", axis={axis!r}"
 
 
 REPLICATE = Replicate()

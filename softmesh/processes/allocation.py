@@ -10,9 +10,8 @@ from softmesh.fabric.match import Match
 from softmesh.fabric.matching.entry import match
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
 from softmesh.processes.binding import VISIBLE_DEVICES, RankBinding
+from softmesh.systems.choice import HOST
 from softmesh.systems.machine import Machine
-
-HOST = "SOFTMESH_HOST"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from softmesh.errors import ArgumentValueError
 from softmesh.processes import context
 from softmesh.processes.ranks import Rank, Size, SubcontextId
 
+_INT_MAX = 2**31 - 1
+
 
 def init_distributed_context() -> None:
     """Join the other processes of the job, if there are any. Opening a device does it too."""
@@ -55,7 +57,8 @@ def distributed_context_allgather_int(value: int) -> list[int]:
 def distributed_context_send_bytes(data: bytes, dest: int, tag: int = 0) -> None:
     where = "distributed_context_send_bytes"
     data = checked(where, "data", data, bytes, "bytes")
-    dest, tag = _number(where, "dest", dest), checked_int(where, "tag", tag)
+    dest, tag = _number(where, "dest", dest), _tag(where, tag)
+    _check_size(where, len(data))
     context.current_world().send(data, dest, tag, op="send_bytes")
 
 
@@ -63,9 +66,8 @@ def distributed_context_recv_bytes(size: int, source: int, tag: int = 0) -> byte
     """Exactly `size` bytes."""
     where = "distributed_context_recv_bytes"
     size, source = checked_int(where, "size", size), _number(where, "source", source)
-    tag = checked_int(where, "tag", tag)
-    if size < 0:
-        raise ArgumentValueError(f"{where}: size must not be negative, got {size}")
+    tag = _tag(where, tag)
+    _check_size(where, size)
     world = context.current_world()
     data = bytearray(size)
     world.recv(data, source, tag, op="recv_bytes")
@@ -100,6 +102,22 @@ def distributed_context_local_to_world_rank(
             _number(where, "subcontext_id", subcontext_id), _number(where, "local_rank", local_rank)
         )
     )
+
+
+def _tag(where: str, tag: object) -> int:
+    number = checked_int(where, "tag", tag)
+    if not 0 <= number < _INT_MAX:  # the largest one is softmesh's own
+        raise ArgumentValueError(f"{where}: a tag is 0 or more and less than {_INT_MAX}, got {number}")
+    return number
+
+
+def _check_size(where: str, size: int) -> None:
+    if size < 0:
+        raise ArgumentValueError(f"{where}: size must not be negative, got {size}")
+    if size > _INT_MAX:
+        raise ArgumentValueError(
+            f"{where}: a message has at most {_INT_MAX} bytes, as in MPI, and this one {size}: send it in parts"
+        )
 
 
 def _number(where: str, name: str, value: object) -> int:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from softmesh.processes.verdict import Cause, Doing, RankState, Verdict, verdict
-from softmesh.processes.wait_report import site_from_data, text, wait_from_data
+from softmesh.processes.wait_report import Site, WaitReport, site_from_data, text, wait_from_data
 
 # A hang is believed when every stuck rank said twice that it still looks, in vain, for the same thing.
 _CONFIRMED_AFTER = 0.2
+
+# A rank that raised ends the job itself: what it printed comes first, and is complete.
+_LAST_WORDS = 2.0
 
 # Last words: an answer that was on its way when they were said changes nothing.
 _ENDED = (Doing.FINISHED, Doing.RAISED, Doing.DIED)
@@ -30,6 +33,7 @@ class Board:
         self.states: dict[int, RankState] = {rank: RankState() for rank in range(ranks)}
         self._timeout = timeout
         self._began: dict[int, float] = {}
+        self._heard: dict[int, float] = {}
         self._suspicion: _Suspicion | None = None
 
     def hear(self, rank: int, message: Mapping[str, Any], now: float) -> None:
@@ -40,19 +44,31 @@ class Board:
             self.states[rank] = self._read(rank, message, now)
         except (KeyError, TypeError, ValueError):
             return
+        self._heard[rank] = now
 
     def _read(self, rank: int, message: Mapping[str, Any], now: float) -> RankState:
         old = self.states[rank]
         doing = Doing(message["state"])
         last = text(message.get("last", old.last))
+        done = _done(message) or old.done
         if doing is Doing.WAITING:
             wait = wait_from_data(message["wait"])
             self._began[rank] = now - wait.seconds
-            return RankState(doing, wait, wait.seconds, wait.site, last)
+            return RankState(doing, wait, wait.seconds, wait.site, last, done=done)
         site = site_from_data(message.get("site", ()))
         if doing is Doing.RAISED:
-            return RankState(doing, old.wait, 0.0, site, last, text(message.get("error", "")), now)
-        return RankState(doing, None, 0.0, site, last, order=now)
+            error = text(message.get("error", ""))
+            return RankState(doing, old.wait, 0.0, site, last, error, now, done)
+        return RankState(doing, None, 0.0, site, last, order=now, done=done)
+
+    def has_raised(self, rank: int) -> bool:
+        return rank in self.states and self.states[rank].doing is Doing.RAISED
+
+    def sampled(self, rank: int, site: Site) -> None:
+        """Where a rank is that does not answer."""
+        state = self.states.get(rank)
+        if state is not None and state.doing is Doing.COMPUTING:
+            self.states[rank] = replace(state, site=site, sampled=True)
 
     def line_closed(self, rank: int, now: float) -> None:
         """The connection ended. Whether the rank did too is known when the job ends."""
@@ -72,16 +88,21 @@ class Board:
         if found is None:
             self._suspicion = None
             return None
-        if found.cause in (Cause.RAISED, Cause.DIED, Cause.DEADLINE) or self._confirmed(found, now):
+        if found.cause is Cause.RAISED:
+            return found if now - found.states[found.odd[0]].order >= _LAST_WORDS else None
+        if found.cause in (Cause.DIED, Cause.DEADLINE) or self._confirmed(found, now):
             return found
         return None
 
-    def decide_at_end(self, now: float) -> Verdict | None:
-        """The job failed and is over: ranks that went without a word died, and the first one matters."""
+    def decide_at_end(self, now: float, how: str = "") -> Verdict | None:
+        """The job failed and is over: ranks that went without a word died, and the first one matters.
+
+        `how` it ended, as its exit code tells.
+        """
         absent = [rank for rank, state in self.states.items() if state == RankState()]
         for rank, state in list(self.states.items()):
             if state.doing is Doing.SILENT and rank not in absent:
-                self.process_died(rank, "", now)
+                self.process_died(rank, how, now)
         found = verdict(self._aged(now), self._timeout)
         if found is None or found.cause not in (Cause.RAISED, Cause.DIED):
             return None
@@ -100,10 +121,14 @@ class Board:
         return self._suspicion is not None
 
     def _aged(self, now: float) -> dict[int, RankState]:
-        return {
-            rank: replace(state, waited=now - self._began[rank]) if state.doing is Doing.WAITING else state
-            for rank, state in self.states.items()
-        }
+        return {rank: self._aged_state(rank, state, now) for rank, state in self.states.items()}
+
+    def _aged_state(self, rank: int, state: RankState, now: float) -> RankState:
+        if state.doing is Doing.WAITING:
+            return replace(state, waited=now - self._began[rank])
+        if state.doing is Doing.COMPUTING:
+            return replace(state, quiet=now - self._heard[rank])
+        return state
 
     def _confirmed(self, found: Verdict, now: float) -> bool:
         waits = {rank: state.wait for rank in found.stuck if (state := self.states[rank]).wait is not None}
@@ -115,3 +140,7 @@ class Board:
             return False
         looked = all(polls[rank] > before.polls[rank] or not serials[rank] for rank in polls)
         return looked and now - before.since >= _CONFIRMED_AFTER
+
+
+def _done(message: Mapping[str, Any]) -> WaitReport | None:
+    return wait_from_data(message["done"]) if message.get("done") else None

@@ -28,7 +28,10 @@ def _kind(mesh: LogicalMesh, graph: MeshGraph) -> Iterator[str]:
     yield "mesh_descriptors {"
     yield f'  name: "{mesh.name}"'
     yield f"  arch: {graph.arch.name}"
-    yield f"  device_topology {{ dims: [ {mesh.shape[0]}, {mesh.shape[1]} ] }}"
+    kinds = (
+        f" dim_types: [ {', '.join(_ring_or_line(ring) for ring in mesh.rings)} ]" if any(mesh.rings) else ""
+    )
+    yield f"  device_topology {{ dims: [ {mesh.shape[0]}, {mesh.shape[1]} ]{kinds} }}"
     yield f"  host_topology {{ dims: [ {mesh.hosts[0]}, {mesh.hosts[1]} ] }}"
     yield f"  channels {{ count: {mesh.channels} policy: {_policy(mesh.strict)} }}"
     yield "}"
@@ -75,6 +78,10 @@ def _pinning(pinning: Pinning) -> Iterator[str]:
 
 def _node(node: Node) -> str:
     return f"mesh_id: {node.mesh} chip_id: {node.chip}"
+
+
+def _ring_or_line(ring: bool) -> str:
+    return "RING" if ring else "LINE"
 
 
 def _policy(strict: bool) -> str:

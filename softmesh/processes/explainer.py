@@ -20,16 +20,23 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
+from softmesh.processes import stack_sample
 from softmesh.processes.board import Board
 from softmesh.processes.reports import LONGEST_LINE
-from softmesh.processes.verdict import Verdict
+from softmesh.processes.verdict import Cause, Verdict
 from softmesh.processes.verdict_text import explained
+from softmesh.processes.wait_report import Site
 from softmesh.processes.waiting import timeout as waiting_timeout
+from softmesh.processes.whereabouts import users_site
 
 _LOOKED_EVERY = 0.1
 _ASKED_EVERY = 0.5
+_ANSWERS_WITHIN = 2.0
+_STACK_WITHIN = 0.5
+_MOST_FRAMES = 100
+_MOST_STRANGERS = 64
 
 
 class _Caller:
@@ -38,6 +45,8 @@ class _Caller:
     def __init__(self, line: socket.socket) -> None:
         self.line = line
         self.rank: int | None = None
+        self.process = 0  # its number, where it is one of this machine
+        self.stack: list[Site] | None = None  # once it was asked for
         self.partial = b""
 
 
@@ -61,6 +70,8 @@ class Explainer:
         self._door.setblocking(False)
         self.address = f"{host}:{self._door.getsockname()[1]}#{self._token}"
         self.verdict: Verdict | None = None
+        self._stacks_due = 0.0
+        self._most_callers = ranks + _MOST_STRANGERS
         self._callers: dict[socket.socket, _Caller] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="softmesh explainer", daemon=True)
@@ -79,11 +90,11 @@ class Explainer:
         with self._lock:
             self._board.process_died(rank, how, time.monotonic())
 
-    def job_ended(self, *, failed: bool) -> Verdict | None:
+    def job_ended(self, *, failed: bool, how: str = "") -> Verdict | None:
         """Call once mpirun is gone; `failed` unless it ended well or the user stopped it."""
         self.close()
         if failed and self.verdict is None:
-            self._announce(self._board.decide_at_end(time.monotonic()))
+            self._announce(self._board.decide_at_end(time.monotonic(), how))
         return self.verdict
 
     def close(self) -> None:
@@ -115,6 +126,9 @@ class Explainer:
     def _admit(self, ready: selectors.BaseSelector) -> None:
         with contextlib.suppress(OSError):
             line, _ = self._door.accept()
+            if len(self._callers) >= self._most_callers:
+                line.close()
+                return
             line.setblocking(False)
             self._callers[line] = _Caller(line)
             ready.register(line, selectors.EVENT_READ)
@@ -132,19 +146,39 @@ class Explainer:
             self._hang_up(ready, caller.line)
 
     def _understood(self, caller: _Caller, line: bytes) -> bool:
+        if caller.stack is not None and self._is_of_its_stack(caller, line.decode(errors="replace")):
+            return True
         try:
             message = json.loads(line)
-            if caller.rank is not None:
-                with self._lock:
-                    self._board.hear(caller.rank, message, time.monotonic())
-                return True
-            if not secrets.compare_digest(str(message["token"]).encode(), self._token.encode()):
-                return False
-            caller.rank = int(message["rank"])
+            if caller.rank is None:
+                return self._introduced(caller, message)
             with self._lock:
-                self._board.hear(caller.rank, {"state": "computing"}, time.monotonic())
+                self._board.hear(caller.rank, message, time.monotonic())
+                raised = self._board.has_raised(caller.rank)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False
+        if raised:
+            self._ask()  # where the others are while they are still there
+        return True
+
+    def _introduced(self, caller: _Caller, message: Any) -> bool:
+        if not secrets.compare_digest(str(message["token"]).encode(), self._token.encode()):
+            return False
+        caller.rank = int(message["rank"])
+        if message.get("host") == socket.gethostname():
+            caller.process = int(message.get("pid", 0))
+        with self._lock:
+            self._board.hear(caller.rank, {"state": "computing"}, time.monotonic())
+        return True
+
+    def _is_of_its_stack(self, caller: _Caller, text: str) -> bool:
+        if caller.stack is None or caller.rank is None or not stack_sample.is_part_of_a_stack(text):
+            return False
+        frame = stack_sample.frame_in(text)
+        if frame is not None and len(caller.stack) < _MOST_FRAMES:
+            caller.stack.append(frame)
+            with self._lock:
+                self._board.sampled(caller.rank, users_site(caller.stack))
         return True
 
     def _hang_up(self, ready: selectors.BaseSelector, line: socket.socket) -> None:
@@ -165,7 +199,21 @@ class Explainer:
         if self.verdict is None:
             with self._lock:
                 found = self._board.decide(now)
-            self._announce(found)
+            if found is None or not self._stacks_are_due(found, now):
+                self._announce(found)
+
+    def _stacks_are_due(self, found: Verdict, now: float) -> bool:
+        """Whether the odd ranks of a deadline do not answer and were, just now, asked by other means."""
+        if found.cause is Cause.DEADLINE and not self._stacks_due:
+            late = [rank for rank in found.odd if found.states[rank].quiet > _ANSWERS_WITHIN]
+            unheard = [caller for caller in self._callers.values() if caller.rank in late]
+            asked = [caller for caller in unheard if self._asked_for_stack(caller)]
+            self._stacks_due = now + _STACK_WITHIN if asked else 0.0
+        return now < self._stacks_due
+
+    def _asked_for_stack(self, caller: _Caller) -> bool:
+        caller.stack = []
+        return bool(caller.process) and stack_sample.ask(caller.process, self.address)
 
     def _announce(self, found: Verdict | None) -> None:
         if found is None:

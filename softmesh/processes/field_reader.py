@@ -114,11 +114,19 @@ class FieldReader:
         found: dict[str, str] = {}
         for key, value in table.entries():
             path = _joined(where, str(key)[:60])
-            name = self.string(f"{path}.[key]", key)
+            name = self._variable(path, key)
             text = self.string(path, value, fix=_quoted(value)) if name is not None else None
             if name is not None and text is not None:
                 found[name] = self._expanded(path, text, value.line)
         return found
+
+    def _variable(self, where: str, key: Text) -> str | None:
+        name = self.string(f"{where}.[key]", key)
+        if name is not None and (not name or "=" in name or "\0" in name):
+            message = f"{where}: a variable has a name, and no = in it"
+            self.error("variable-name", message, key.line, fix='write `NAME: "value"`')
+            return None
+        return name
 
     def _expanded(self, where: str, text: str, line: int) -> str:
         def value_of(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from softmesh.callsite import user_call_site
@@ -52,10 +52,11 @@ class Lockstep:
         shapes: Iterable[Sequence[int]] = (),
         dtypes: Iterable[object] = (),
         site: Site | None = None,
+        arguments: Iterable[str] = (),
     ) -> None:
         """One command that every rank has to make; `site` where the caller knows it already."""
         operands = [f"{dtype} {list(shape)}" for shape, dtype in zip(shapes, dtypes, strict=True)]
-        what = f"{name}({', '.join(operands)})"
+        what = f"{name}({', '.join([*operands, *arguments])})"
         self._digest = hashlib.blake2b(self._digest + what.encode(), digest_size=8).digest()
         self._count += 1
         self._entries.append(Entry(self._count, self._digest.hex(), what, site or Site(*user_call_site())))
@@ -65,7 +66,7 @@ class Lockstep:
         own = int.from_bytes(self._digest, "big", signed=True)
         if len(set(context.allgather_int(own, op="lockstep check"))) > 1:
             histories = context.allgather_bytes(json.dumps(list(self._entries)).encode(), op="lockstep check")
-            raise difference([_entries_in(history) for history in histories])
+            raise difference([_entries_in(history) for history in histories], context.group.ranks)
 
 
 def _entries_in(history: memoryview) -> list[Entry]:
@@ -75,8 +76,9 @@ def _entries_in(history: memoryview) -> list[Entry]:
     ]
 
 
-def difference(histories: Sequence[Sequence[Entry]]) -> LockstepError:
-    """The first command that differs, told from the last ones of each rank."""
+def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None = None) -> LockstepError:
+    """The first command that differs, told from the last ones of each rank; `ranks` are their world ranks."""
+    names = range(len(histories)) if ranks is None else ranks
     by_index = [{entry.number: entry for entry in history} for history in histories]
     common = max((history[0].number for history in histories if history), default=1)
     end = max((history[-1].number for history in histories if history), default=0)
@@ -84,15 +86,15 @@ def difference(histories: Sequence[Sequence[Entry]]) -> LockstepError:
         entries = [found.get(index) for found in by_index]
         if len({entry and entry.digest for entry in entries}) > 1:
             # when the oldest command that is known differs already, the real difference may lie before it
-            return _told(index, entries, maybe_older=index == common > 1)
+            return _told(index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1)
     raise AssertionError("the hashes of all commands agree")
 
 
-def _told(index: int, entries: Sequence[Entry | None], maybe_older: bool) -> LockstepError:
-    seen = Counter(entry and entry.digest for entry in entries)
+def _told(index: int, entries: Mapping[int, Entry | None], maybe_older: bool) -> LockstepError:
+    seen = Counter(entry and entry.digest for entry in entries.values())
     usual = max(seen, key=lambda digest: seen[digest])
-    odd = tuple(rank for rank, entry in enumerate(entries) if (entry and entry.digest) != usual)
-    rest = [rank for rank in range(len(entries)) if rank not in odd]
+    odd = tuple(rank for rank, entry in entries.items() if (entry and entry.digest) != usual)
+    rest = [rank for rank in entries if rank not in odd]
     older = "; an earlier one, no longer known, may differ already" if maybe_older else ""
     message = (
         f"ranks run different programs: command number {index} differs{older}\n"

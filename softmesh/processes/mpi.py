@@ -126,15 +126,22 @@ class MpiContext(DistributedContext):
         self._check_total("all_to_all", part, mine.nbytes)
         self._check_total("all_to_all", part, theirs.nbytes)
         if part > LARGEST_PIECE:
-            raise MeshError(
-                f"all_to_all: {part} bytes for each rank are more than {LARGEST_PIECE}: use several"
-            )
+            self._all_to_all_in_pieces(mine, theirs, part, op)
+            return
         self._collective(
             op,
             fingerprint,
             theirs.nbytes,
             partial(self._comm.Ialltoall, [mine, part, MPI.BYTE], [theirs, part, MPI.BYTE]),
         )
+
+    def _all_to_all_in_pieces(self, mine: memoryview, theirs: memoryview, part: int, op: str) -> None:
+        """Rank by rank, each to the one so many places further on."""
+        places = [slice(rank * part, (rank + 1) * part) for rank in range(self.size)]
+        theirs[places[self.rank]] = mine[places[self.rank]]
+        for distance in range(1, self.size):
+            to, origin = (self.rank + distance) % self.size, (self.rank - distance) % self.size
+            self.send_recv(mine[places[to]], to, theirs[places[origin]], origin, op=op)
 
     def broadcast(
         self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None

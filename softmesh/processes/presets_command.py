@@ -15,8 +15,10 @@ from softmesh.errors import SoftmeshError
 from softmesh.processes.bindings_text import bindings_text
 from softmesh.processes.descriptor_writing import graph_text
 from softmesh.processes.presets import PRESETS, TRAY_FILE, preset_split, tray_text
-from softmesh.processes.splitting import Piece, Split, split_anywhere
+from softmesh.processes.slices import FABRIC_CONFIGS, SLICE_CONFIGS, split_in_z
+from softmesh.processes.splitting import Piece, Split, split_anywhere, split_without_end
 from softmesh.systems.catalogue import load
+from softmesh.systems.choice import ELASTIC
 from softmesh.systems.machine import Machine
 
 _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})", re.ASCII)
@@ -39,7 +41,20 @@ class _Refusal(click.ClickException):
     metavar="RxC,...",
     help="How ranks share a mesh: one grid for all meshes, or one for each. [default: 1x1]",
 )
-@click.option("-o", "--output", default=".", metavar="DIR", help="Where files go. [default: here]")
+@click.option(
+    "--slice-config",
+    type=click.Choice(list(SLICE_CONFIGS)),
+    help="4x4 meshes of slices of Blackhole Galaxies, joined in the third dimension.",
+)
+@click.option(
+    "--fabric-config",
+    type=click.Choice(list(FABRIC_CONFIGS)),
+    help="Whole Blackhole Galaxies, joined in the third dimension.",
+)
+@click.option("--hosts", metavar="A,B,...", help="Hosts of the machine, in ring order, for the two above.")
+@click.option(
+    "-o", "--output", "--work-dir", default=".", metavar="DIR", help="Where files go. [default: here]"
+)
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @click.option(
     "--print-rank-table", is_flag=True, help="Also print FABRIC_RANK:<mesh>;<host rank>;<host>;<devices>."
@@ -51,6 +66,9 @@ def bindings(
     system: str,
     split: str | None,
     hosts_per_mesh: str | None,
+    slice_config: str | None,
+    fabric_config: str | None,
+    hosts: str | None,
     output: str,
     force: bool,
     print_rank_table: bool,
@@ -62,14 +80,15 @@ def bindings(
     softmesh bindings -o galaxy
     softmesh bindings --system T3000 --split 2x2,2x2 -o halves
     softmesh bindings --system Galaxy --split 8x4 --hosts-per-mesh 2x1 -o shared
+    softmesh bindings --system elastic --split 2x4,4x4 -o any
+    softmesh bindings --system BH-Galaxy-XYZ --slice-config 2x4x4z -o slices
     """
     folder = Path(os.path.abspath(output))
+    asked = {"--split": split, "--slice-config": slice_config, "--fabric-config": fabric_config}
+    _check_one_way(asked, hosts_per_mesh, hosts)
     try:
-        machine = load(system)
-        splits = _splits(machine, split, hosts_per_mesh)
-        files = _files(machine, splits, folder)
-        if split is None:
-            files[TRAY_FILE] = tray_text(machine)
+        machine, splits, more = _cut(system, asked, hosts_per_mesh, hosts)
+        files = _files(machine, splits, folder) | more
     except SoftmeshError as error:
         raise _Refusal(str(error)) from None
     _write(folder, files, force)
@@ -83,13 +102,51 @@ def bindings(
     )
 
 
-def _splits(machine: Machine, split: str | None, hosts: str | None) -> dict[str, Split]:
-    if split is not None:
-        pieces = pieces_of(split, hosts)
-        return {_name(pieces): split_anywhere(machine, pieces, split)}
-    if hosts is not None:
+def _check_one_way(asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None) -> None:
+    given = [option for option, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise _Refusal(f"{' and '.join(given)} are different ways to cut a machine: give one of them.")
+    if shared_by is not None and given != ["--split"]:
         raise _Refusal("--hosts-per-mesh says how meshes of --split are shared; presets have their own.")
+    if hosts is not None and given not in (["--slice-config"], ["--fabric-config"]):
+        raise _Refusal(
+            "--hosts says where the meshes of --slice-config or --fabric-config lie; give one of them."
+        )
+
+
+def _cut(
+    system: str, asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None
+) -> tuple[str, dict[str, Split], dict[str, str]]:
+    """The name of the machine, its splits, and files beside those of the splits."""
+    if system.strip().lower() == ELASTIC:
+        if asked["--split"] is None:
+            raise _Refusal(
+                "The elastic machine has any shape: say what you need of it, as in --split 2x4,2x4."
+            )
+        return ELASTIC, _split_of(None, asked["--split"], shared_by), {}
+    machine = load(system)
+    splits = _splits(machine, asked, shared_by, hosts)
+    return machine.name, splits, {} if any(asked.values()) else {TRAY_FILE: tray_text(machine)}
+
+
+def _splits(
+    machine: Machine, asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None
+) -> dict[str, Split]:
+    if asked["--split"] is not None:
+        return _split_of(machine, asked["--split"], shared_by)
+    arrangements = SLICE_CONFIGS | FABRIC_CONFIGS
+    wanted = next((value for value in asked.values() if value is not None), None)
+    if wanted is not None:
+        named = None if hosts is None else [host.strip() for host in hosts.split(",") if host.strip()]
+        return {wanted: split_in_z(machine, arrangements[wanted], named)}
     return {preset.name: preset_split(preset, machine) for preset in PRESETS.get(machine.chip.arch, ())}
+
+
+def _split_of(machine: Machine | None, split: str, shared_by: str | None) -> dict[str, Split]:
+    """Without a machine, of the elastic one."""
+    pieces = pieces_of(split, shared_by)
+    found = split_without_end(pieces, split) if machine is None else split_anywhere(machine, pieces, split)
+    return {_name(pieces): found}
 
 
 def pieces_of(split: str, hosts: str | None) -> list[Piece]:
@@ -137,11 +194,11 @@ def _binding_name(name: str) -> str:
     return f"{name}_rank_binding.yaml"
 
 
-def _files(machine: Machine, splits: Mapping[str, Split], folder: Path) -> dict[str, str]:
+def _files(machine: str, splits: Mapping[str, Split], folder: Path) -> dict[str, str]:
     files = {}
     for name, split in splits.items():
         descriptor = f"{name}.textproto"
-        about = f"{machine.name} as {_meshes(split)}."
+        about = f"{machine} as {_meshes(split)}."
         files[_binding_name(name)] = bindings_text(
             split.bindings, str(folder / descriptor), _ranks(about, split)
         )

@@ -46,7 +46,9 @@ def configuration_file(path: str | Path, environ: Mapping[str, str]) -> Path:
     found = find(name, places)
     if found is None:
         reader = FieldReader(name, environ)
-        reader.error("not-found", f"Configuration file not found: {name}\nSearched in: {_names(places)}")
+        what = " (that is a directory)" if os.path.isdir(name) else ""
+        message = f"Configuration file not found: {name}{what}\nSearched in: {_names(places)}"
+        reader.error("not-found", message)
         raise BindingsError(reader.findings)
     return found
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import torch
 
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext
+from softmesh.processes.exchange import Assembly, RankGroup, Whole
+from softmesh.processes.mesh_ids import mesh_ids
+
+_MOST_PLANS = 256
 
 
 class RankGrid:
@@ -19,25 +24,75 @@ class RankGrid:
         self.hosts = hosts
         self.at = _place(context.rank, hosts)
         self.before_gathering: Callable[[str, torch.Tensor, DistributedContext], None] | None = None
-        self._lines = {axis: self._along(axis) for axis, n in enumerate(hosts) if n > 1}
+        split = tuple(axis for axis, n in enumerate(hosts) if n > 1)
+        self._groups = {(axis,): self._along(axis) for axis in split} if len(split) > 1 else {}
+        self._groups[split] = RankGroup(context)
+        self._gathers: dict[tuple[object, ...], Assembly] = {}
 
-    def _along(self, axis: int) -> DistributedContext:
+    def _along(self, axis: int) -> RankGroup:
         """The processes that differ from this one along one axis only, in order."""
         others = _number([0 if a == axis else i for a, i in enumerate(self.at)], self.hosts)
         line = self.context.split(others, self.at[axis])
         assert line is not None
-        return line
+        return RankGroup(line)
 
-    def gather(self, data: torch.Tensor, axis: int, op: str) -> list[torch.Tensor]:
-        """What each process along an axis holds, in order."""
-        own = data.detach().cpu().contiguous()
-        line = self._lines[axis]
+    def group(self, axes: Sequence[int]) -> RankGroup | None:
+        """The processes that differ along these axes only; None where such are not kept together."""
+        return self._groups.get(self.split_axes(axes))
+
+    def split_axes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Those of the axes along which there are several processes."""
+        return tuple(axis for axis in axes if self.hosts[axis] > 1)
+
+    def places(self, axes: Sequence[int]) -> list[tuple[int, ...]]:
+        """Of each rank of the group along these axes: where it is along each axis of the grid, 0 along others."""
+        return list(product(*(range(n) if axis in axes else (0,) for axis, n in enumerate(self.hosts))))
+
+    def check(self, op: str, data: torch.Tensor, group: RankGroup) -> None:
+        """Before ranks meet in a collective, let those who asked for it compare notes."""
         if self.before_gathering is not None:
-            self.before_gathering(op, own, line)
-        together = own.new_empty((line.size, *own.shape))
-        print_of = (op, tuple(own.shape), str(own.dtype), axis)
-        line.allgather(own, together, op=op, fingerprint=print_of)
-        return list(together.to(data.device))
+            self.before_gathering(op, data, group.context)
+
+    def gather(self, data: torch.Tensor, axes: Sequence[int], op: str) -> torch.Tensor:
+        """What the processes along these axes hold, side by side: on the CPU, and not to be written to."""
+        split = self.split_axes(axes)
+        if split not in self._groups:  # of three axes two: one after the other
+            for axis in split:
+                data = self.gather(data, (axis,), op)
+            return data
+        group = self._groups[split]
+        self.check(op, data, group)
+        assembly = self._gathering(group, split, data, op)
+        assembly.open(lambda own: own.copy_(data.detach()))
+        return assembly.keep()
+
+    def _gathering(self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str) -> Assembly:
+        key = (op, data.shape, data.dtype, axes)
+        found = self._gathers.get(key)
+        if found is None:
+            if len(self._gathers) >= _MOST_PLANS:
+                self._gathers.clear()
+            fingerprint = (op, tuple(data.shape), str(data.dtype), axes[0] if len(axes) == 1 else axes)
+            whole = self.side_by_side(tuple(data.shape), data.dtype, axes)
+            found = self._gathers[key] = Assembly(group, op, fingerprint, whole)
+        return found
+
+    def side_by_side(
+        self, shape: tuple[int, ...], dtype: torch.dtype, axes: Sequence[int], first: int = 0
+    ) -> Whole:
+        """Blocks of this shape along some axes; the grid's first axis is dim `first` of them."""
+        places = self.places(axes)
+        extents = [(axis, shape[first + axis]) for axis in axes]
+
+        def place(whole: torch.Tensor, rank: int) -> torch.Tensor:
+            for axis, n in extents:
+                whole = whole.narrow(first + axis, places[rank][axis] * n, n)
+            return whole
+
+        wide = list(shape)
+        for axis, n in extents:
+            wide[first + axis] = n * self.hosts[axis]
+        return Whole(tuple(wide), dtype, place)
 
     def barrier(self, op: str) -> None:
         self.context.barrier(op=op)
@@ -46,7 +101,7 @@ class RankGrid:
 def join(world: DistributedContext, mesh: int, host_rank: int | None, hosts: tuple[int, ...]) -> RankGrid:
     """Meet the processes that are bound to the same mesh; host ranks left open follow the ranks."""
     key = world.rank if host_rank is None else host_rank
-    together = world.split(mesh, key)
+    together = _bound_to(mesh, world).split(mesh, key)
     assert together is not None
     wanted = math.prod(hosts)
     if together.size != wanted:
@@ -61,6 +116,14 @@ def join(world: DistributedContext, mesh: int, host_rank: int | None, hosts: tup
             f"{together.rank} of {wanted}. Bind the host ranks 0 to {wanted - 1} to one rank each."
         )
     return RankGrid(together, hosts)
+
+
+def _bound_to(mesh: int, world: DistributedContext) -> DistributedContext:
+    """The ranks of one mesh, where the launcher told of it: others may have a mesh that they hold alone."""
+    ids = mesh_ids(world)
+    if ids is None or set(ids) == {mesh}:
+        return world
+    return world.create_sub_context([rank for rank, id in enumerate(ids) if id == mesh])
 
 
 def _place(number: int, extents: Sequence[int]) -> tuple[int, ...]:

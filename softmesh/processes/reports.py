@@ -12,9 +12,11 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
+from softmesh.processes.stack_sample import answering_on
 from softmesh.processes.wait_report import LONGEST_TEXT
 
 ADDRESS = "SOFTMESH_REPORTS"
@@ -22,6 +24,8 @@ LONGEST_LINE = 64 * 1024
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
 _MOST_WAITING = 64
+# Ranks that give up do so at nearly the same moment, and the first one ends them all.
+_OTHERS_SPEAK = 1.0
 
 Message = dict[str, object]
 
@@ -43,7 +47,7 @@ class Reporter:
     """Speaks for one rank. `where` tells what the program is doing; it is asked from the thread."""
 
     def __init__(self, address: str, rank: int, size: int, where: Callable[[], Message]) -> None:
-        self._address, self._where = address, where
+        self._address, self.where = address, where
         self._hello: Message = {"rank": rank, "size": size, "pid": os.getpid(), "host": socket.gethostname()}
         self._messages: deque[Message | Callable[[], Message]] = deque(maxlen=_MOST_WAITING)
         self._idle = threading.Event()
@@ -79,6 +83,7 @@ class Reporter:
         with (
             socket.create_connection((host, port), _CONNECT_SECONDS) as line,
             selectors.DefaultSelector() as ready,
+            answering_on(line.fileno()),
         ):
             line.settimeout(_SEND_SECONDS)
             line.sendall(encoded({**self._hello, "token": token}))
@@ -102,7 +107,7 @@ class Reporter:
         """Whatever the launcher sends is the question where we are; False once it is gone."""
         if not (question := line.recv(4096)):
             return False
-        line.sendall(encoded({**self._where(), "asked": question.count(b"\n")}))
+        line.sendall(encoded({**self.where(), "asked": question.count(b"\n")}))
         return True
 
 
@@ -126,10 +131,15 @@ def say(message: Message | Callable[[], Message]) -> None:
 
 
 def say_last(message: Message) -> None:
-    """Say it and give it a moment to arrive: the process is about to end."""
+    """Say it and give it a moment to arrive: the process is about to end.
+
+    Where nobody listens, an error was told on stderr, as others may be about to do.
+    """
     if _reporter is not None:
-        _reporter.say(message)
+        _reporter.say({**_reporter.where(), **message})
         _reporter.flush(1.0)
+    elif message["state"] == "raised":
+        time.sleep(_OTHERS_SPEAK)
 
 
 def finished(last: str) -> Message:

@@ -11,9 +11,11 @@ from softmesh.errors import MeshError
 from softmesh.fabric.match import Match, MatchError
 from softmesh.fabric.matching.entry import match
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
+from softmesh.hardware import Arch
 from softmesh.processes.allocation import Group, groups_of, sharing
 from softmesh.processes.binding import RankBinding
 from softmesh.systems.boards import boards_of
+from softmesh.systems.choice import ELASTIC
 from softmesh.systems.machine import Machine
 
 MOST_CHANNELS = 4  # between two meshes: what descriptors of products ask for
@@ -42,7 +44,7 @@ def split_anywhere(machine: Machine, pieces: Sequence[Piece], source: str = "spl
 
     A board of two chips comes whole to a process, so no two processes may have one chip of it each.
     """
-    bare = _graph(machine, pieces, source)
+    bare = bare_graph(machine, pieces, source)
     first: MeshError | None = None
     for candidate in (_side_by_side, _board_by_board):
         try:
@@ -77,11 +79,28 @@ def _board_by_board(bare: MeshGraph, machine: Machine) -> MeshGraph:
         raise MatchError("boards", f"{len(places)} processes need as many boards of one host")
     hosts = dict(zip(places, boards, strict=False))
     found = match(bare, replace(machine, asics=asics), hosts=hosts)
-    return replace(bare, connections=_connections_of(found, machine), pinnings=_corner_pins(found))
+    return replace(bare, connections=_connections_of(found, machine), pinnings=corner_pins(found))
 
 
 def _connections_of(found: Match, machine: Machine) -> tuple[Connection, ...]:
     return _connections(machine, {chip: node.mesh for chip, node in found.nodes.items()})
+
+
+def split_without_end(pieces: Sequence[Piece], source: str = "split") -> Split:
+    """Meshes of the elastic machine, each joined to the next: there are chips for all, and none has a number."""
+    kinds = _kinds(pieces)
+    meshes = [
+        LogicalMesh(id, kinds[piece], piece.shape, hosts=piece.hosts, channels=MOST_CHANNELS)
+        for id, piece in enumerate(pieces)
+    ]
+    chain = [
+        Connection(Side((a.id,)), Side((b.id,)), MOST_CHANNELS, strict=False) for a, b in pairwise(meshes)
+    ]
+    graph = MeshGraph(source, Arch.WORMHOLE_B0, tuple(meshes), tuple(chain))
+    groups = [
+        Group(0, mesh.id, host_rank, ELASTIC) for mesh in meshes for host_rank in range(mesh.host_count)
+    ]
+    return Split(graph, tuple(groups))
 
 
 def split_as_told(
@@ -92,13 +111,13 @@ def split_as_told(
     in_z: bool = False,
 ) -> Split:
     """Meshes of given chips for each (mesh, host rank), on a machine of one host; pinned to where they are."""
-    bare = _graph(machine, pieces, source)
+    bare = bare_graph(machine, pieces, source)
     owners = {chip: mesh for (mesh, _), owned in chips.items() for chip in owned}
     connections = tuple(replace(one, z=in_z) for one in _connections(machine, owners))
     graph = replace(bare, connections=connections)
     names = {place: f"rank {rank}" for rank, place in enumerate(sorted(chips))}
     found = match(graph, _with_hosts(machine, chips, names), hosts=names)
-    graph = replace(graph, pinnings=_corner_pins(found))
+    graph = replace(graph, pinnings=corner_pins(found))
     split = Split(graph, tuple(groups_of(match(graph, machine))))
     for group in split.groups:
         if set(group.devices) != {
@@ -108,8 +127,9 @@ def split_as_told(
     return split
 
 
-def _graph(machine: Machine, pieces: Sequence[Piece], source: str) -> MeshGraph:
-    kinds = {piece: f"M{number}" for number, piece in enumerate(dict.fromkeys(pieces))}
+def bare_graph(machine: Machine, pieces: Sequence[Piece], source: str) -> MeshGraph:
+    """The meshes, as wide as most links of the machine, and nothing between them."""
+    kinds = _kinds(pieces)
     links = Counter(len(links) for near in machine.neighbours.values() for links in near.values())
     channels = min(max(links, default=1), machine.chip.routing_planes)
     meshes = [
@@ -117,6 +137,10 @@ def _graph(machine: Machine, pieces: Sequence[Piece], source: str) -> MeshGraph:
         for id, piece in enumerate(pieces)
     ]
     return MeshGraph(source, machine.chip.arch, tuple(meshes))
+
+
+def _kinds(pieces: Sequence[Piece]) -> dict[Piece, str]:
+    return {piece: f"M{number}" for number, piece in enumerate(dict.fromkeys(pieces))}
 
 
 def _connections(machine: Machine, owners: Mapping[int, int]) -> tuple[Connection, ...]:
@@ -141,7 +165,7 @@ def _with_hosts(
     return replace(machine, asics=asics)
 
 
-def _corner_pins(found: Match) -> tuple[Pinning, ...]:
+def corner_pins(found: Match) -> tuple[Pinning, ...]:
     """The first and the last chip of each process hold its block in place."""
     blocks: dict[tuple[int, int], list[Node]] = {}
     for node in found.graph.nodes:

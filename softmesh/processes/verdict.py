@@ -34,6 +34,9 @@ class RankState:
     last: str = ""
     error: str = ""
     order: float = 0.0  # when it raised or died: the first one took the others along
+    done: WaitReport | None = None  # the call that `last` tells of
+    quiet: float = 0.0  # seconds since it answered
+    sampled: bool = False  # it does not answer; `site` was found by other means
 
 
 class Cause(Enum):
@@ -78,7 +81,7 @@ def verdict(states: Mapping[int, RankState], timeout: float) -> Verdict | None:
 def stuck_ranks(states: Mapping[int, RankState]) -> set[int]:
     """Those that wait and stay so, whatever the computing ranks do next."""
     waits = _waits(states)
-    mismatched = _mismatched(waits)
+    mismatched = _mismatched(states)
     live = {rank for rank, state in states.items() if state.doing in (Doing.COMPUTING, Doing.SILENT)}
     waiting = set(waits)
     while released := {rank for rank in waiting - live - mismatched if needs(rank, states).issubset(live)}:
@@ -101,6 +104,10 @@ def needs(rank: int, states: Mapping[int, RankState]) -> set[int]:
 def _joined(wait: WaitReport, other: RankState) -> bool:
     """In the same collective, or past it: some collectives let a rank go before the last one is served."""
     there = other.wait if other.doing is Doing.WAITING else None
+    return _is_at_or_past(there, wait) or (wait.sequence is not None and _is_at_or_past(other.done, wait))
+
+
+def _is_at_or_past(there: WaitReport | None, wait: WaitReport) -> bool:
     if there is None or there.kind is not WaitKind.COLLECTIVE or there.group != wait.group:
         return False
     return there.sequence is None or wait.sequence is None or there.sequence >= wait.sequence
@@ -123,33 +130,39 @@ def _waits(states: Mapping[int, RankState]) -> dict[int, WaitReport]:
     }
 
 
-def _meetings(waits: Mapping[int, WaitReport]) -> Iterable[list[int]]:
-    """Ranks that are in the same collective by name of the group and number of the call."""
-    together: dict[tuple[str, int | None], list[int]] = {}
-    for rank, wait in sorted(waits.items()):
+def _meetings(states: Mapping[int, RankState]) -> Iterable[dict[int, WaitReport]]:
+    """The calls of ranks that are in the same collective, by name of the group and number of the call.
+
+    A rank that left it already counts: one that expects more than comes may see nothing wrong.
+    """
+    together: dict[tuple[str, int | None], dict[int, WaitReport]] = {}
+    for rank, wait in sorted(_waits(states).items()):
         if wait.kind is WaitKind.COLLECTIVE:
-            together.setdefault((wait.group, wait.sequence), []).append(rank)
+            together.setdefault((wait.group, wait.sequence), {})[rank] = wait
+    for rank, state in sorted(states.items()):
+        done = state.done
+        if done is not None and done.kind is WaitKind.COLLECTIVE and done.sequence is not None:
+            together.get((done.group, done.sequence), {}).setdefault(rank, done)
     return together.values()
 
 
-def _mismatched(waits: Mapping[int, WaitReport]) -> set[int]:
+def _mismatched(states: Mapping[int, RankState]) -> set[int]:
     return {
         rank
-        for ranks in _meetings(waits)
-        if len({waits[rank].signature for rank in ranks}) > 1
-        for rank in ranks
+        for calls in _meetings(states)
+        if len({call.signature for call in calls.values()}) > 1
+        for rank in calls
     }
 
 
 def _mismatch(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | None:
-    waits = _waits(states)
-    for ranks in _meetings(waits):
-        signatures = Counter(waits[rank].signature for rank in ranks)
+    for calls in _meetings(states):
+        signatures = Counter(calls[rank].signature for rank in sorted(calls))
         if len(signatures) > 1:
             # the first of equals: the signature of the lowest rank counts as the usual one
             usual = max(signatures, key=lambda signature: signatures[signature])
-            odd = tuple(rank for rank in ranks if waits[rank].signature != usual)
-            call = next(waits[rank] for rank in ranks if waits[rank].signature == usual)
+            odd = tuple(rank for rank in sorted(calls) if calls[rank].signature != usual)
+            call = next(calls[rank] for rank in sorted(calls) if calls[rank].signature == usual)
             return Verdict(Cause.MISMATCH, odd, tuple(sorted(stuck)), states, call)
     return None
 

@@ -6,6 +6,7 @@ from softmesh.processes.verdict import Cause, Doing, RankState, Verdict, needs
 from softmesh.processes.wait_report import WaitKind, WaitReport, ranges
 
 _MOST_LINES = 20
+_ANSWERS_WITHIN = 2.0  # seconds; one that is well takes milliseconds
 
 _REMEDIES = {
     Cause.RAISED: "the traceback of {odd} is above; the other ranks ended because it did",
@@ -15,7 +16,7 @@ _REMEDIES = {
     Cause.MISSING: "every rank of a group makes the same calls in the same order; look for a branch, an early "
     "return or a loop that is shorter on {odd}",
     Cause.CYCLE: "let one side of each pair receive before it sends, or use other tags",
-    Cause.DEADLINE: "if {odd} is merely slow, set SOFTMESH_TIMEOUT to more seconds; if not, look at the line it is at",
+    Cause.DEADLINE: "where {odd} may be slow, set SOFTMESH_TIMEOUT to more seconds; if not, look at the line above",
 }
 
 
@@ -41,7 +42,7 @@ def _headline(verdict: Verdict) -> str:
         return f"hang: {_ring(verdict)}"
     assert verdict.call is not None
     if verdict.cause is Cause.MISMATCH:
-        return f"hang: {odd} {'is' if one else 'are'} in another call than the rest, which wait in {verdict.call.what}"
+        return f"hang: {odd} {_are_or_were(verdict)} in another call than the rest, which wait in {verdict.call.what}"
     if verdict.cause is Cause.MISSING:
         return f"hang: {_missing(verdict, odd, one)}"
     late = _ranks(verdict.stuck)
@@ -49,6 +50,13 @@ def _headline(verdict: Verdict) -> str:
     awaited = f" for {odd}" if odd else ""
     longest = max(verdict.states[rank].waited for rank in verdict.stuck)
     return f"deadline: {late} {waits}{awaited} since {longest:.0f} s in {verdict.call.what}"
+
+
+def _are_or_were(verdict: Verdict) -> str:
+    one = len(verdict.odd) == 1
+    if all(verdict.states[rank].doing is Doing.WAITING for rank in verdict.odd):
+        return "is" if one else "are"
+    return "was" if one else "were"
 
 
 def _error(verdict: Verdict) -> str:
@@ -106,11 +114,18 @@ def _place(rank: int, verdict: Verdict) -> str:
         end = "ended" if rank in verdict.odd else "ended with the job"
         return f"{end}, last seen {_last_seen(state)}{last}"
     if state.doing is Doing.COMPUTING:
-        seen = "last seen " if verdict.cause in (Cause.RAISED, Cause.DIED) else ""
-        return f"{seen}computing\n      at {state.site}{last}"
+        return f"{_computing(state, verdict.cause)}\n      at {state.site}{last}"
     if state.doing is Doing.FINISHED:
         return f"finished its program{last}"
     return "never heard of: it has not made its distributed context"
+
+
+def _computing(state: RankState, cause: Cause) -> str:
+    if state.sampled:
+        return f"computing, without an answer for {state.quiet:.0f} s: this call lets no other thread run"
+    if state.quiet > _ANSWERS_WITHIN:
+        return f"last seen computing, {state.quiet:.0f} s ago"
+    return "last seen computing" if cause in (Cause.RAISED, Cause.DIED) else "computing"
 
 
 def _last_seen(state: RankState) -> str:

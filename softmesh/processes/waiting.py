@@ -190,7 +190,7 @@ class Wait:
             peer=self.peer,
             tag=self.tag,
             sequence=self.sequence,
-            fingerprint="" if self.fingerprint is None else str(self.fingerprint)[:LONGEST_TEXT],
+            fingerprint=_written(self.fingerprint, self.op)[:LONGEST_TEXT],
             site=self.site,
             seconds=round(time.monotonic() - self.begun, 3),
             serial=self.serial,
@@ -242,6 +242,14 @@ def _looked_eagerly(done: Callable[[], object], end: float) -> bool:
         _yield_core()
 
 
+def _written(fingerprint: object, op: str) -> str:
+    """`float32 [1, 32], axis 1` rather than a tuple of such things, without the op, which is told anyway."""
+    if not isinstance(fingerprint, tuple):
+        return "" if fingerprint is None else str(fingerprint)
+    parts = [list(part) if isinstance(part, tuple) else part for part in fingerprint if part != op]
+    return ", ".join(str(part).removeprefix("torch.") for part in parts)
+
+
 def _named(awaited: list[int]) -> str:
     if len(awaited) == 1:
         return f"rank {awaited[0]}, which did not come"
@@ -279,5 +287,12 @@ def whereabouts() -> dict[str, object]:
     """What this process is doing, as a message to the launcher."""
     slow = tuple(_Process.slow)
     if slow:
-        return {"state": "waiting", "wait": slow[-1].report().as_data(), "last": last_completed()}
-    return {"state": "computing", "site": list(main_thread_site()), "last": last_completed()}
+        return {"state": "waiting", "wait": slow[-1].report().as_data(), **_done()}
+    return {"state": "computing", "site": list(main_thread_site()), **_done()}
+
+
+def _done() -> dict[str, object]:
+    if _Process.last is None:
+        return {"last": ""}
+    report = _Process.last.report()
+    return {"last": report.what, "done": report.as_data()}

@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import threading
+from collections.abc import Sequence
 from types import FrameType
 
 from softmesh.processes.wait_report import Site
@@ -38,6 +39,11 @@ def site_of(frame: FrameType | None) -> Site:
             return _site(frame)
         frame = frame.f_back
     return Site() if innermost is None else _site(innermost)
+
+
+def users_site(stack: Sequence[Site]) -> Site:
+    """The same of a stack that was written down, innermost first."""
+    return next((site for site in stack if not _is_library(site.file)), stack[0] if stack else Site())
 
 
 def _site(frame: FrameType) -> Site:

@@ -67,6 +67,7 @@ def copy_now(storage: Storage) -> Storage:
     """What the storage holds at this moment, as one that can be worked on without waiting."""
     copy = Storage(_DATA.__get__(storage), _DIST.__get__(storage), storage.device)
     copy.undefined = _UNDEFINED.__get__(storage)
+    copy.spec, copy.address = storage.spec, storage.address
     return copy
 
 

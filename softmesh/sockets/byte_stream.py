@@ -1,6 +1,8 @@
-"""The bytes between the host and one core, in order, and how full the FIFO in between is."""
+"""The bytes between the host and one core, in order, and how full the FIFO in between is: in one process."""
 
 from __future__ import annotations
+
+from collections.abc import Generator
 
 import torch
 
@@ -25,10 +27,22 @@ class ByteStream:
     def held(self) -> int:
         return self._data.numel()
 
-    def put(self, data: torch.Tensor) -> None:
-        self._data = torch.cat((self._data, data))
+    @property
+    def is_untouched(self) -> bool:
+        return not (self.held or self._kept or self.demand)
 
-    def take(self, count: int, *, frees: bool = True) -> torch.Tensor:
+    def put(self, data: torch.Tensor) -> Generator[None, None, None]:
+        """However much it is: `blocked` tells where a chip would wait."""
+        self._data = torch.cat((self._data, data))
+        yield from ()
+
+    def take(self, count: int, *, frees: bool = True) -> Generator[None, None, torch.Tensor]:
+        self.demand += count
+        try:
+            while self.held < count:
+                yield
+        finally:
+            self.demand -= count
         taken, self._data = self._data[:count], self._data[count:].clone()
         self._kept = 0 if frees else self._kept + count
         return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -102,11 +102,18 @@ class RankChannel:
         self._credit: Pending | None = None
         self._credit_byte = bytearray(1)
 
+    @property
+    def ready(self) -> Callable[[], bool] | None:
+        """A cheap look whether a message has come, where there is one."""
+        return None
+
+    def send_now(self, parcel: Parcel) -> bool:
+        """Send it, if that needs no waiting."""
+        return False
+
     def send(self, parcel: Parcel) -> Iterator[None]:
         """Ends once all that was sent and not received fits into the FIFO."""
-        known = self._described.get(parcel.description)
-        text = b"" if known is not None else parcel.description.encoded()
-        number = self._described.setdefault(parcel.description, len(self._described))
+        number, text = self._named(parcel.description)
         self._leave(_HEADER.pack(number, len(text)))
         if text:
             self._leave(text)
@@ -117,6 +124,14 @@ class RankChannel:
         while self.fifo.taken < enough:
             yield
             self._collect_credits()
+
+    def _named(self, description: Description) -> tuple[int, bytes]:
+        """The number of a description, and its text where the other end does not know it yet."""
+        known = self._described.get(description)
+        if known is not None:
+            return known, b""
+        number = self._described[description] = len(self._described)
+        return number, description.encoded()
 
     def _leave(self, data: Any) -> None:
         TRANSFERS.leave(self._pair.isend(data, self._peer, self._tag, op="send_async"))
@@ -149,10 +164,12 @@ class RankChannel:
             self._descriptions[number] = Description.decoded(bytes(text))
         self.announced = self._descriptions[number]
 
-    def take(self, target: torch.Tensor) -> Iterator[None]:
+    def take(self, target: torch.Tensor) -> Generator[None, None, torch.Tensor]:
+        """Ends with the memory that the message is in: `target`, or other."""
         self.announced = None
         yield from self._arrived(target)
         TRANSFERS.leave(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
+        return target
 
     def _arrived(self, target: Any) -> Iterator[None]:
         pending = self._pair.irecv(target, self._peer, self._tag, op="recv_async")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -11,9 +11,12 @@ from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Cost, emit, observed
+from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets import arriving
-from softmesh.sockets.device_bytes import byte_count, to_bytes
-from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket, HostSocket, filling
+from softmesh.sockets.byte_stream import ByteStream
+from softmesh.sockets.device_bytes import byte_count, from_bytes, to_bytes
+from softmesh.sockets.host_socket import HostSocket
+from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
 from softmesh.sockets.parcel import check_covered
 from softmesh.sockets.receipt import Receipt
 from softmesh.sockets.sending import SocketOperation
@@ -41,7 +44,7 @@ def recv_async_h2d(
         copy.write_piece(positions[position], values)
         receipt.settle(copy)
 
-    task = _task(op, h2d_socket, filling(output_tensor, h2d_socket, put), sends=False)
+    task = _task(op, h2d_socket, _filling(output_tensor, h2d_socket, put), byte_count(output_tensor.spec))
     with TRANSFERS.together():
         receipt.follow(task)
     _note(op, (), (output_tensor,), output_tensor, h2d_socket, queue_id)
@@ -59,7 +62,7 @@ def send_async_d2h(
     coord = d2h_socket.core.device_coord
     warn_if_undefined(input_tensor, op, frozenset([coord]))
     data = to_bytes(_shard(input_tensor, coord), input_tensor.spec)
-    TRANSFERS.submit(_task(op, d2h_socket, _put(d2h_socket, data), sends=True))
+    TRANSFERS.submit(_task(op, d2h_socket, d2h_socket.stream.put(data), data.numel()))
     _note(op, (input_tensor,), (), input_tensor, d2h_socket, queue_id)
     return []
 
@@ -68,9 +71,10 @@ def _shard(tensor: Tensor, coord: MeshCoordinate) -> torch.Tensor:
     return tensor.pieces()[list(tensor.view_distribution().coordinates()).index(coord)]
 
 
-def _put(socket: D2HSocket, data: torch.Tensor) -> Iterator[None]:
-    socket.stream.put(data)
-    yield from ()
+def _filling(output: Tensor, socket: H2DSocket, done: Callable[[torch.Tensor], None]) -> Iterator[None]:
+    """`done` is called with the values, once all bytes are there."""
+    data = yield from socket.stream.take(byte_count(output.spec))
+    done(from_bytes(data, output.spec))
 
 
 def _checked_tensor(op: str, name: str, tensor: Tensor, socket: HostSocket) -> Tensor:
@@ -94,7 +98,14 @@ def _checked_tensor(op: str, name: str, tensor: Tensor, socket: HostSocket) -> T
     return now
 
 
-def _task(op: str, socket: HostSocket, steps: Iterator[None], *, sends: bool) -> Task:
+def _task(op: str, socket: HostSocket, steps: Iterator[None], nbytes: int) -> Task:
+    sends = isinstance(socket, D2HSocket)
+    remedy = (
+        f"{nbytes} bytes are to be read on the other end of this socket, with D2HSocket.connect(...).read_tensor(...)"
+        if sends
+        else f"{nbytes} bytes are to be written on the other end, with H2DSocket.connect(...).write_tensor(...)"
+    )
+    is_local = isinstance(socket.stream, ByteStream)
     return Task(
         steps,
         socket.get_mesh_device(),
@@ -102,6 +113,7 @@ def _task(op: str, socket: HostSocket, steps: Iterator[None], *, sends: bool) ->
         socket.stream,
         sends=sends,
         stuck=partial(_nothing_written, op, socket),
+        wait=None if is_local else partial(socket.waiting, op, remedy, nbytes),
     )
 
 
@@ -127,6 +139,6 @@ def _note(
             inputs,
             outputs,
             coords=(socket.core.device_coord,),
-            queue=queue or 0,
+            queue=chosen_queue(op, queue),
             cost=lambda: Cost(0, byte_count(tensor.spec)),
         )

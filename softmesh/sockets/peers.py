@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.blocks import Block
 from softmesh.processes.context import DistributedContext
+from softmesh.processes.mesh_ids import mesh_ids
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.config import SocketConfig, SocketEndpoint
 from softmesh.sockets.validation import check_ranks
-
-# The mesh id of each rank in order, such as `0,0,1,1`; without it rank and mesh id are taken to be the same.
-MESH_IDS = "SOFTMESH_MESH_IDS"
 
 _PAIRS: weakref.WeakKeyDictionary[DistributedContext, dict[int, DistributedContext]] = (
     weakref.WeakKeyDictionary()
@@ -57,7 +54,7 @@ def sides_of(
             f"MeshSocket must only be used for communication between different host ranks: mesh {sender} and mesh "
             f"{receiver} are not in different processes. Use ttnn.create_socket_pair(...) in one process."
         )
-    ids = _mesh_ids(world)
+    ids = mesh_ids(world) or list(range(world.size))  # where nobody said, rank and mesh id are the same
     sides = (_side(sender, ids, mesh), _side(receiver, ids, mesh))
     for endpoint, side in zip(SocketEndpoint, sides, strict=True):
         if world.rank in side.ranks:
@@ -66,17 +63,6 @@ def sides_of(
         f"MeshSocket: this is rank {world.rank} with mesh {ids[world.rank]}, and the socket goes from mesh {sender} to "
         f"mesh {receiver}. Only their processes make it; let the others pass by."
     )
-
-
-def _mesh_ids(world: DistributedContext) -> list[int]:
-    """Of each rank of this context."""
-    text = os.environ.get(MESH_IDS, "")
-    if not text:
-        return list(range(world.size))
-    numbers = text.split(",")
-    if not all(number.strip().isdecimal() for number in numbers) or max(world.group.ranks) >= len(numbers):
-        raise MeshError(f"{MESH_IDS}={text[:80]!r} must list one mesh id for each rank of the job")
-    return [int(numbers[rank]) for rank in world.group.ranks]
 
 
 def _side(mesh_id: int, ids: Sequence[int], mesh: MeshDevice) -> Side:

@@ -15,6 +15,7 @@ from softmesh.processes.waiting import Wait
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.pending import finishes_with
+from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets import arriving
 from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.config import SocketEndpoint
@@ -85,7 +86,10 @@ def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> lis
     parcels = [packed(tensor, lane.routes, op) for lane in socket.lanes]
     _note(op, socket, tensor, (tensor,), (), queue)
     for lane, parcel in zip(socket.lanes, parcels, strict=True):
-        TRANSFERS.submit(_leaving(op, parcel, socket, lane))
+        with TRANSFERS.together():
+            is_sent = TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(parcel)
+            if not is_sent:
+                TRANSFERS.submit(_leaving(op, parcel, socket, lane))
     return []
 
 
@@ -93,13 +97,20 @@ def _leaving(op: str, parcel: Parcel, socket: MeshSocket, lane: Lane) -> Task:
     channel = lane.channel
     if isinstance(channel, LocalChannel):
         return _task(op, socket, lane, channel.send(parcel, user_call_site()))
-    described, nbytes = parcel.description.fingerprint, parcel.payload.nbytes
-    wait = partial(channel.waiting, op, WaitKind.SEND, described, nbytes)
+
+    def wait() -> Wait:
+        return channel.waiting(op, WaitKind.SEND, parcel.description.fingerprint, parcel.payload.nbytes)
+
     return _task(op, socket, lane, channel.send(parcel), wait)
 
 
 def _task(
-    op: str, socket: MeshSocket, lane: Lane, steps: Iterator[None], wait: Callable[[], Wait] | None = None
+    op: str,
+    socket: MeshSocket,
+    lane: Lane,
+    steps: Iterator[None],
+    wait: Callable[[], Wait] | None = None,
+    ready: Callable[[], bool] | None = None,
 ) -> Task:
     return Task(
         steps,
@@ -109,6 +120,7 @@ def _task(
         sends=socket.get_socket_endpoint_type() is SocketEndpoint.SENDER,
         stuck=partial(_nothing_sent, op, socket),
         wait=wait,
+        ready=ready,
     )
 
 
@@ -129,16 +141,28 @@ def _receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> 
 def _expect(op: str, output: Tensor, socket: MeshSocket, lane: Lane) -> None:
     receipt = Receipt(output._storage)
     channel = lane.channel
-    if isinstance(channel, LocalChannel):
-        _warn_of_full_fifo(op, channel)
-        task = _task(op, socket, lane, _from_here(op, channel, output, receipt, lane))
-    else:
-        described, nbytes = fingerprint(output.spec), load_of(output.spec, lane.routes)
-        wait = partial(channel.waiting, op, WaitKind.RECEIVE, described, nbytes)
-        task = _task(op, socket, lane, _from_rank(op, channel, output, receipt, lane), wait)
     with TRANSFERS.together():
+        if isinstance(channel, LocalChannel):
+            _warn_of_full_fifo(op, channel)
+            task = _task(op, socket, lane, _from_here(op, channel, output, receipt, lane))
+        else:
+            steps = _from_rank(op, channel, output, receipt, lane)
+            if TRANSFERS.is_idle and channel.ready is not None and channel.ready() and _ends_at_once(steps):
+                return
+            task = _task(op, socket, lane, steps, partial(_wait_for, op, channel, output, lane), channel.ready)
         receipt.follow(task)
         _check_possible(op, task, receipt, socket, channel)
+
+
+def _wait_for(op: str, channel: RankChannel, output: Tensor, lane: Lane) -> Wait:
+    nbytes = load_of(output.spec, lane.routes)
+    return channel.waiting(op, WaitKind.RECEIVE, fingerprint(output.spec), nbytes)
+
+
+def _ends_at_once(steps: Iterator[None]) -> bool:
+    for _ in steps:
+        return False
+    return True
 
 
 def _from_rank(op: str, channel: RankChannel, output: Tensor, receipt: Receipt, lane: Lane) -> Iterator[None]:
@@ -148,7 +172,7 @@ def _from_rank(op: str, channel: RankChannel, output: Tensor, receipt: Receipt, 
     check_spec(op, description, output.spec)
     copy = arriving.copy_now(receipt.storage)
     target = Target(copy, output, description, lane.routes)
-    yield from channel.take(target.buffer)
+    target.buffer = yield from channel.take(target.buffer)
     target.finish()
     receipt.settle(copy)
 
@@ -237,7 +261,7 @@ def _note(
             outputs,
             coords=tuple(dict.fromkeys(end.device_coord for end in ends)),
             arguments={"mesh_socket": socket},
-            queue=queue or 0,
+            queue=chosen_queue(op, queue),
             cost=lambda: Cost(0, tensor.spec.bytes()),
         )
 

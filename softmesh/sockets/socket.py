@@ -21,6 +21,7 @@ from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoi
 from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.handshake import Introduction, exchanged, introduction
 from softmesh.sockets.parcel import Route, Routes
+from softmesh.sockets.shared_channel import channel_between
 from softmesh.sockets.transfers import see_through_at_exit
 from softmesh.sockets.validation import check_connections, check_end, check_fabric
 from softmesh.tensor.memory import BufferType
@@ -211,7 +212,7 @@ def _agreed(
     for end, words in zip(SocketEndpoint, ends, strict=True):
         for connection, node in zip(connections, words.nodes, strict=True):
             nodes[end][connection.end(end).device_coord] = (node[0], node[1])
-    channel = RankChannel(pair, number, config._memory.fifo_size)
+    channel = channel_between(pair, number, config._memory.fifo_size)
     return Lane(channel, _routes(mesh, connections, endpoint), _devices(mesh, connections, endpoint))
 
 

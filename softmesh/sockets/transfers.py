@@ -22,6 +22,7 @@ from softmesh.processes.waiting import Wait
 from softmesh.runtime.device import MeshDevice
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1e-4, 2e-3
+_LINGER = 0.5  # seconds
 _SECONDS_TO_STOP = 5.0
 
 
@@ -46,6 +47,7 @@ class Task:
     sends: bool
     stuck: Callable[[], MeshError]
     wait: Callable[[], Wait] | None = None  # for another process
+    ready: Callable[[], bool] | None = None  # a cheap look whether a step would lead anywhere
     done: bool = field(default=False, init=False)
     error: Exception | None = field(default=None, init=False)
 
@@ -70,6 +72,8 @@ class Transfers:
         self._leaving: list[Pending] = []
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
+        self._rounds = 0
 
     def submit(self, task: Task) -> None:
         """Begin it, or put it behind those that its devices still do; returns at once."""
@@ -80,6 +84,11 @@ class Transfers:
             if task.error is not None:
                 self.result(task)
             self._look_after()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing that a new transfer would have to wait for."""
+        return not (self._tasks or self._failed)
 
     def together(self) -> threading.RLock:
         """For several steps that nothing may come between."""
@@ -101,6 +110,7 @@ class Transfers:
 
     def _one_round(self) -> bool:
         """Whether something ended, which may let others begin."""
+        self._rounds += 1
         self._leaving = [pending for pending in self._leaving if not pending.test()]
         busy: dict[int, Task] = {}
         left: list[Task] = []
@@ -108,7 +118,8 @@ class Transfers:
             if task.is_forlorn:
                 task.error, task.done = task.stuck(), True
                 continue
-            if all(_may_follow(task, busy.get(device)) for device in task.devices):
+            is_worthwhile = task.ready is None or task.ready()
+            if is_worthwhile and all(_may_follow(task, busy.get(device)) for device in task.devices):
                 task.step()
             if not task.done:
                 left.append(task)
@@ -143,6 +154,9 @@ class Transfers:
         self.result(task)
 
     def _over(self, task: Task) -> bool:
+        is_alone = len(self._tasks) == 1 and not self._leaving
+        if is_alone and task.ready is not None and not task.ready():
+            return task.done
         self.advance()
         return task.done
 
@@ -187,17 +201,22 @@ class Transfers:
         return bool(self._leaving) or any(task.wait is not None for task in self._tasks)
 
     def _keep_moving(self) -> None:
-        pause, idle = _FIRST_PAUSE, threading.Event()
-        while True:
+        """Keeps out of the way of who waits, and ends some time after the last transfer: a new start costs more."""
+        pause, idle, rounds = _FIRST_PAUSE, 0.0, self._rounds
+        while not self._ends.wait(pause):
+            if self._rounds != rounds:  # somebody else looks after them
+                pause, idle, rounds = _LONGEST_PAUSE, 0.0, self._rounds
+                continue
             with self._lock:
                 before = len(self._tasks)
                 self.advance()
-                if not self._is_remote():
+                rounds = self._rounds
+                idle = 0.0 if self._is_remote() else idle + pause
+                if idle > _LINGER:
                     self._thread = None
                     return
                 moved = len(self._tasks) < before
             pause = _FIRST_PAUSE if moved else min(pause * 1.25, _LONGEST_PAUSE)
-            idle.wait(pause)
 
     def stop(self) -> None:
         """At the end of the process: everything is seen through, or the job ends with the reason."""
@@ -208,6 +227,7 @@ class Transfers:
             traceback.print_exc()
             sys.stderr.flush()
             context.world_context().abort(1)
+        self._ends.set()
         if thread is not None:
             thread.join(_SECONDS_TO_STOP)
 

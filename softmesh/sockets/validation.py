@@ -36,6 +36,7 @@ def check_end(
 ) -> None:
     """Every core of one end is a worker core of its mesh, and of the sub-device where one is named."""
     mesh.check_open("MeshSocket")
+    mesh.check_local("MeshSocket")
     for number, connection in enumerate(connections):
         core = connection.end(endpoint)
         if not mesh.shape.contains(core.device_coord):
@@ -50,11 +51,11 @@ def check_core(mesh: MeshDevice, core: CoreCoord, sub_device: SubDeviceId | None
     if sub_device is None:
         mesh.worker_core_from_logical_core(core)
         return
-    grid = mesh.compute_with_storage_grid_size()
-    if sub_device.id != 0 or core.x >= grid.x or core.y >= grid.y:
+    loaded = {one: mesh.sub_devices.cores(one) for one in mesh.sub_devices.ids()}
+    if sub_device not in loaded or not loaded[sub_device].contains(core):
         raise MeshError(
             f"Socket cores must be contained in the specified sub device: core ({core.x},{core.y}) is not in "
-            f"{sub_device}. The default sub-device is SubDeviceId(0), the {grid.x}x{grid.y} worker cores."
+            f"{sub_device}. The loaded sub-devices are {loaded}."
         )
 
 

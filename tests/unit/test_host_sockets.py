@@ -6,7 +6,9 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from softmesh.sockets.device_bytes import byte_count, from_bytes, to_bytes
 from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
 from softmesh.sockets.host_transfers import recv_async_h2d, send_async_d2h
 from softmesh.sockets.sending import finish_transfers
+from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
 from softmesh.tensor.spec import TensorSpec
 
 
@@ -53,7 +56,10 @@ FORMS = [
     (ttnn.uint16, ttnn.TILE_LAYOUT),
     (ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT),
     (ttnn.int32, ttnn.TILE_LAYOUT),
+    (ttnn.bfloat8_b, ttnn.TILE_LAYOUT),
+    (ttnn.bfloat4_b, ttnn.TILE_LAYOUT),
 ]
+PLAIN_FORMS = FORMS[:-2]
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -62,7 +68,7 @@ FORMS = [
 @settings(max_examples=30, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 70), min_size=1, max_size=3),
-    form=st.sampled_from(FORMS),
+    form=st.sampled_from(PLAIN_FORMS),
 )
 def test_values_survive_as_the_bytes_of_a_chip(
     shape: list[int], form: tuple[ttnn.DataType, ttnn.Layout]
@@ -87,6 +93,51 @@ def test_rows_are_padded_to_aligned_pages() -> None:
     spec = TensorSpec([2, 3], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)
     data = to_bytes(torch.tensor([[1.0, 2, 3], [4, 5, 6]]), spec).view(torch.float32)
     assert data.tolist() == [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 70), min_size=1, max_size=2),
+    dtype=st.sampled_from([ttnn.bfloat8_b, ttnn.bfloat4_b]),
+    scale=st.sampled_from([1.0, 1e-37, 1e30]),
+    special=st.sampled_from([0.0, float("inf"), float("-inf"), float("nan")]),
+)
+def test_block_floats_survive_as_bytes_whatever_shares_their_exponent(
+    shape: list[int], dtype: ttnn.DataType, scale: float, special: float
+) -> None:
+    given_values = torch.randn(shape) * scale * torch.exp2(torch.randint(-9, 9, shape))
+    given_values.view(-1)[0] = special
+    tensor = ttnn.from_torch(given_values, dtype=dtype, layout=ttnn.TILE_LAYOUT)
+    held = tensor.pieces()[0]
+    data = to_bytes(held, tensor.spec)
+    assert data.numel() == byte_count(tensor.spec)
+    assert torch.equal(from_bytes(data, tensor.spec).view(torch.int32), held.view(torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent", "elements"),
+    [
+        (ttnn.bfloat8_b, 135, [0x80 | 1, 75]),
+        (ttnn.bfloat4_b, 135, [0x50]),
+    ],  # 0 and 5 * 64, in half a byte each
+)
+def test_a_block_float_tile_is_exponents_then_signs_and_mantissas(
+    dtype: ttnn.DataType, exponent: int, elements: list[int]
+) -> None:
+    tensor = ttnn.from_torch(torch.tensor([[-3.5, 300.7]]), dtype=dtype, layout=ttnn.TILE_LAYOUT)
+    data = to_bytes(tensor.pieces()[0], tensor.spec)
+    assert data[:64].tolist() == [exponent] + [0] * 63
+    assert data[64:][: len(elements)].tolist() == elements
+    assert not data[64 + len(elements) :].any()
+
+
+def test_what_pads_a_tile_takes_part_in_its_exponents() -> None:
+    tensor = ttnn.from_torch(
+        torch.full((1, 3), 0.01), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, pad_value=1000
+    )
+    data = to_bytes(tensor.pieces()[0], tensor.spec)
+    assert (data[:64] == 127 + 9).all()
+    assert data[64:70].tolist() == [0, 0, 0, 125, 125, 125]  # 125 * 8
 
 
 # -- host to device --------------------------------------------------------------------------------
@@ -170,8 +221,8 @@ def test_a_receive_checks_mode_page_and_owner(pair: ttnn.MeshDevice) -> None:
     socket.set_page_size(32)
     recv_async_h2d(output, socket)
     assert shards(output)[1].all()
-    with pytest.raises(MeshError, match="no socket was exported as 'out'"):
-        H2DSocket.connect("out")
+    with pytest.raises(MeshError, match="nothing was exported as 'out'"):
+        H2DSocket.connect("out", timeout_ms=1)
 
 
 # -- device to host --------------------------------------------------------------------------------
@@ -227,10 +278,223 @@ def test_a_host_socket_checks_its_core_and_fifo(
         D2HSocket(pair, core, fifo)
 
 
-def test_block_floats_have_no_bytes_of_their_own(pair: ttnn.MeshDevice) -> None:
-    blocks = ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=pair)
-    with pytest.raises(MeshError, match="typecast"):
-        send_async_d2h(blocks, D2HSocket(pair, at(0), 4096))
+# -- another process -------------------------------------------------------------------------------
+
+_OTHER = """
+import os, sys, torch
+import softmesh as ttnn
+from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
+
+name = sys.argv[1]
+there, back = ttnn.D2HSocket.connect(name + ".out", 20000), ttnn.H2DSocket.connect(name + ".in", 20000)
+print(there.get_active_cores(), back.get_h2d_mode(), back.get_page_size(), flush=True)
+rows = torch.zeros(50, 64)
+for _ in range(5):
+    there.read_tensor(rows)
+    back.write_tensor(rows * 2)
+blocks = ttnn.from_torch(torch.zeros(64, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT)
+there.read_tensor(blocks)
+back.write_tensor(blocks)
+back.barrier(20000)
+service = H2DStreamService.connect(name + ".service", 20000)
+service.forward_to_tensor(blocks, b"beside")
+service.barrier()
+answer = D2HStreamService.connect(name + ".answer", 20000)
+assert answer.read_from_tensor(blocks) == b"", "no metadata"
+print(ttnn.to_torch(blocks).sum().item(), flush=True)
+mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
+core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
+own = ttnn.H2DSocket(mesh, core, ttnn.BufferType.L1, 64, ttnn.H2DMode.HOST_PUSH)
+own.export_descriptor(name + ".own")
+print("exported", flush=True)
+sys.stdin.readline()
+os._exit(0)  # takes nothing away
+"""
+
+
+def test_a_process_without_the_mesh_reads_and_writes_what_another_exports(pair: ttnn.MeshDevice) -> None:
+    name = uuid.uuid4().hex
+    socket_in, socket_out = to_device(pair, fifo=5000), D2HSocket(pair, at(0), 4096)
+    socket_in.set_page_size(256)
+    socket_in.export_descriptor(f"{name}.in")
+    socket_out.export_descriptor(f"{name}.out")
+    service, answer = services(pair)
+    service.export_descriptor(f"{name}.service")
+    answer.export_descriptor(f"{name}.answer")
+    other = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        sent = _talk(pair, socket_in, socket_out)
+        _stream(service, answer, sent)
+        _outlive(other, name)
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def services(mesh: ttnn.MeshDevice) -> tuple[H2DStreamService, D2HStreamService]:
+    spec, mapper = TensorSpec([64, 64], ttnn.bfloat8_b, ttnn.TILE_LAYOUT), ttnn.ShardTensorToMesh(mesh, dim=0)
+    there = H2DStreamService(mesh, spec, mapper=mapper, metadata_size_bytes=6)
+    return there, D2HStreamService(mesh, spec, 1, mapper=mapper)
+
+
+def _stream(service: H2DStreamService, answer: D2HStreamService, sent: torch.Tensor) -> None:
+    """A whole tensor comes and is split; a whole one goes."""
+    end = time.monotonic() + 60
+    backing = service.get_backing_tensor()
+    while service.metadata != b"beside" and time.monotonic() < end:
+        backing = service.get_backing_tensor()
+    assert torch.equal(torch.cat(shards(backing)), sent)
+    ones = ttnn.ones((32, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT)
+    for shard in ttnn.get_device_tensors(answer.get_backing_tensor()):
+        ttnn.copy_host_to_device_tensor(ones, shard)
+    answer.notify_backing_ready()
+    answer.barrier(20000)
+
+
+def _talk(mesh: ttnn.MeshDevice, socket_in: H2DSocket, socket_out: D2HSocket) -> torch.Tensor:
+    """Messages larger than the FIFOs, and then block floats."""
+    for seed in range(5):
+        rows = torch.randn(50, 64, generator=torch.Generator().manual_seed(seed))
+        sent = ttnn.from_torch(rows, device=mesh, layout=ttnn.ROW_MAJOR_LAYOUT)
+        output = ttnn.allocate_tensor_on_device(sent.spec, mesh)
+        send_async_d2h(sent, socket_out)
+        recv_async_h2d(output, socket_in)
+        assert torch.equal(shards(output)[1], rows * 2)
+    blocks = ttnn.from_torch(torch.randn(64, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=mesh)
+    output = ttnn.allocate_tensor_on_device(blocks.spec, mesh)
+    socket_in.set_page_size(output.spec.aligned_page_size())
+    send_async_d2h(blocks, socket_out)
+    recv_async_h2d(output, socket_in)
+    ttnn.synchronize_device(mesh)
+    assert torch.equal(shards(output)[1], shards(blocks)[0])
+    return shards(blocks)[0]
+
+
+def _outlive(other: subprocess.Popen[str], name: str) -> None:
+    """A socket whose maker has ended is no reason to wait, and its name is free again."""
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == f"{[at(0)]} H2DMode.HOST_PUSH 256\n"
+    assert other.stdout.readline() == f"{64 * 64.0}\n"
+    assert other.stdout.readline() == "exported\n"
+    theirs = H2DSocket.connect(f"{name}.own")
+    with pytest.raises(MeshError, match="the mesh is there"):
+        theirs.get_mesh_device()
+    with pytest.raises(MeshError, match="is exported already"):
+        _alone().export_descriptor(f"{name}.own")
+    with pytest.raises(MeshError, match="is an exported H2DSocket"):
+        D2HSocket.connect(f"{name}.own")
+    theirs.write_tensor(torch.zeros(8))
+    other.stdin.write("\n")
+    other.stdin.flush()
+    with pytest.raises(MeshError, match="the process that made it has ended"):
+        theirs.write_tensor(torch.zeros(16))
+    with pytest.raises(MeshError, match="nothing was exported"):
+        H2DSocket.connect(f"{name}.own", timeout_ms=1)
+    _alone().export_descriptor(f"{name}.own")
+    assert not os.path.exists(f"/dev/shm/softmesh_socket_{name}.own")
+
+
+def _alone() -> H2DSocket:
+    return to_device(ttnn.open_mesh_device(ttnn.MeshShape(1, 2)))
+
+
+@pytest.fixture
+def exported(pair: ttnn.MeshDevice, monkeypatch: pytest.MonkeyPatch) -> tuple[H2DSocket, D2HSocket]:
+    """Both directions, and nobody on the other end."""
+    monkeypatch.setenv("SOFTMESH_TIMEOUT", "0.6")
+    sockets = to_device(pair, fifo=64), D2HSocket(pair, at(0), 64)
+    for socket in sockets:
+        socket.export_descriptor(uuid.uuid4().hex)
+    return sockets
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda there, back: there.write_tensor(torch.zeros(32)),
+            "must call ttnn.experimental.recv_async_h2d",
+        ),
+        (lambda there, back: back.read_tensor(torch.zeros(8)), "must call ttnn.experimental.send_async_d2h"),
+    ],
+)
+def test_a_wait_for_another_process_ends_and_says_what_is_missing(
+    exported: tuple[H2DSocket, D2HSocket], call: Callable[[H2DSocket, D2HSocket], None], message: str
+) -> None:
+    with pytest.raises(MeshError, match=rf"timed out after 1 s at .*test_host_sockets.py.*{message}"):
+        call(*exported)
+
+
+def test_a_barrier_waits_as_long_as_it_is_told_to(exported: tuple[H2DSocket, D2HSocket]) -> None:
+    there, _ = exported
+    there.write_tensor(torch.zeros(8))
+    with pytest.raises(
+        MeshError,
+        match=r"barrier: 32 bytes are still there after 0.01 s: .* must call ttnn.experimental.recv_async_h2d",
+    ):
+        there.barrier(timeout_ms=10)
+
+
+def test_a_device_that_waits_for_another_process_has_a_deadline(
+    pair: ttnn.MeshDevice, exported: tuple[H2DSocket, D2HSocket]
+) -> None:
+    _, back = exported
+    sent = ttnn.from_torch(torch.ones(4, 16), device=pair, layout=ttnn.ROW_MAJOR_LAYOUT)
+    send_async_d2h(sent, back)
+    with pytest.raises(MeshError, match=r"send_async_d2h timed out .* D2HSocket.connect"):
+        ttnn.synchronize_device(pair)
+    got = torch.zeros(4, 16)
+    back.read_tensor(got)
+    assert got.all()
+    ttnn.synchronize_device(pair)
+
+
+def test_a_socket_is_exported_once_and_before_it_is_used(pair: ttnn.MeshDevice) -> None:
+    used, twice = to_device(pair), to_device(pair)
+    used.write_tensor(torch.zeros(8))
+    with pytest.raises(MeshError, match="was used in this process"):
+        used.export_descriptor(uuid.uuid4().hex)
+    name = uuid.uuid4().hex
+    twice.export_descriptor(name)
+    with pytest.raises(MeshError, match="connected or exported before"):
+        twice.export_descriptor(uuid.uuid4().hex)
+    with pytest.raises(ArgumentValueError, match="socket_id 'a/b'"):
+        used.export_descriptor("a/b")
+    with pytest.raises(MeshError, match="is exported already"):
+        to_device(pair).export_descriptor(name)
+    del twice
+    assert not os.path.exists(f"/dev/shm/softmesh_socket_{name}")
+
+
+def test_what_killed_processes_left_behind_is_taken_away_by_the_next_export(pair: ttnn.MeshDevice) -> None:
+    left, fresh, live = (f"/dev/shm/softmesh_socket_{uuid.uuid4().hex}" for _ in range(3))
+    keeper = to_device(pair)
+    keeper.export_descriptor(live.rpartition("_")[2])
+    for path in (left, fresh):
+        with open(path, "wb") as file:
+            file.write(b"x")
+    for path in (left, live):
+        os.utime(path, (1, 1))
+    to_device(pair).export_descriptor(uuid.uuid4().hex)
+    assert [os.path.exists(path) for path in (left, fresh, live)] == [False, True, True]
+    os.unlink(fresh)
+    assert H2DSocket.connect(live.rpartition("_")[2]).get_active_cores() == keeper.get_active_cores()
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, b"x" * 5000], ids=len)
+def test_a_file_that_is_no_socket_is_not_taken_for_one(content: bytes) -> None:
+    name = uuid.uuid4().hex
+    path = f"/dev/shm/softmesh_socket_{name}"
+    with open(path, "wb") as file:
+        file.write(content)
+    try:
+        with pytest.raises(MeshError, match="nothing was exported"):
+            H2DSocket.connect(name, timeout_ms=1)
+    finally:
+        os.unlink(path)
 
 
 # -- the counter -----------------------------------------------------------------------------------

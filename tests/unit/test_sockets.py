@@ -20,13 +20,14 @@ from softmesh.placement.blocks import Block
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.processes.buffers import byte_view
 from softmesh.processes.context import Pending, SingleProcess
+from softmesh.processes.mesh_ids import VARIABLE as MESH_IDS
 from softmesh.processes.waiting import Group
 from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
 from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.handshake import check_agreement, introduction
 from softmesh.sockets.parcel import Description, Parcel, Route, Routes, Words, packed
-from softmesh.sockets.peers import MESH_IDS, Side, sides_of
+from softmesh.sockets.peers import Side, sides_of
 from softmesh.sockets.sending import (
     finish_transfers,
     recv_async,
@@ -319,16 +320,17 @@ def test_a_partial_sum_stays_one_on_the_other_mesh() -> None:
     assert torch.equal(shards(whole)[0], shards(ttnn.all_reduce(partial, cluster_axis=1))[0])
 
 
-def test_messages_come_in_the_order_they_were_sent() -> None:
+def test_messages_come_in_the_order_they_were_sent_however_often_the_socket_is_used() -> None:
     a, b = opened(1, 2), opened(1, 2)
     sender, receiver = create_socket_pair(a, b, config(straight(a)))
     sent = [sharded(a, seed) for seed in range(5)]
-    for tensor in sent:
-        send_async(tensor, sender)
     output = empty(sent[0], b)
-    for tensor in sent:
-        recv_async(output, receiver)
-        assert all(map(torch.equal, shards(output), shards(tensor)))
+    for _ in range(20):
+        for tensor in sent:
+            send_async(tensor, sender)
+        for tensor in sent:
+            recv_async(output, receiver)
+            assert all(map(torch.equal, shards(output), shards(tensor)))
 
 
 def test_what_was_sent_does_not_change_with_the_tensor() -> None:
@@ -527,18 +529,25 @@ def test_a_receive_on_a_closed_mesh_holds_up_nobody() -> None:
 # -- what does not fit -----------------------------------------------------------------------------
 
 
-def test_a_wrong_spec_is_named_and_the_message_stays() -> None:
+WRONG_SPECS = [
+    ({"shape": (1, 1, 32, 32)}, r"shape is \[1, 1, 32, 32\], sent was \[1, 1, 32, 64\]"),
+    ({"dtype": ttnn.bfloat16}, "dtype is BFLOAT16, sent was FLOAT32"),
+    ({"layout": ttnn.ROW_MAJOR_LAYOUT}, "layout is ROW_MAJOR, sent was TILE"),
+    ({"memory_config": ttnn.L1_MEMORY_CONFIG}, r"memory config is .*L1.*, sent was .*DRAM"),
+]
+
+
+@pytest.mark.parametrize(("different", "message"), WRONG_SPECS, ids=[next(iter(w)) for w, _ in WRONG_SPECS])
+def test_a_wrong_spec_is_named_and_the_message_stays(different: dict[str, object], message: str) -> None:
     a, b = opened(1, 2), opened(1, 2)
     sender, receiver = create_socket_pair(a, b, config(straight(a)))
     sent = sharded(a)
     send_async(sent, sender)
-    narrow = ttnn.zeros((1, 1, 32, 32), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=b)
-    with pytest.raises(MeshError, match=r"shape is \[1, 1, 32, 32\], sent was \[1, 1, 32, 64\]"):
-        recv_async(narrow, receiver)
-    coarse = ttnn.zeros((1, 1, 32, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=b)
-    with pytest.raises(MeshError, match="dtype is BFLOAT16, sent was FLOAT32"):
-        recv_async(coarse, receiver)
-    assert all(not shard.any() for shard in shards(narrow))
+    right = {"shape": (1, 1, 32, 64), "dtype": ttnn.float32, "layout": ttnn.TILE_LAYOUT, "device": b}
+    wrong = ttnn.zeros(**{**right, **different})
+    with pytest.raises(MeshError, match=f"{message}.*Allocate it with ttnn.allocate_tensor_on_device"):
+        recv_async(wrong, receiver)
+    assert all(not shard.any() for shard in shards(wrong))
     output = empty(sent, b)
     recv_async(output, receiver)
     assert all(map(torch.equal, shards(output), shards(sent)))
@@ -703,6 +712,29 @@ def test_mesh_ids_must_name_ranks(ids: str, message: str, monkeypatch: pytest.Mo
     monkeypatch.setenv(MESH_IDS, ids)
     with pytest.raises(MeshError, match=message):
         sides_of(by_mesh_ids(), opened(1, 1), two_ranks())
+
+
+def test_a_socket_from_a_mesh_to_itself_needs_no_other_process() -> None:
+    memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
+    alone = SocketConfig(joined([((0, 0), (0, 0))]), memory, sender_mesh_id=1, receiver_mesh_id=1)
+    with pytest.raises(
+        MeshError, match=r"mesh 1 and mesh 1 are not in different processes.*create_socket_pair"
+    ):
+        sides_of(alone, opened(1, 1), two_ranks())
+
+
+def test_a_rank_that_is_no_end_of_a_socket_lets_it_pass() -> None:
+    world = two_ranks()
+    world.size, world.group, world.rank = 3, Group("world", (0, 1, 2)), 2
+    memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
+    between_others = SocketConfig(joined([((0, 0), (0, 0))]), memory, 0, 1)
+    with pytest.raises(MeshError, match="this is rank 2, and the socket goes from rank 0 to rank 1"):
+        sides_of(between_others, opened(1, 1), world)
+    unknown = SocketConfig(joined([((0, 0), (0, 0))]), memory, 0, 3)
+    with pytest.raises(
+        MeshError, match=r"Invalid socket sender rank 0 or receiver rank 3 specified. .* ranks 0 to 2"
+    ):
+        sides_of(unknown, opened(1, 1), world)
 
 
 def test_mesh_ids_name_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from softmesh.fabric.binding import PLACES, places_text
 from softmesh.processes.binding import RankBinding
 from softmesh.processes.launcher.engine import search_path
+from softmesh.systems.choice import HOST, MOCK_DESCRIPTOR, MOCK_HOSTS
 
 INHERITED = ("TT_", "ARCH_", "WH_", "TTNN_", "DEEPSEEK_", "MESH_", "RELIABILITY_MODE", "SOFTMESH_")
 NEVER_INHERITED = frozenset(
@@ -28,6 +30,9 @@ NEVER_INHERITED = frozenset(
         "TT_METAL_CLUSTER_ID",
         "TT_VISIBLE_DEVICES",
         "SOFTMESH_REPORTS",
+        HOST,
+        MOCK_HOSTS,
+        PLACES,
     }
 )
 _COPIED = ("HOME", "USER", "PATH", "VIRTUAL_ENV", "PYTHONHOME")
@@ -44,9 +49,12 @@ _OWN_TO_EACH_RANK = frozenset(
         "TT_METAL_LOGS_PATH",
         "TT_METAL_PROFILER_DIR",
         "TT_METAL_CLUSTER_ID",
-        "SOFTMESH_HOST",
+        HOST,
+        MOCK_HOSTS,
+        PLACES,
     }
 )
+_SUBCONTEXT = "TT_RUN_SUBCONTEXT_ID"
 _TTNN_NAME = Path(__file__).parent / "ttnn_name"
 
 
@@ -147,6 +155,31 @@ def _optional(binding: RankBinding, mock: Path | None, shared: Surroundings) -> 
         "TT_METAL_FACTORY_SYSTEM_DESCRIPTOR_PATH": shared.factory_system_descriptor,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def with_fellows(ranks: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Every rank also learns where the others of its sub-context are: their mock hosts make one machine."""
+    jobs: dict[str, list[Mapping[str, str]]] = {}
+    for rank in ranks:
+        jobs.setdefault(rank.get(_SUBCONTEXT, ""), []).append(rank)
+    told = {job: {**_mock_hosts(fellows), **_places(fellows)} for job, fellows in jobs.items()}
+    return [{**rank, **told[rank.get(_SUBCONTEXT, "")]} for rank in ranks]
+
+
+def _mock_hosts(ranks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    files = list(dict.fromkeys(rank[MOCK_DESCRIPTOR] for rank in ranks if rank.get(MOCK_DESCRIPTOR)))
+    return {MOCK_HOSTS: os.pathsep.join(files)} if len(files) > 1 else {}
+
+
+def _places(ranks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The host of each part of a mesh; without a host rank the match chooses the part."""
+    hosts = {}
+    for rank in ranks:
+        host = rank.get(HOST) or os.path.basename(rank.get(MOCK_DESCRIPTOR, ""))
+        numbers = [rank.get(name, "") for name in ("TT_MESH_ID", "TT_MESH_HOST_RANK")]
+        if host and all(number.isdecimal() for number in numbers):
+            hosts[int(numbers[0]), int(numbers[1])] = host
+    return {PLACES: places_text(hosts)} if len(set(hosts.values())) > 1 else {}
 
 
 def odd_variables(ranks: Sequence[Mapping[str, str]]) -> Iterator[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from softmesh.bounded_file import FileError, read_text
+from softmesh.processes.launcher import mpi_arguments
 from softmesh.processes.launcher.refusal import LaunchError
 
 LOCALHOST = "localhost"
@@ -41,6 +45,27 @@ def _check(host: str) -> None:
         raise LaunchError(
             f"Invalid hostname in --hosts: '{host}' looks like a CLI flag; was the value of --hosts left out?"
         )
+    if ":" in host:
+        raise LaunchError(
+            f"Invalid hostname in --hosts: '{host}': the allocation counts the ranks of each host, so leave out the :"
+        )
+
+
+def hosts_asked_for(arguments: Sequence[str], directory: Path) -> list[str]:
+    """Those that arguments of mpirun name, with --host or in a host file."""
+    named = [entry.partition(":")[0] for entry in mpi_arguments.hosts_named(arguments)]
+    files = [os.path.join(directory, file) for file in mpi_arguments.host_files(arguments)]
+    return list(dict.fromkeys([*named, *(host for file in files for host in _hosts_in(file))]))
+
+
+def _hosts_in(file: str) -> list[str]:
+    """`host slots=2`, one to a line; mpirun itself refuses a file that it cannot read."""
+    try:
+        lines = read_text(file, kind="host file").splitlines()
+    except FileError:
+        return []
+    words = [line.partition("#")[0].split() for line in lines]
+    return [entry[0].rpartition("@")[2].partition(":")[0] for entry in words if entry]
 
 
 def are_all_here(hosts: Iterable[str]) -> bool:

@@ -17,12 +17,15 @@ from softmesh.processes.launcher.environment import (
     odd_variables,
     plain_environment,
     rank_environment,
+    with_fellows,
 )
+from softmesh.processes.launcher.fit import check_fit
+from softmesh.processes.launcher.hosts import hosts_asked_for
 from softmesh.processes.launcher.mocks import mocks_of
 from softmesh.processes.launcher.mpirun import Placement, Rank, Transport, command, general_arguments
 from softmesh.processes.launcher.notices import warn
 from softmesh.processes.launcher.options import Mode, Options, file_of, mode_of
-from softmesh.processes.launcher.program import Tracy, tracy_of, under_gdbserver
+from softmesh.processes.launcher.program import Tracy, check_gdbserver, tracy_of, under_gdbserver
 from softmesh.processes.launcher.rankfile import taken_from
 from softmesh.processes.launcher.refusal import LaunchError
 from softmesh.processes.launcher.visible import check_machines
@@ -41,7 +44,7 @@ class Job:
     @property
     def hosts(self) -> list[str]:
         """Those that mpirun is told of by name."""
-        return [host.partition(":")[0] for host in mpi_arguments.hosts_named(self.general)]
+        return hosts_asked_for(self.general, self.directory)
 
     def command(self, passed_on: Sequence[str] = ()) -> list[str]:
         """The arguments that launch it; variables that are passed on have the value they have for mpirun."""
@@ -66,7 +69,10 @@ def bound_job(options: Options, environ: Mapping[str, str], placement: Placement
     check_machines(environments)
     for oddity in (*odd_variables(environments), *leaking_variables(environ, environments)):
         warn(oddity)
-    return _job(options, environ, environments, placement)
+    together = with_fellows(environments)
+    if not options.skip_mgd_check:
+        check_fit(together)
+    return _job(options, environ, together, placement)
 
 
 def plain_job(count: int, options: Options, environ: Mapping[str, str]) -> Job:
@@ -129,10 +135,15 @@ def _job(
     here = launch_directory(environ)
     mpirun = find_mpirun(environ)
     user = mpi_arguments.split(options.mpi_args)
+    mpi_arguments.check(user, len(environments))
     placement = placement or Placement(here)
     if placement.rankfile is not None or taken_from(user).path is not None:
         placement = replace(placement, syntax=rankfile_syntax(options.rankfile_syntax, mpirun))
+    if options.tcp_interface is not None and not options.tcp_interface.strip():
+        raise LaunchError("--tcp-interface: name an interface, such as eth0; `ip link` lists them.")
     transport = Transport(options.bare, options.tcp_interface)
+    if options.debug_gdbserver and not (options.skip_executable_check or options.dry_run):
+        check_gdbserver(environ)
     tracy = None if options.tracy is None else tracy_of(options.tracy, environ, here)
     ranks = [_rank(options, number, env, tracy) for number, env in enumerate(environments)]
     general = general_arguments(user, len(ranks), placement, transport)

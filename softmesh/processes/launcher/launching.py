@@ -88,7 +88,8 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
             command, job.directory, {**as_root_too(environ), **reports.environment}, reports.verdict
         )
         reports.ended(*outcome)
-    if outcome.code != 0 and not outcome.was_stopped and hint:
+    is_explained = reports.verdict() is not None
+    if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
         say(hint)
     return outcome.code
 

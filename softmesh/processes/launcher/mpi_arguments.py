@@ -12,6 +12,20 @@ _MCA = ("--mca", "-mca", "--gmca", "-gmca", "--omca", "--prtemca", "--pmixmca")
 _HOST = ("--host", "-host", "-H")
 _HOST_FILES = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile")
 _BINDING = ("--bind-to", "-bind-to", "--bind-to-core", "-bind-to-core", "--bind-to-none", "--bind-to-socket")
+_COUNTS = ("-np", "--np", "-n", "--n", "-c")
+_VALUED = (
+    *_MCA,
+    *_HOST,
+    *_HOST_FILES,
+    *_COUNTS,
+    "--bind-to",
+    "-bind-to",
+    "--map-by",
+    "-map-by",
+    "--rankfile",
+    "-rf",
+    "-x",
+)
 OVERSUBSCRIBE = "--oversubscribe"
 
 
@@ -21,6 +35,25 @@ def split(text: str | None) -> list[str]:
         return shlex.split(text or "")
     except ValueError as error:
         raise LaunchError(f"--mpi-args cannot be split into arguments ({error}): {text}") from None
+
+
+def check(arguments: Sequence[str], rank_count: int) -> None:
+    """Refuse what would take the ranks apart; the rest is for mpirun to judge."""
+    for argument in arguments:
+        if argument == ":":
+            raise LaunchError(
+                "--mpi-args: a `:` begins another program; tt-run writes those itself, one for each rank."
+            )
+        if argument.partition("=")[0] in _COUNTS:
+            ranks = "1 rank" if rank_count == 1 else f"{rank_count} ranks"
+            raise LaunchError(
+                f"--mpi-args: {argument} counts processes, and the job has {ranks} whatever it says: leave it out, and "
+                "bind as many ranks as you need."
+            )
+    if arguments and (last := arguments[-1]) in _VALUED:
+        raise LaunchError(f"--mpi-args: {last} at the end has no value.")
+    if len(arguments) > 1 and arguments[-2] in _MCA:
+        raise LaunchError(f"--mpi-args: {arguments[-2]} {arguments[-1]} at the end has no value.")
 
 
 def values_of(arguments: Sequence[str], *options: str) -> list[str]:
@@ -58,6 +91,10 @@ def hosts_named(arguments: Sequence[str]) -> list[str]:
     """The entries of --host, `a:2` with their counts."""
     lists = values_of(arguments, *_HOST)
     return [entry.strip() for entries in lists for entry in entries.split(",") if entry.strip()]
+
+
+def host_files(arguments: Sequence[str]) -> list[str]:
+    return values_of(arguments, *_HOST_FILES)
 
 
 def repeats_a_bare_host(arguments: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from softmesh.bounded_file import FileError
 from softmesh.processes.launcher import mpi_arguments, rankfile
 from softmesh.processes.launcher.engine import core_count
-from softmesh.processes.launcher.hosts import are_all_here
+from softmesh.processes.launcher.hosts import are_all_here, hosts_asked_for
 from softmesh.processes.launcher.notices import warn
 
 _TRANSPORTS = "self,tcp"
@@ -61,13 +61,15 @@ def general_arguments(
     found = rankfile.taken_from(user)
     path = found.path or placement.rankfile
     placed = _hosts_placed(path, placement.launch_directory) if path is not None else {}
+    if path is not None:
+        rankfile.check_ranks(path, placed, rank_count)
     named = list(placement.hosts)
     if path is not None and not named and not mpi_arguments.names_hosts(found.rest):
         named = list(dict.fromkeys(placed.values()))
     given = mpi_arguments.names_hosts(found.rest)
     hosts = ["--host", ",".join(named)] if named and not given else []
     file = rankfile.spelled(path, placement.syntax, placement.launch_directory) if path is not None else []
-    all_hosts = [*placed.values(), *named, *mpi_arguments.hosts_named(found.rest)]
+    all_hosts = [*placed.values(), *named, *hosts_asked_for(found.rest, placement.launch_directory)]
     is_local = are_all_here(host.partition(":")[0] for host in all_hosts) and (bool(all_hosts) or not given)
     over = _oversubscription(found.rest, placed, rank_count, is_local)
     return [

@@ -35,6 +35,14 @@ def check_program(program: Sequence[str], environ: Mapping[str, str], skip_searc
     raise LaunchError(f"Program not found: {name}{advice}")
 
 
+def check_gdbserver(environ: Mapping[str, str]) -> None:
+    if shutil.which("gdbserver", path=search_path(environ)) is None:
+        raise LaunchError(
+            "--debug-gdbserver: Program not found: gdbserver. Install it, or give --skip-executable-check where only "
+            "the hosts of the ranks have it."
+        )
+
+
 def under_gdbserver(program: Sequence[str], rank: int) -> list[str]:
     """The program goes in as arguments, so nothing of it is ever read by the shell."""
     port = FIRST_GDB_PORT + rank

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from softmesh.bounded_file import FileError, read_text
+from softmesh.processes.launcher.refusal import LaunchError
 
 _LINE = re.compile(r"rank\s+(\d{1,7})\s*=\s*(\S+?)\s+slots?\s*=\s*(\S+)")
 _OPTIONS = ("--rankfile", "-rankfile", "-rf")
@@ -76,8 +77,20 @@ def hosts_by_rank(path: str | Path) -> dict[int, str]:
         found = _LINE.fullmatch(text)
         if found is None:
             raise FileError(path, f"expected `rank N=host slot=S`, found {text[:60]!r}", number)
+        if int(found[1]) in placed:
+            raise FileError(path, f"rank {int(found[1])} has a line already", number)
         placed[int(found[1])] = found[2]
     return placed
+
+
+def check_ranks(path: str, placed: Mapping[int, str], count: int) -> None:
+    """Every rank has a place. Lines for ranks that the job does not have do no harm."""
+    missing = [rank for rank in range(count) if rank not in placed]
+    if placed and missing:
+        raise LaunchError(
+            f"The rankfile {path} has no line for rank {missing[0]}: the job has ranks 0 to {count - 1}, and the file "
+            f"places {len(placed)} of them. Add `rank {missing[0]}=host slot=0`."
+        )
 
 
 def text_of(hosts: Sequence[str]) -> str:

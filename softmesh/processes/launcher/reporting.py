@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from softmesh.processes.explainer import Explainer
 from softmesh.processes.launcher.hosts import are_all_here
+from softmesh.processes.launcher.notices import warn
 
 REPORTS = "SOFTMESH_REPORTS"
 HANGS = 1  # the exit code of a job that was ended because it could not go on
@@ -29,7 +31,15 @@ class Reporting:
 
     def ended(self, code: int, was_stopped: bool) -> None:
         """What took the job down is told now, if it was not told before."""
-        self.explainer.job_ended(failed=code != 0 and not was_stopped)
+        self.explainer.job_ended(failed=code != 0 and not was_stopped, how=_how(code))
+
+
+def _how(code: int) -> str:
+    """`exit code 3`, or which signal it was."""
+    try:
+        return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return f"exit code {code}"
 
 
 @contextmanager
@@ -49,4 +59,8 @@ def _address_towards(hosts: Sequence[str]) -> str:
                 return str(probe.getsockname()[0])
             except OSError:
                 continue
+    if not are_all_here(hosts):
+        warn(
+            f"no address is known for {', '.join(hosts)}: ranks there cannot report, and meet their own deadlines."
+        )
     return _LOOPBACK

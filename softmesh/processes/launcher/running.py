@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -45,7 +46,7 @@ def run(
         try:
             code = _watched(process, noted, verdict)
         finally:
-            _end(process, noted)
+            _end(process, noted, environ)
     return Outcome(code, was_stopped=bool(noted))
 
 
@@ -86,7 +87,7 @@ def _signals_noted() -> Iterator[list[int]]:
             signal.signal(ending, handler)
 
 
-def _end(process: subprocess.Popen[bytes], noted: list[int]) -> None:
+def _end(process: subprocess.Popen[bytes], noted: list[int], environ: Mapping[str, str]) -> None:
     """Ask mpirun to end its ranks; what is still there after a while, or at a second Ctrl-C, is killed."""
     if process.poll() is None:
         process.terminate()
@@ -94,8 +95,17 @@ def _end(process: subprocess.Popen[bytes], noted: list[int]) -> None:
         deadline = time.monotonic() + SECONDS_TO_END
         while process.poll() is None and time.monotonic() < deadline and len(noted) == asked:
             time.sleep(_SECONDS_BETWEEN_LOOKS / 4)
+    has_cleaned_up = process.poll() is not None
     _kill(members_of_session(process.pid))
     process.wait()
+    if not has_cleaned_up:
+        shutil.rmtree(_folder_of_mpirun(process.pid, environ), ignore_errors=True)
+
+
+def _folder_of_mpirun(leader: int, environ: Mapping[str, str]) -> Path:
+    """Where it keeps what its ranks meet at; it removes the folder itself, unless it is killed."""
+    places = (environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, places), "/tmp"), f"ompi.{leader}")
 
 
 def _kill(members: Sequence[int]) -> None:

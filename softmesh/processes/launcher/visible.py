@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from softmesh.errors import MeshError
 from softmesh.processes.binding import VISIBLE_DEVICES
 from softmesh.processes.launcher.refusal import LaunchError
-from softmesh.systems.choice import DOWN, ELASTIC, MOCK_DESCRIPTOR, SYSTEM
+from softmesh.systems.choice import DOWN, ELASTIC, MOCK_DESCRIPTOR, MOCK_HOSTS, SYSTEM
 from softmesh.systems.machine import Machine
 
 
 def check_machines(ranks: Sequence[Mapping[str, str]]) -> None:
-    """For every rank; ranks of one machine ask for it once."""
-    machines: dict[tuple[str, str, str], Machine | None] = {}
+    """For every rank."""
     for number, rank in enumerate(ranks):
-        named = rank.get(MOCK_DESCRIPTOR, ""), rank.get(SYSTEM, ""), rank.get(DOWN, "")
         try:
-            if named not in machines:
-                machines[named] = _machine(*named)
-            machine = machines[named]
+            machine = machine_of(rank)
             if machine is not None and rank.get(VISIBLE_DEVICES, "").strip():
                 _check_devices(machine, rank[VISIBLE_DEVICES])
         except MeshError as error:
             raise LaunchError(f"rank {number}: {error}") from None
 
 
-def _machine(mock: str, system: str, down: str) -> Machine | None:
-    if mock:
-        from softmesh.systems.cluster_descriptor import load_cluster
+def machine_of(rank: Mapping[str, str]) -> Machine | None:
+    """What a rank with this environment will find; None for the elastic machine."""
+    return _machine(*(rank.get(name, "") for name in (MOCK_DESCRIPTOR, MOCK_HOSTS, SYSTEM, DOWN)))
 
-        machine = load_cluster(mock)
+
+@lru_cache(maxsize=64)
+def _machine(mock: str, mock_hosts: str, system: str, down: str) -> Machine | None:
+    if mock:
+        from softmesh.systems.cluster_descriptor import load_cluster, load_hosts
+
+        files = mock_hosts.split(os.pathsep)
+        machine = load_hosts(files) if mock in files else load_cluster(mock)
     elif system.strip().lower() not in ("", ELASTIC):
         from softmesh.systems.catalogue import load
 
