@@ -1,0 +1,52 @@
+"""Uneven splits of one dim over several axes: taken apart before anything else, made after everything else.
+
+All of the filler lies behind the last chunk of all, so no axis can be gathered by itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from softmesh.distributed.layouts import Layout, Value, unsized, with_word
+from softmesh.distributed.moves import Run, split_over, ungathered
+from softmesh.distributed.operands import nested_unevenly
+from softmesh.distributed.steps import GATHER, PARTITION, Step
+from softmesh.perf.chip_costs import copy_seconds
+from softmesh.perf.link_costs import Line, LinkCost, all_gather
+from softmesh.placement.words import REPLICATE, Shard
+
+
+class Apart(NamedTuple):
+    """The layout without such splits, and what it takes to get from the one to the other."""
+
+    layout: Layout
+    steps: tuple[Step, ...] = ()
+    moves: tuple[Run, ...] = ()
+
+
+def taken_apart(layout: Layout, value: Value, lines: tuple[Line, ...]) -> Apart:
+    """From an operand's layout to one without."""
+    at, steps, moves = unsized(layout), [], []
+    for dim, axes in nested_unevenly(layout, value).items():
+        for axis in reversed(axes):
+            cost = all_gather(lines[axis], value.bytes_on_each(at))
+            at = with_word(at, axis, REPLICATE)
+            steps.append(Step(GATHER, axis, dim, None, at, cost))
+        moves += ungathered(dim, axes, value.shape[dim])
+    return Apart(at, tuple(steps), tuple(moves))
+
+
+def put_together(wanted: Layout, value: Value, lines: tuple[Line, ...]) -> Apart:
+    """From a layout without to the one that is asked for."""
+    goal, at, steps, moves = wanted, wanted, [], []
+    nested = nested_unevenly(wanted, value)
+    for axes in nested.values():
+        for axis in axes:
+            goal = at = with_word(goal, axis, REPLICATE)
+    for dim, axes in nested.items():
+        for axis in axes:
+            at = with_word(at, axis, Shard(dim))
+            copy = LinkCost(copy_seconds(lines[axis].chip, value.bytes_on_each(at)), 0)
+            steps.append(Step(PARTITION, axis, dim, None, at, copy))
+        moves += split_over(dim, axes, value.shape[dim], value.mesh)
+    return Apart(goal, tuple(steps), tuple(moves))

@@ -1,0 +1,153 @@
+"""From one call to a plan that can be run: made once for shapes, placements and a machine, run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softmesh.distributed.axes import check_possible, wanted_layout
+from softmesh.distributed.given import Given
+from softmesh.distributed.layouts import Value, is_whole
+from softmesh.distributed.moves import Run, runner
+from softmesh.distributed.nesting import Apart, put_together, taken_apart
+from softmesh.distributed.operands import along_the_mesh, bits
+from softmesh.distributed.patterns import Choice, Split
+from softmesh.distributed.planner import (
+    Inside,
+    Plan,
+    Problem,
+    Seconds,
+    carries_nothing,
+    plan_of,
+    uneven_splits,
+)
+from softmesh.distributed.redistribution import Way
+from softmesh.errors import ArgumentError
+from softmesh.perf.chip_costs import memory_bytes
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import facts
+from softmesh.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Work:
+    """How the work of one call can be split: what a unified op's description returns.
+
+    `call` is asked for the op as one split has it: a function of operands that lie as the split needs them. `after`
+    is an element-wise function that `call` leaves out where the split gives contributions: it is not linear.
+    """
+
+    choices: Sequence[Choice] | Sequence[Sequence[Choice]]  # the same for all axes, or for each
+    seconds: Seconds
+    call: Callable[[Split], Callable[..., Any]]
+    inside: Inside | None = None
+    after: Run | None = None
+    is_true: Callable[[Split], bool] | None = None
+
+
+Describe = Callable[[Given], Work]
+
+
+class Runnable:
+    """`moving` brings operands to where the op needs them, `call` does the op, `finish` the rest."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        moving: tuple[tuple[int, tuple[Run, ...]], ...],
+        call: Callable[..., Any],
+        finish: tuple[Run, ...],
+    ) -> None:
+        self.plan = plan
+        self.moving = moving
+        self.call = call
+        self.finish = finish
+        self.inserted = ", ".join(f"{step} of {name}" for name, step in plan.inserted)
+
+    def run(self, tensors: list[Tensor]) -> Any:
+        for at, moves in self.moving:
+            for move in moves:
+                tensors[at] = move(tensors[at])
+        result = self.call(*tensors)
+        for move in self.finish:
+            result = move(result)
+        return result
+
+
+def planned(given: Given, work: Work, request: object, device: MeshDevice) -> Runnable:
+    problem, starts, end = _problem(given, work, request, device)
+    plan = plan_of(problem)
+    strategy = plan.strategy
+    prepare: list[tuple[Run, ...]] = [
+        (*((along_the_mesh,) if respelled else ()), *start.moves, *moves_along(way, value))
+        for respelled, start, way, value in zip(
+            given.respelled, starts, strategy.ways_in, problem.operands, strict=True
+        )
+    ]
+    moving = tuple((at, moves) for at, moves in enumerate(prepare) if moves)
+    finish = [*moves_along(plan.way_out, problem.result)]
+    if work.after is not None and not is_whole(strategy.gives):
+        finish.append(work.after)
+    return Runnable(plan, moving, work.call(strategy.split), (*finish, *end.moves))
+
+
+def _problem(
+    given: Given, work: Work, request: object, device: MeshDevice
+) -> tuple[Problem, list[Apart], Apart]:
+    """What the planner is asked, and what is taken apart before and put together after."""
+    op, mesh, lines = given.op.name, given.mesh, given.lines
+    result = Value(given.shape, bits(given.result.dtype), mesh)
+    wanted = _wanted(given, request, device)
+    starts = [
+        taken_apart(layout, value, lines) for layout, value in zip(given.layouts, given.values, strict=True)
+    ]
+    end = Apart(()) if wanted is None else put_together(wanted, result, lines)
+    goal = None if wanted is None else end.layout
+    layouts = tuple(start.layout for start in starts)
+    choices = _choices(given, work, goal)
+    kept = uneven_splits(choices, layouts, goal, (*given.values, result))
+    problem = Problem(
+        op,
+        given.names,
+        tuple(value.keeping(uneven) for value, uneven in zip(given.values, kept, strict=False)),
+        layouts,
+        result.keeping(kept[-1]),
+        goal,
+        choices,
+        lines,
+        memory_bytes(given.chip),
+        work.seconds,
+        work.inside,
+        work.is_true,
+        tuple(start.steps for start in starts),
+        end.steps,
+    )
+    return problem, starts, end
+
+
+def _wanted(given: Given, request: object, device: MeshDevice) -> Any:
+    where = f"distributed.{given.op.name}: output_topology"
+    if request is not None and given.container is not None:
+        raise ArgumentError(
+            f"{where}: it has {len(given.results)} results: leave it out, and place them with "
+            "softmesh.distributed.redistribute."
+        )
+    wanted = wanted_layout(where, request, len(given.shape), device)
+    if wanted is not None:
+        check_possible(where, wanted, given.shape, device)
+    return wanted
+
+
+def _choices(given: Given, work: Work, goal: Any) -> tuple[tuple[Choice, ...], ...]:
+    """For each axis; without those that would cut the fractions of contributions, or leave a last step undone."""
+    first = work.choices[0]
+    per_axis = [work.choices] * len(given.mesh) if isinstance(first, Choice) else work.choices
+    cuts = any(o.is_float for o in given.operands) and not facts(given.result.dtype).is_float
+    undone = work.after is not None and goal is not None and not is_whole(goal)
+    drop = cuts or undone
+    return tuple(carries_nothing(choices) if drop else tuple(choices) for choices in per_axis)  # type: ignore[arg-type]
+
+
+def moves_along(way: Way, value: Value) -> tuple[Run, ...]:
+    return tuple(runner(step, value) for step in way.steps)

@@ -1,0 +1,174 @@
+"""A unified op: looks its plan up, or makes it; checks what it may insert; runs it.
+
+A cached plan costs one look-up by the specs and distributions of the operands, and the calls it consists of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+from softmesh.distributed import policy
+from softmesh.distributed.axes import request_key
+from softmesh.distributed.given import given_of
+from softmesh.distributed.listening import LISTENERS
+from softmesh.distributed.operands import lines_of, mesh_of
+from softmesh.distributed.planned import Describe, Runnable, planned
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.fabric import settings
+from softmesh.lenience import is_lenient
+from softmesh.ops.registry import OPERATIONS, Operation
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.tensor import Tensor
+
+_MAX_PLANS = 4096  # a program that needs more is making up shapes, and starts over
+_SAY_IT = (
+    "Write these collectives where you want them, place the operands so that none is needed, or allow it: "
+    'softmesh.distributed.implicit("allow").'
+)
+
+
+_Found = tuple[
+    Runnable, tuple[int, ...] | None
+]  # and the order of the operands, where a call names them in another
+
+
+class Unified:
+    """What `softmesh.distributed.matmul` is: the plain op of that name, on whole values however they are placed."""
+
+    def __init__(self, name: str, describe: Describe, keywords: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.__name__ = name.rpartition(".")[2]
+        self.plain: Operation = OPERATIONS[name]
+        self.__doc__ = self.plain.__doc__
+        self._describe = describe
+        self._keywords = keywords or {}  # other names of arguments
+        self._plans: dict[Any, _Found] = {}
+
+    def __repr__(self) -> str:
+        return f"<unified operation softmesh.distributed.{self.__name__}>"
+
+    def __call__(
+        self, *args: Any, output_topology: Any = None, implicit: str | None = None, **kwargs: Any
+    ) -> Any:
+        """As the plain op; `output_topology` has a placement for each mesh axis, `implicit` is the policy."""
+        runnable, tensors, device = self.planned(args, kwargs, output_topology)
+        allowed = policy.checked_policy(implicit)
+        if runnable.inserted:
+            self._check_reach(runnable)
+            if allowed != "allow":
+                policy.apply(allowed, f"distributed.{self.name} inserts {runnable.inserted}. {_SAY_IT}")
+        for listener in LISTENERS.get():
+            listener(runnable.plan, device)
+        return runnable.run(tensors)
+
+    def planned(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Any = None
+    ) -> tuple[Runnable, list[Tensor], MeshDevice]:
+        """The plan for such a call, the tensors that it is for, and their mesh. Nothing is moved."""
+        tensors: list[Tensor] = []
+        key: list[Any] = []
+        for value in args:
+            _note(value, tensors, key)
+        for name, value in kwargs.items():
+            key.append(name)
+            _note(value, tensors, key)
+        if not tensors:
+            self._refuse(args)
+        device = mesh_of(self.name, tensors)
+        key += (device.id(), settings.serial(), is_lenient())
+        if request is not None:
+            key.append(request_key(request, device))
+        try:
+            found = self._plans.get(tuple(key))
+        except TypeError:  # an argument is a list
+            key = [_hashable(part) for part in key]
+            found = self._plans.get(tuple(key))
+        if found is None:
+            found = self._new(tuple(key), args, kwargs, request, device)
+        runnable, order = found
+        return runnable, tensors if order is None else [tensors[at] for at in order], device
+
+    def _new(
+        self,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        request: Any,
+        device: MeshDevice,
+    ) -> _Found:
+        named = {self._keywords.get(name, name): value for name, value in kwargs.items()}
+        bound = self.plain.definition.signature.bind(args, named)
+        given = given_of(self.plain, bound, device, lines_of(device))
+        runnable = planned(given, self._describe(given), request, device)
+        order = self._order(args, named)
+        if len(self._plans) >= _MAX_PLANS:
+            self._plans.clear()
+        found = self._plans[key] = (runnable, None if order == tuple(range(len(order))) else order)
+        return found
+
+    def _order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """For each operand of the plain op, which of the call's tensors it is."""
+        marks = iter(map(_Mark, count()))
+        placed = [_marked(value, marks) for value in args]
+        named = {name: _marked(value, marks) for name, value in kwargs.items()}
+        signature = self.plain.definition.signature
+        bound = signature.bind(tuple(placed), named)
+        found: list[Any] = []
+        for at in signature.operand_at:
+            found += bound[at] if isinstance(bound[at], list) else [bound[at]]
+        return tuple(mark.number for mark in found if isinstance(mark, _Mark))
+
+    def _check_reach(self, runnable: Runnable) -> None:
+        """Communication needs a fabric, and that is known before anything is moved."""
+        if not settings.active().is_on and not is_lenient():
+            raise MeshError(
+                f"Trying to get un-initialized fabric context: distributed.{self.name} inserts {runnable.inserted}, and "
+                "no fabric is configured. Call ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the "
+                "mesh, or compute under softmesh.lenient()."
+            )
+
+    def _refuse(self, args: tuple[Any, ...]) -> None:
+        given = ", ".join(type(value).__name__ for value in args) or "nothing"
+        raise ArgumentError(
+            f"distributed.{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
+            "Make one with ttnn.from_torch(..., device=mesh_device)."
+        )
+
+
+def _note(value: Any, tensors: list[Tensor], key: list[Any]) -> None:
+    """Write down what a plan depends on."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        key.append(value._spec)
+        key.append(value._storage.dist if value._where is None else value.view_distribution())
+    elif isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+        key.append(len(value))
+        for item in value:
+            _note(item, tensors, key)
+    else:
+        key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument
+        key.append(value)
+
+
+class _Mark(NamedTuple):
+    """Stands for a tensor of the call."""
+
+    number: int
+
+
+def _marked(value: Any, marks: Iterator[_Mark]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_marked(item, marks) for item in value]
+    return next(marks) if isinstance(value, Tensor) else value
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(item) for item in value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
