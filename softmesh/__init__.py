@@ -148,13 +148,39 @@ from softmesh.runtime.opening import (
     synchronize_device,
     use_system,
 )
+from softmesh.runtime.queues.event import MeshEvent
+from softmesh.runtime.queues.python_forms import (
+    create_global_circular_buffer,
+    event_synchronize,
+    record_event,
+    wait_for_event,
+)
+from softmesh.runtime.queues.queue_id import (
+    QueueId,
+    command_queue,
+    get_current_command_queue_id_for_thread,
+    pop_current_command_queue_id_for_thread,
+    push_current_command_queue_id_for_thread,
+)
+from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
+from softmesh.runtime.traces.api import (
+    begin_trace_capture,
+    end_trace_capture,
+    execute_trace,
+    is_trace_capture_active,
+    release_trace,
+)
+from softmesh.runtime.traces.trace_id import MeshTraceId
 from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
 from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.counter import InterProcessCounterChannel
 from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
 from softmesh.sockets.operations import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
 from softmesh.sockets.socket import MeshSocket, create_socket_pair
+from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
+from softmesh.tensor import device_pages as _device_pages
 from softmesh.tensor import methods as _methods
+from softmesh.tensor import queue_transfers as _queue_transfers
 from softmesh.tensor.dtype import (
     ROW_MAJOR_LAYOUT,
     TILE_LAYOUT,

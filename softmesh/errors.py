@@ -39,12 +39,28 @@ class PartialError(MeshError):
     """In strict mode: a value that is still a partial sum was used as if it were whole."""
 
 
+class OutOfDeviceMemory(MeshError):
+    """A buffer or tensor for which the chips have no room."""
+
+
+class SanitizerError(MeshError):
+    """In strict mode: what the sanitizer found."""
+
+
 class SoftmeshWarning(UserWarning):
     """Every warning given on purpose; an error under SOFTMESH_STRICT=1."""
 
 
 class PartialWarning(SoftmeshWarning):
     """A value that is still a partial sum was used as if it were whole: a collective is missing."""
+
+
+class DeviceMemoryWarning(SoftmeshWarning):
+    """More memory is in use than the chips have; told under SOFTMESH_MEMORY=track."""
+
+
+class SanitizerWarning(SoftmeshWarning):
+    """The sanitizer found accesses that nothing orders, or memory that is used for two things at once."""
 
 
 def did_you_mean(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -14,25 +14,55 @@ from softmesh.ops.registry import OPERATIONS, operations_under
 _FLAT = (
     "core",
     "device",
-    "distributed",
     "types",
     "_ttnn",
     "_ttnn.fabric",
     "_ttnn.multi_device",
+    "_ttnn.core",
     "_ttnn.device",
+    "_ttnn.events",
+    "_ttnn.global_semaphore",
+    "_ttnn.types",
 )
 
 # Modules that TT-NN has directly below its top namespace.
-_AT_HOME = {"cluster": "runtime.cluster"}
+_AT_HOME = {"cluster": "runtime.cluster", "distributed": "distributed"}
 
 # Names that load when first asked for: a module of the package, or a function of one.
 _LATE = {
+    "cb_descriptor_from_sharded_tensor": "kernels.descriptors.circular_buffer",
+    "CBDescriptor": "kernels.descriptors.circular_buffer",
+    "CBFormatDescriptor": "kernels.descriptors.circular_buffer",
+    "compute_program_descriptor_hash": "kernels.descriptors.program",
+    "ComputeConfigDescriptor": "kernels.descriptors.kernel",
+    "CoreType": "kernels.descriptors.program",
+    "DataMovementConfigDescriptor": "kernels.descriptors.kernel",
+    "fabric_connection_rt_args": "kernels.fabric.connection",
+    "fabric_connection_rt_args_size": "kernels.fabric.connection",
+    "generic_op": "kernels.generic_op",
+    "get_cb_address": "kernels.descriptors.circular_buffer",
+    "get_fabric_kernel_defines": "kernels.fabric.connection",
     "get_num_links": "collectives.topology",
     "get_usable_topology": "collectives.topology",
+    "KernelDescriptor": "kernels.descriptors.kernel",
+    "merge_program_descriptors": "kernels.descriptors.program",
+    "MeshProgramDescriptor": "kernels.descriptors.program",
+    "metal": "",
     "model_preprocessing": "",
+    "NOC_MODE": "kernels.program.configs",
+    "ProgramDescriptor": "kernels.descriptors.program",
+    "ReaderConfigDescriptor": "kernels.descriptors.kernel",
+    "RuntimeArgs": "kernels.descriptors.kernel",
+    "RuntimeArgsColProxy": "kernels.descriptors.kernel",
+    "SemaphoreDescriptor": "kernels.descriptors.program",
+    "setup_fabric_connection": "kernels.fabric.connection",
+    "setup_routing_plane_connection": "kernels.fabric.connection",
+    "TensorAccessorArgs": "kernels.program.accessor_args",
+    "TileDescriptor": "kernels.descriptors.circular_buffer",
     "visualize_mesh_device": "report.terminal",
     "visualize_system_mesh": "report.terminal",
     "visualize_tensor": "report.terminal",
+    "WriterConfigDescriptor": "kernels.descriptors.kernel",
 }
 
 

@@ -10,7 +10,7 @@ from softmesh.fabric import settings
 from softmesh.fabric.binding import Binding
 from softmesh.fabric.elastic import ElasticSystem
 from softmesh.fabric.system import System
-from softmesh.systems.choice import chosen_machine
+from softmesh.systems.choice import chosen_machine, own_host
 
 if TYPE_CHECKING:  # matching and routing load with the first machine
     from softmesh.fabric.machine_system import MachineSystem
@@ -49,7 +49,7 @@ def _seen(machine: Machine | None, binding: Binding) -> Machine:
         assert binding.descriptor is not None
         return machine_for(load_mesh_graph(binding.descriptor))
     sees_all = binding.descriptor is not None or len(machine.hosts) == 1
-    return machine if sees_all else machine.only(machine.chips_of(machine.hosts[0]))
+    return machine if sees_all else machine.only(machine.chips_of(own_host(machine)))
 
 
 def _modified(path: str | None) -> float | None:

@@ -62,12 +62,21 @@ class MachineSystem:
     def match(self) -> Match:
         graph = graph_in_use(self.declared, self.machine, self.binding, self.settings.config)
         try:
-            found = match(graph, self.machine, preferring=self.declared)
+            found = match(graph, self.machine, hosts=self._hosts(graph), preferring=self.declared)
         except MatchError:
             found = self._discovered(graph)
         for text in found.warnings:
             warn_or_raise(text, SoftmeshWarning, MeshError)
         return found
+
+    def _hosts(self, graph: MeshGraph) -> dict[tuple[int, int], str]:
+        """Where each part of a mesh has to lie: on the host of the process that is bound to it."""
+        counts = {mesh.id: mesh.host_count for mesh in graph.meshes}
+        return {
+            place: host
+            for place, host in self.binding.places
+            if place[1] < counts.get(place[0], 0) and host in self.machine.hosts
+        }
 
     def _discovered(self, refused: MeshGraph) -> Match:
         """The largest mesh that is left, where nobody asked for a certain one: what is down made it smaller."""
@@ -165,11 +174,6 @@ class MachineSystem:
 
     def _place(self, shape: MeshShape, offset: MeshCoordinate | None) -> list[int]:
         whole = self.shape
-        if self.mesh.host_count > 1 and shape != whole:
-            raise NotModelled(
-                f"Mesh {self.mesh.id} lies over {self.mesh.host_count} hosts: it can be opened as a whole only, as "
-                f"{whole}, not as {shape}."
-            )
         if shape.mesh_size() > whole.mesh_size():
             raise MeshError(
                 f"Requested mesh shape {shape} requires {shape.mesh_size()} devices, but only "
@@ -181,6 +185,17 @@ class MachineSystem:
                 f"Requested mesh shape dimensions mismatch: {shape} is not 2D! The system mesh is {whole}."
             )
         start = self._checked_offset(offset)
+        ids = self._mapped(shape, start)
+        is_straight = self._fits(shape[0], shape[1], start) and ids == self._rectangle(shape, start)
+        if self.mesh.host_count > 1 and not is_straight:
+            raise NotModelled(
+                f"Mesh {self.mesh.id} lies over {self.mesh.host_count} hosts, and {shape} would go around corners in "
+                f"it: of such a mesh open {whole}, or a rectangle of it."
+            )
+        return ids
+
+    def _mapped(self, shape: MeshShape, start: tuple[int, int]) -> list[int]:
+        whole = self.shape
         if sum(n > 1 for n in shape) <= 1:
             line = line_through(*self.mesh.shape, start, shape.mesh_size())
             if line is None:

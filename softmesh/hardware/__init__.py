@@ -4,6 +4,7 @@ Also the facts about chips and fabric that later modules read: architectures, to
 """
 
 from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
+from softmesh.hardware.attention import IndexerScoreProgramConfig, PagedCacheGeometryOverride, SparseKVFormat
 from softmesh.hardware.cluster import ClusterType as ClusterType
 from softmesh.hardware.compute import (
     BlackholeComputeKernelConfig,
@@ -88,6 +89,7 @@ __all__ = [
     "FabricReliabilityMode",
     "FabricTensixConfig",
     "GeluVariant",
+    "IndexerScoreProgramConfig",
     "LayerNormDefaultProgramConfig",
     "LayerNormProgramConfig",
     "LayerNormShardedMultiCoreProgramConfig",
@@ -106,11 +108,13 @@ __all__ = [
     "Op2DL1FullSliceConfig",
     "Op2DSliceConfig",
     "PaddingMode",
+    "PagedCacheGeometryOverride",
     "SDPAProgramConfig",
     "SigmoidMode",
     "SoftmaxDefaultProgramConfig",
     "SoftmaxProgramConfig",
     "SoftmaxShardedMultiCoreProgramConfig",
+    "SparseKVFormat",
     "SubDeviceId",
     "ThrottleLevel",
     "TileReshapeMapMode",

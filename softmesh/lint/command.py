@@ -35,7 +35,7 @@ def lint(
     runtime: bool,
     wants_json: bool,
 ) -> None:
-    """Check mesh graph descriptors, rank bindings and cluster descriptors.
+    """Check mesh graph descriptors, rank bindings, cluster descriptors and the trays of a Galaxy.
 
     Exit code 0: no errors; 1: errors found; 2: wrong usage.
 

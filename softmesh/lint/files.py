@@ -16,6 +16,7 @@ from softmesh.lint.clusters import lint_cluster
 from softmesh.lint.descriptors import lint_descriptor
 from softmesh.lint.file_report import FileReport, Setting, file_report
 from softmesh.lint.mappings import lint_bindings_mapping, lint_descriptor_mapping
+from softmesh.lint.trays import DEVICES, lint_trays
 from softmesh.processes.subcontexts import DESCRIPTORS, MOCKS, RANK_BINDINGS
 from softmesh.systems.breakage import with_down
 from softmesh.systems.catalogue import load
@@ -108,11 +109,15 @@ _BY_KEY: dict[str, Lens] = {
     RANK_BINDINGS: lint_bindings_mapping,
     DESCRIPTORS: lint_descriptor_mapping,
     MOCKS: lint_cluster,
+    DEVICES: lint_trays,
 }
 
 
 def _unknown(path: Path) -> FileReport:
-    message = "this is neither a mesh graph descriptor nor rank bindings, a mapping or a cluster descriptor"
+    message = (
+        "this is neither a mesh graph descriptor nor rank bindings, a mapping, a cluster descriptor or the trays "
+        "of a Galaxy"
+    )
     fix = "descriptors end in .textproto, everything else in .yaml"
     finding = Finding("lint/unknown-kind", Severity.ERROR, message, fix)
     return file_report(str(path), "file", "unknown", [finding])

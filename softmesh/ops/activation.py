@@ -9,29 +9,28 @@ import torch.nn.functional as F
 
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.operand import Operand
+from softmesh.ops.parametric import PARAMETRIC, rotate90
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
 from softmesh.ops.unary import UNARY, gelu_function
+from softmesh.placement import rules
 
 Activation = str | UnaryOpType | UnaryWithParam
 
 _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{name: entry.function for name, entry in UNARY.items()},
+    **{name: PARAMETRIC[name] for name in ("celu", "elu", "hardshrink", "hardtanh", "logit", "softplus", "softshrink")},
+    "alt_complex_rotate90": rotate90,
     "gelu": gelu_function(GeluVariant.Accurate),
     "gelu_approx": gelu_function(GeluVariant.Tanh),
     "gelu_tanh": gelu_function(GeluVariant.Tanh),
     "sigmoid": torch.sigmoid,
     "recip": torch.reciprocal,
-}
-_WITH_PARAMETER: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
-    "leaky_relu": F.leaky_relu,
-    "elu": F.elu,
-    "power": torch.pow,
-    "relu_max": lambda x, limit: x.clamp(0, limit),
-    "relu_min": lambda x, limit: x.clamp_min(limit),
-    "rsub": lambda x, value: value - x,
-    "add_unary_sfpu": torch.add,
-    "sub_unary_sfpu": torch.sub,
-    "mul_unary_sfpu": torch.mul,
-    "div_unary_sfpu": torch.div,
+    "logical_not_unary": torch.logical_not,
+    "logsigmoid": F.logsigmoid,
+    "selu": F.selu,
 }
 
 
@@ -44,11 +43,16 @@ def activation_function(activation: Activation, op: str) -> Callable[[torch.Tens
         name = activation.name.lower()
     else:
         name = str(activation)
-    if name in _WITH_PARAMETER and parameters:
-        with_parameter, value = _WITH_PARAMETER[name], parameters[0]
-        return lambda x: with_parameter(x, value)
+    if name in PARAMETRIC and parameters:
+        function = PARAMETRIC[name]
+        return lambda x: function(x, *parameters)
+    if name in PARAMETRIC and name not in _SIMPLE:
+        raise ArgumentError(
+            f"{op}: activation {activation!r} needs its number: ttnn.UnaryWithParam(ttnn.UnaryOpType.{name.upper()}, "
+            "value)."
+        )
     if name not in _SIMPLE:
-        known = [*_SIMPLE, *_WITH_PARAMETER]
+        known = [*_SIMPLE, *PARAMETRIC]
         raise ArgumentError(f"{op}: activation {activation!r} is not known.{did_you_mean(name, known)}")
     return _SIMPLE[name]
 
@@ -62,6 +66,21 @@ def activations(several: Sequence[Activation], op: str) -> Callable[[torch.Tenso
     def run(x: torch.Tensor) -> torch.Tensor:
         for function in functions:
             x = function(x)
+            x = x.float() if x.dtype is torch.bool else x
         return x
 
     return run
+
+
+@operation(
+    cost=flops_per_element(8),
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    floats_only=True,
+)
+def unary_chain(input_tensor: Operand, ops_chain: Sequence[Activation]) -> Local:
+    """Unary functions one after the other, with one rounding at the end."""
+    chain = activations(ops_chain, "unary_chain")
+    if chain is None:
+        raise ArgumentError("unary_chain: ops_chain is empty: give one ttnn.UnaryWithParam at least.")
+    return Local(chain, rules.elementwise)

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.ops.cache_writing import writing_rule
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "controls": "", "needs_tile": True}
-
-
-def _writing(alike: Mapping[int, int]) -> rules.Rule:
-    """A split that cache and input share stays (`alike`: cache dim to input dim); what one of them has once fits it."""
-
-    def rule(at: rules.Situation) -> rules.Placement:
-        for index, word in enumerate(at.words):
-            if isinstance(word, rules.Partial):
-                raise rules.UsesPartial(index)
-        cache, values = at.words[0], at.words[1]
-        splits: set[rules.Placement] = {cache} if isinstance(cache, rules.Shard) else set()
-        if isinstance(values, rules.Shard):
-            splits |= {values.at(dim) for dim, own in alike.items() if own == values.dim} or {rules.LOCAL}
-        word = splits.pop() if len(splits) == 1 else rules.LOCAL
-        return word if isinstance(word, rules.Shard) and word.dim in alike else rules.LOCAL
-
-    return rule
 
 
 def _check_pair(op: str, cache: Operand, values: Operand) -> None:
@@ -65,22 +49,36 @@ def fill_cache(
     cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0
 ) -> Local:
     """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache."""
-    _check_pair("fill_cache", cache_tensor, input_tensor)
     _check_int("fill_cache", batch_idx=batch_idx, update_idx=update_idx)
-    if cache_tensor.dtype is not input_tensor.dtype:
+    return _filling("fill_cache", "batch_idx", cache_tensor, input_tensor)
+
+
+@operation("kv_cache.fill_cache_for_user_", **_OPTIONS, writes="cache")
+def fill_cache_for_user_(
+    cache: Operand, input: Operand, batch_index: Value, *, update_idx: Value = 0
+) -> Local:
+    """Write [1, heads, s, width] at cache[batch_index, :, update_idx : update_idx + s]; returns the cache."""
+    op = "kv_cache.fill_cache_for_user_"
+    _check_int(op, batch_index=batch_index, update_idx=update_idx)
+    return _filling(op, "batch_index", cache, input)
+
+
+def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
+    _check_pair(op, cache, values)
+    if cache.dtype is not values.dtype:
         raise MeshError(
-            f"Input and cache tensors must have same dtype! fill_cache got {input_tensor.dtype} for a cache of "
-            f"{cache_tensor.dtype}: use ttnn.typecast on the input."
+            f"Input and cache tensors must have same dtype! {op} got {values.dtype} for a cache of {cache.dtype}: "
+            "use ttnn.typecast on the input."
         )
-    (users, _, length, _), count = cache_tensor.shape, input_tensor.shape[2]
+    (users, _, length, _), count = cache.shape, values.shape[2]
 
     def compute(cache: torch.Tensor, values: torch.Tensor, user: int, start: int) -> torch.Tensor:
-        _check_within("fill_cache", "batch_idx", user, 1, users, "users")
-        _check_within("fill_cache", "update_idx", start, count, length, "positions")
+        _check_within(op, argument, user, 1, users, "users")
+        _check_within(op, "update_idx", start, count, length, "positions")
         cache.select(-4, user).narrow(-2, start, count).copy_(values.select(-4, 0))
         return cache
 
-    return Local(compute, _writing({0: 0, 1: 1, 3: 3}))
+    return Local(compute, writing_rule({0: 0, 1: 1, 3: 3}, ()))
 
 
 @operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache")
@@ -90,19 +88,61 @@ def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_off
     The cache's first user is row `batch_offset` of the input, whose other rows are not read: TT-NN pads
     users to a tile of 32.
     """
-    _check_pair("update_cache", cache, input)
     _check_int("update_cache", update_idx=update_idx, batch_offset=batch_offset)
+    return _updating("update_cache", "update_idx", cache, input, batch_offset)
+
+
+@operation(
+    "kv_cache.update_cache_for_token_",
+    **_OPTIONS,
+    tuning="compute_kernel_config",
+    positional="batch_offset compute_kernel_config",
+    writes="cache",
+)
+def update_cache_for_token_(
+    cache: Operand, input: Operand, update_index: Value, *, batch_offset: int = 0
+) -> Local:
+    """Write one token of each user, [1, heads, users, width], at cache[:, :, update_index]; returns the cache."""
+    op = "kv_cache.update_cache_for_token_"
+    _check_int(op, update_index=update_index, batch_offset=batch_offset)
+    return _updating(op, "update_index", cache, input, batch_offset)
+
+
+def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: int) -> Local:
+    _check_pair(op, cache, values)
     (users, _, length, _), dtype = cache.shape, cache.dtype
-    if not 0 <= batch_offset <= batch_offset + users <= input.shape[2]:
+    if not 0 <= offset <= offset + users <= values.shape[2]:
         raise MeshError(
-            f"update_cache: input {list(input.shape)} must hold the {users} users of the cache from row "
-            f"batch_offset={batch_offset} on; it has {input.shape[2]} rows on each device."
+            f"{op}: input {list(values.shape)} must hold the {users} users of the cache from row "
+            f"batch_offset={offset} on; it has {values.shape[2]} rows on each device."
         )
 
     def compute(cache: torch.Tensor, values: torch.Tensor, position: int) -> torch.Tensor:
-        _check_within("update_cache", "update_idx", position, 1, length, "positions")
-        tokens = values.select(-4, 0).narrow(-2, batch_offset, users).transpose(-3, -2)
+        _check_within(op, argument, position, 1, length, "positions")
+        tokens = values.select(-4, 0).narrow(-2, offset, users).transpose(-3, -2)
         cache.select(-2, position).copy_(round_to(tokens, dtype))
         return cache
 
-    return Local(compute, _writing({0: 2, 1: 1, 3: 3}))
+    return Local(compute, writing_rule({0: 2, 1: 1, 3: 3}, ()))
+
+
+@operation(
+    cost=moves_bytes,
+    precision="data",
+    controls="",
+    tuning="sub_core_grids",
+    positional="sub_core_grids skip_negative_entries",
+    writes="input_tensor",
+)
+def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> Local:
+    """Add 1 in place, to positions most often; with `skip_negative_entries` those of users who pause stay."""
+    dtype = input_tensor.dtype
+    if dtype not in (DataType.INT32, DataType.UINT32):
+        raise MeshError(f"plus_one: counts in {DataType.INT32} and {DataType.UINT32} only, got {dtype}.")
+    if skip_negative_entries and dtype is not DataType.INT32:
+        raise MeshError(f"plus_one: {dtype} has no negative entries to skip: use {DataType.INT32}.")
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.copy_(round_to(x + (x >= 0) if skip_negative_entries else x + 1, dtype))
+
+    return Local(compute, rules.elementwise)

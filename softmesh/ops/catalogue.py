@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from softmesh.ops import (  # noqa: F401
     activation,
-    attention,
     binary,
     cache,
     convolution,
     creation,
     embedding,
+    head_forms,
     heads,
     layout,
     matmul,
     movement,
     normalization,
     operators,
+    paged_fill,
+    paged_update,
     reduction,
+    rotary,
+    softmax,
     unary,
 )
+from softmesh.ops.attention import chunked, decode, joint, paged_decode, prefill  # noqa: F401

@@ -74,7 +74,7 @@ def full(
     made = torch.full(_checked_shape("full", shape), fill_value, dtype=kind)
     if optional_tensor is None:
         return _create(made, dtype, layout, device, memory_config)
-    checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_readable("full")
+    checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
     if tuple(optional_tensor.shape) != tuple(shape):
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
     filled = _create(made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)

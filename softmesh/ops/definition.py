@@ -23,4 +23,4 @@ class Definition:
     needs_tile: bool = False
     floats_only: bool = False
     on_host: bool = False
-    writes: int | None = None  # the operand that the computation changes in place
+    writes: tuple[int, ...] = ()  # the operands that the computation changes in place

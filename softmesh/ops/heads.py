@@ -21,7 +21,7 @@ from softmesh.placement import rules
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-def _moved(at: rules.Situation, index: int, dims: Mapping[int, int], output: int = 0) -> rules.Placement:
+def moved(at: rules.Situation, index: int, dims: Mapping[int, int], output: int = 0) -> rules.Placement:
     """The word of a result for which dim d of operand `index` has become dim `dims[d]`."""
     word, shape = at.words[index], at.shapes[index]
     if isinstance(word, rules.Partial):
@@ -36,16 +36,16 @@ def _moved(at: rules.Situation, index: int, dims: Mapping[int, int], output: int
     return word.at(target) if is_same or word.size is None else rules.LOCAL
 
 
-def _moving(dims: Mapping[int, int]) -> rules.Rule:
-    return lambda at: _moved(at, 0, dims)
+def moving(dims: Mapping[int, int]) -> rules.Rule:
+    return lambda at: moved(at, 0, dims)
 
 
-def _check_rank_4(op: str, operand: Operand, form: str) -> None:
+def check_rank_4(op: str, operand: Operand, form: str) -> None:
     if operand.rank != 4:
         raise MeshError(f"{op}: {operand.name} must be {form}, got {list(operand.shape)}.")
 
 
-def _head_width(op: str, operand: Operand, heads: int) -> int:
+def head_width(op: str, operand: Operand, heads: int) -> int:
     """The width of each of `heads` heads that make up the operand's last dim."""
     total = operand.shape[-1]
     if heads < 1 or total % heads:
@@ -83,7 +83,7 @@ def nlp_create_qkv_heads(
     counts = (num_heads, kv_heads, kv_heads)
 
     def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        parts = [_separate(x, width)] if kv is None else [_separate(x, width), _separate(kv, width)]
+        parts = [separate(x, width)] if kv is None else [separate(x, width), separate(kv, width)]
         q, k, v = parts[0].split(counts, -3) if kv is None else (parts[0], *parts[1].split(counts[1:], -3))
         return q, k.transpose(-2, -1) if transpose_k_heads else k, v
 
@@ -91,12 +91,12 @@ def nlp_create_qkv_heads(
         source = 0 if input_kv is None else 1
         plain = {0: 0, 2: 2, 3: 1}
         turned = plain | {2: 3} if transpose_k_heads else plain
-        return [_moved(at, 0, plain), _moved(at, source, turned, 1), _moved(at, source, plain, 2)]
+        return [moved(at, 0, plain), moved(at, source, turned, 1), moved(at, source, plain, 2)]
 
     return Local(compute, rule)
 
 
-def _separate(x: torch.Tensor, width: int) -> torch.Tensor:
+def separate(x: torch.Tensor, width: int) -> torch.Tensor:
     """(..., b, 1, s, heads * width) -> (..., b, heads, s, width)"""
     return x.squeeze(-3).unflatten(-1, (-1, width)).transpose(-3, -2)
 
@@ -104,15 +104,15 @@ def _separate(x: torch.Tensor, width: int) -> torch.Tensor:
 def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) -> int:
     for operand in (fused, kv):
         if operand is not None:
-            _check_rank_4(_CREATE, operand, "[batch, 1, sequence, features]")
+            check_rank_4(_CREATE, operand, "[batch, 1, sequence, features]")
             if operand.shape[1] != 1:
                 raise MeshError(f"{_CREATE}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
     if kv_heads < 1 or heads % kv_heads:
         raise MeshError(f"{_CREATE}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
     if kv is None:
-        return _head_width(_CREATE, fused, heads + 2 * kv_heads)
-    width = _head_width(_CREATE, fused, heads)
-    if fused.shape[:3] != kv.shape[:3] or _head_width(_CREATE, kv, 2 * kv_heads) != width:
+        return head_width(_CREATE, fused, heads + 2 * kv_heads)
+    width = head_width(_CREATE, fused, heads)
+    if fused.shape[:3] != kv.shape[:3] or head_width(_CREATE, kv, 2 * kv_heads) != width:
         raise MeshError(
             f"{_CREATE}: input {list(fused.shape)} with {heads} heads and input_kv {list(kv.shape)} with "
             f"2 x {kv_heads} must agree in batch, sequence and width of a head."
@@ -123,15 +123,15 @@ def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) 
 @operation("experimental.nlp_concat_heads", **_OPTIONS, controls="memory_config", needs_tile=True)
 def nlp_concat_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
-    _check_rank_4("experimental.nlp_concat_heads", input_tensor, "[batch, heads, sequence, width]")
-    return Local(lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3), _moving({0: 0, 1: 3, 2: 2}))
+    check_rank_4("experimental.nlp_concat_heads", input_tensor, "[batch, heads, sequence, width]")
+    return Local(lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3), moving({0: 0, 1: 3, 2: 2}))
 
 
 @operation("transformer.concatenate_heads", **_OPTIONS, controls="memory_config", needs_tile=True)
 def concatenate_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, s, heads * width]"""
-    _check_rank_4("transformer.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")
-    return Local(lambda x: x.transpose(-3, -2).flatten(-2), _moving({0: 0, 1: 2, 2: 1}))
+    check_rank_4("transformer.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")
+    return Local(lambda x: x.transpose(-3, -2).flatten(-2), moving({0: 0, 1: 2, 2: 1}))
 
 
 # -- one new token of each user --------------------------------------------------------------------
@@ -153,14 +153,14 @@ def nlp_create_qkv_heads_decode(
 
     `batch_offset` (one int for each device) and `slice_size` take that many users from there on.
     """
-    _check_rank_4(_CREATE_DECODE, input_tensor, "[1, 1, users, features]")
+    check_rank_4(_CREATE_DECODE, input_tensor, "[1, 1, users, features]")
     if input_tensor.shape[:2] != (1, 1):
         raise MeshError(
             f"{_CREATE_DECODE}: input_tensor must be [1, 1, users, features], got {list(input_tensor.shape)}."
         )
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     counts = (num_heads, kv_heads, kv_heads)
-    width = _head_width(_CREATE_DECODE, input_tensor, sum(counts))
+    width = head_width(_CREATE_DECODE, input_tensor, sum(counts))
     _check_users_slice(input_tensor, batch_offset, slice_size)
 
     def compute(x: torch.Tensor, offset: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
@@ -175,7 +175,7 @@ def nlp_create_qkv_heads_decode(
             raise rules.UsesPartial(1)
         own = at.words[1] is not None and at.words[1] is not rules.REPLICATE
         kept = {0: 0, 3: 2} if batch_offset is not None else {0: 0, 2: 1, 3: 2}
-        return [rules.LOCAL if own else _moved(at, 0, kept, output) for output in range(3)]
+        return [rules.LOCAL if own else moved(at, 0, kept, output) for output in range(3)]
 
     return Local(compute, rule)
 
@@ -211,11 +211,11 @@ def _users_from(users: torch.Tensor, offset: torch.Tensor, size: int) -> torch.T
 @operation(_CONCAT_DECODE, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
 def nlp_concat_heads_decode(input_tensor: Operand, *, num_heads: int) -> Local:
     """[1, users, heads, width] -> [1, 1, users, num_heads * width]; heads beyond `num_heads` are padding."""
-    _check_rank_4(_CONCAT_DECODE, input_tensor, "[1, users, heads, width]")
+    check_rank_4(_CONCAT_DECODE, input_tensor, "[1, users, heads, width]")
     shape = input_tensor.shape
     if shape[0] != 1 or not 0 < num_heads <= shape[2]:
         raise MeshError(
             f"{_CONCAT_DECODE}: input_tensor {list(shape)} must be [1, users, heads, width] with num_heads={num_heads} "
             "heads or more."
         )
-    return Local(lambda x: x[..., :num_heads, :].flatten(-2).unsqueeze(-3), _moving({0: 0, 1: 2, 2: 3}))
+    return Local(lambda x: x[..., :num_heads, :].flatten(-2).unsqueeze(-3), moving({0: 0, 1: 2, 2: 3}))

@@ -46,7 +46,8 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
     if output_dtype is not None and dtype is not input_tensor.dtype:
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
-    return Local(_same, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(wanted,))
+    rule = rules.elementwise if cuts_fractions else rules.keeping
+    return Local(_same, rule, dtypes=(wanted,), keeps_memory=True)
 
 
 @operation(
@@ -64,7 +65,7 @@ def to_layout(tensor: Operand, layout: Layout, dtype: DataType | None = None) ->
         )
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
     wanted = None if tensor.on_host else dtype
-    return Local(_same, rules.keeping, dtypes=(wanted or kept,), layouts=(layout,))
+    return Local(_same, rules.keeping, dtypes=(wanted or kept,), layouts=(layout,), keeps_memory=True)
 
 
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
@@ -136,7 +137,13 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
         raise ArgumentError(
             f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}"
         )
-    return Local(_same, rules.keeping, dtypes=(dtype or tensor.dtype,), memory_config=memory_config)
+    return Local(
+        _same,
+        rules.keeping,
+        dtypes=(dtype or tensor.dtype,),
+        memory_config=memory_config,
+        keeps_memory=True,
+    )
 
 
 @operation(

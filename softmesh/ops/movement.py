@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...
 
 def reshape_local(op: str, operand: Operand, shape: Sequence[int]) -> Local:
     sizes, rank = new_shape(op, operand, shape), operand.rank
-    return Local(lambda x: x.reshape(*x.shape[: x.dim() - rank], *sizes), rules.reshaping)
+    return Local(lambda x: x.reshape(*x.shape[: x.dim() - rank], *sizes), rules.reshaping, keeps_memory=True)
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value sub_core_grids skip_padding_fill")
@@ -119,7 +120,7 @@ def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     at = dim % (rank + 1)
     shape.insert(at, 1)
     local = reshape_local("unsqueeze", input_tensor, shape)
-    return Local(local.compute, rules.permuting(_after_insert(rank, at)))
+    return replace(local, rule=rules.permuting(_after_insert(rank, at)))
 
 
 def _after_insert(rank: int, at: int) -> list[int]:
@@ -137,7 +138,7 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
         )
     missing = 4 - tensor.rank
     local = reshape_local("unsqueeze_to_4D", tensor, (1,) * missing + tensor.shape)
-    return Local(local.compute, rules.permuting([-1] * missing + list(range(tensor.rank))))
+    return replace(local, rule=rules.permuting([-1] * missing + list(range(tensor.rank))))
 
 
 @operation(**_OPTIONS, controls="")

@@ -60,6 +60,7 @@ class Local:
     memory_config: MemoryConfig | None = None
     broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape
     cost: CostRule | None = None  # where it depends on this call's arguments
+    keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are
 
 
 @dataclass(eq=False)
@@ -73,6 +74,7 @@ class Plan:
     container: type | None = None  # list or tuple, for ops of several results
     problem: str | None = None
     cost: CostRule | None = None
+    is_view: bool = False  # the result lies in the first operand's memory
 
     def __post_init__(self) -> None:
         self.needs_adapting = any(adapt is not None for adapt in self.adapts)

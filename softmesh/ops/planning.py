@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -25,10 +26,12 @@ from softmesh.ops.plan import (
     result_distributions,
     stored_once,
 )
+from softmesh.ops.remote import form_only
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.rules import UsesPartial
 from softmesh.placement.words import LOCAL, Partial, Placement
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
@@ -53,10 +56,12 @@ class Planner:
         check_kinds(self.op.name, self.op.define, arguments)
         local = self.op.define(**arguments)
         dists, moves = bring_together([tensor.view_distribution() for tensor in self.tensors])
-        plan = Plan(local.compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
-        if self.op.writes is not None:
-            self._place(plan, local, dists, [self.tensors[self.op.writes].spec])
-            plan.finishes = (None,)
+        compute = self._computation(local.compute)
+        plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
+        if self.op.writes:
+            self._place(plan, local, dists, [self.tensors[at].spec for at in self.op.writes])
+            plan.finishes = (None,) * len(self.op.writes)
+            plan.container = tuple if len(self.op.writes) > 1 else None
             return plan, None
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
@@ -113,6 +118,10 @@ class Planner:
             ]
         )
         return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
+
+    def _computation(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        device = self.tensors[0]._storage.device
+        return form_only(compute) if device is not None and device.is_remote_only() else compute
 
     def _try(self, plan: Plan) -> Any:
         try:
@@ -185,6 +194,7 @@ class Planner:
             misused += cut
             found = [_without_partials(dist) for dist in found]
         plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
+        plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
             index, axis, word = misused[0]
             devices = dists[0].grid[axis]

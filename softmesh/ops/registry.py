@@ -24,9 +24,13 @@ from softmesh.ops.cost import flops_per_element
 from softmesh.ops.definition import Define, Definition
 from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
+from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.signature import Signature
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.queue_id import chosen_queue
+from softmesh.runtime.traces.captures import recording_on
+from softmesh.runtime.traces.recording import Recording
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import carried, mark, warn_if_undefined
@@ -95,12 +99,20 @@ class Operation:
         plan, results = self._planned(key, values, tensors, data, target)
         if plan.problem is not None:
             warn_or_raise(plan.problem, PartialWarning, PartialError)
-        if device is not None and plan not in device._program_cache:
-            device.note_program(plan)
-        if self._writes is not None:
-            made = [self._run_in_place(plan, tensors[self._writes], data)]
+        recording = None
+        if device is not None:
+            if device.captures.recordings:
+                recording = self._recording(device, plan, values)
+            if plan not in device._program_cache:
+                device.note_program(plan)
+            if recording is None:
+                device.note_launch(None if signature.queue_at is None else values[signature.queue_at])
+        if recording is not None:
+            made = self._run_recorded(recording, plan, tensors, data, target)
+        elif self._writes:
+            made = self._run_in_place(plan, [tensors[at] for at in self._writes], data)
         else:
-            made = _store(plan, plan.run(data) if results is None else results, device, target)
+            made = _store(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
         if observed():
@@ -187,52 +199,83 @@ class Operation:
             f"(mesh ids {ids}): bring one over with ttnn.to_device(ttnn.from_device(tensor), mesh_device)."
         )
 
-    def _run_in_place(self, plan: Plan, target: Tensor, data: list[Any]) -> Tensor:
-        """The computation changes one operand's data, which is given memory of its own first."""
-        assert self._writes is not None
-        at, dist, storage = self._writes, plan.outputs[0].dist, target._storage
-        if target._where is None and storage.dist is dist:
-            data[at] = storage.writable()
+    def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
+        """The computation changes the data of some operands, which are given memory of their own first."""
+        dists = [output.dist for output in plan.outputs]
+        if all(t._where is None and t._storage.dist is dist for t, dist in zip(targets, dists, strict=True)):
+            for at, target in zip(self._writes, targets, strict=True):
+                data[at] = target._storage.writable()
             plan.run(data)
-            return target
-        adapt = plan.adapts[at]
-        values = data[at] if adapt is None else adapt(data[at])
-        values = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
-        prepared = [
-            v if f is None or i == at else f(v)
-            for i, (f, v) in enumerate(zip(plan.adapts, data, strict=True))
-        ]
-        prepared[at] = values
-        target.overwrite(plan.compute(*prepared), dist)
-        return target
+            return targets
+        prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
+        for at, dist in zip(self._writes, dists, strict=True):
+            values = prepared[at]
+            prepared[at] = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
+        results = plan.compute(*prepared)
+        for target, result, dist in zip(targets, _listed(results), dists, strict=True):
+            target.overwrite(result, dist)
+        return targets
+
+    def _recording(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
+        recording = recording_on(device, self._queue(values))
+        if recording is not None:
+            check_compiled(recording, self.name, plan in device._program_cache)
+        return recording
+
+    def _run_recorded(
+        self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
+    ) -> list[Tensor]:
+        if target is None and not self._writes:
+            made = _store(plan, plan.run(data), tensors[0], None)
+            record_result(recording, plan, tensors, data, made)
+            return made
+        targets = [tensors[at] for at in self._writes] or _listed(target)
+
+        def run(values: list[Any]) -> object:
+            if self._writes:
+                return self._run_in_place(plan, targets, values)
+            return _store(plan, plan.run(values), tensors[0], targets)
+
+        for written in targets:
+            recording.keep_as_it_was(written._storage)
+        record_writing(recording, run, tensors, data, targets)
+        run(list(data))
+        return targets
+
+    def _queue(self, values: list[Any]) -> int:
+        at = self._signature.queue_at
+        return chosen_queue(self.name, None if at is None else values[at])
 
     def _tell(self, values: list[Any], tensors: list[Tensor], made: list[Tensor], plan: Plan) -> None:
-        signature = self._signature
-        operands = signature.named(values, signature.operand_at)
-        arguments = {name: value for name, value in operands.items() if not _holds_tensors(value)}
-        given = signature.named(values, (*signature.key_at, *signature.tuning_at))
-        arguments |= {name: value for name, value in given.items() if value is not None}
-        queue = None if signature.queue_at is None else values[signature.queue_at]
         cost = plan.cost or self.definition.cost
         emit(
             self.name,
             tensors,
             made,
             coords=plan.outputs[0].dist.coordinates(),
-            arguments=arguments,
-            queue=queue or 0,
+            arguments=lambda: self._arguments(values),
+            queue=self._queue(values),
             cost=lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
         )
 
+    def _arguments(self, values: list[Any]) -> dict[str, Any]:
+        """For observers: everything that was given and is no tensor."""
+        signature = self._signature
+        operands = signature.named(values, signature.operand_at)
+        arguments = {name: value for name, value in operands.items() if not _holds_tensors(value)}
+        given = signature.named(values, (*signature.key_at, *signature.tuning_at))
+        return arguments | {name: value for name, value in given.items() if value is not None}
 
-def _store(
-    plan: Plan, results: tuple[torch.Tensor, ...], device: MeshDevice | None, target: Any
-) -> list[Tensor]:
+
+def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, target: Any) -> list[Tensor]:
     if target is None:
-        return [
-            Tensor.make(Storage(result, output.dist, device), output.spec, output.topology)
-            for result, output in zip(results, plan.outputs, strict=True)
-        ]
+        made, given = [], operand._storage
+        for result, output in zip(results, plan.outputs, strict=True):
+            storage = Storage(result, output.dist, given.device)
+            if plan.is_view:
+                storage.lie_in(given, output.spec)
+            made.append(Tensor.make(storage, output.spec, output.topology))
+        return made
     targets = _listed(target)
     for tensor, result, output in zip(targets, results, plan.outputs, strict=True):
         tensor.overwrite(result, output.dist)
@@ -264,17 +307,21 @@ def operation(
     controls: str = "memory_config dtype output_tensor queue_id",
     tuning: str = "",
     positional: str = "",
-    writes: str | None = None,
+    writes: str = "",
     aliases: Sequence[str] = (),
+    kind: Callable[[Definition], Operation] = Operation,
     **options: Any,
 ) -> Callable[[Define], Operation]:
-    """Register the op that the decorated function defines, under its own name or `name`."""
+    """Register the op that the decorated function defines, under its own name or `name`.
+
+    `writes` names the operands that it changes in place: the first ones, for which no number may stand.
+    """
 
     def register(define: Define) -> Operation:
         known_as = name or define.__name__
         signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
-        written = None if writes is None else signature.operand_names.index(writes)
-        op = Operation(Definition(known_as, define, signature, cost, writes=written, **options))
+        written = tuple(signature.operand_names.index(operand) for operand in writes.split())
+        op = kind(Definition(known_as, define, signature, cost, writes=written, **options))
         for spelling in (known_as, *aliases):
             if spelling in OPERATIONS:
                 raise AssertionError(f"the operation {spelling} is registered twice")

@@ -15,7 +15,7 @@ def mesh_html(self: MeshDevice) -> str:
     from softmesh.report.svg import mesh_svg
 
     title = repr(self) if self.is_open else f"{self!r}, closed"
-    return mesh_svg(tuple(self.shape), self.get_device_ids(), title)
+    return mesh_svg(tuple(self.shape), self.all_device_ids, title)
 
 
 @tensor_method("_repr_html_")

@@ -15,7 +15,7 @@ import torch
 
 from softmesh.errors import ArgumentError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.distribution import Distribution, Extents, mesh_coordinates
+from softmesh.placement.distribution import Distribution, Extents, mesh_coordinates, whole
 from softmesh.placement.mappers import TensorToMesh
 from softmesh.placement.topology import TTPlacement
 from softmesh.placement.words import LOCAL, Partial, Placement, Replicate, Shard
@@ -109,10 +109,10 @@ def placed(tensor: Tensor) -> PlacedTensor:
             "visualize_tensor(): incompatible function arguments: expected a ttnn.Tensor, "
             f"got {kind.__module__}.{kind.__name__}. Make one with ttnn.from_torch(...)."
         )
-    held = tensor.view_distribution().coordinates()
+    held = tensor.mesh_coordinates()
     topology = tensor.tensor_topology()
     is_one_of_many = topology.mesh_coords() != list(held)
-    dist = tensor._storage.dist if is_one_of_many else tensor.view_distribution()
+    dist = whole(tensor._storage.dist if is_one_of_many else tensor.view_distribution())
     return PlacedTensor(
         dist,
         tuple(tensor.shape),
@@ -129,7 +129,7 @@ def _device_ids(tensor: Tensor, dist: Distribution) -> dict[MeshCoordinate, int]
     device = tensor.device()
     if device is None or tuple(device.shape) != dist.mesh:  # reshaped since: its ids may stand elsewhere
         return {}
-    return dict(zip(mesh_coordinates(dist.mesh), device.get_device_ids(), strict=True))
+    return dict(zip(mesh_coordinates(dist.mesh), device.all_device_ids, strict=True))
 
 
 def planned(

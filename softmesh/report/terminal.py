@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from softmesh.report.colours import hue_wheel
 from softmesh.report.placed import PlacedTensor, placed
 from softmesh.report.planes import Plane, coordinate_text, grid_text, planes
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.machine import SystemMeshDescriptor
 from softmesh.tensor.tensor import Tensor
 
 # rich is loaded by the first picture, not by `import softmesh`.
@@ -119,13 +120,27 @@ def _cell_texts(cells: Sequence[Cell], width: int) -> list[Text]:
 Contents = Mapping[int, tuple[str, str]]  # device id -> text, colour
 
 
-def mesh_grid(shape: Extents, ids: Sequence[int], contents: Contents | None = None) -> MeshGrid:
-    """The devices of a mesh, coloured where `contents` says that they hold something."""
+def mesh_grid(
+    shape: Extents,
+    ids: Sequence[int],
+    contents: Contents | None = None,
+    own: Collection[int] | None = None,
+) -> MeshGrid:
+    """The devices of a mesh, coloured where `contents` says that they hold something.
+
+    Where several processes hold it, `own` are the devices of this one.
+    """
     cells = []
     for coordinate, device_id in zip(mesh_coordinates(shape), ids, strict=True):
         text, colour = (contents or {}).get(device_id, ("", None))
-        cells.append(Cell((_id_text(device_id), coordinate_text(tuple(coordinate)), text), colour))
+        head = (_id_text(device_id),) if own is None else _whose(device_id, device_id in own)
+        lines = (*head, coordinate_text(tuple(coordinate)), text)
+        cells.append(Cell(lines, colour, kept=len(head) + 1))
     return MeshGrid(_mesh_title(shape), shape, cells)
+
+
+def _whose(device_id: int, is_own: bool) -> tuple[str, str]:
+    return ("Local", _id_text(device_id)) if is_own else ("Remote", "Unknown ID")
 
 
 def _mesh_title(shape: Extents) -> str:
@@ -150,7 +165,7 @@ def contents_of(tensor: PlacedTensor, mesh_device: MeshDevice) -> Contents:
                 f"this is {mesh_device!r}. Move it there with ttnn.to_device(tensor, mesh_device), or map it "
                 "for this mesh."
             )
-        ids = dict(zip(mesh_coordinates(tensor.dist.mesh), mesh_device.get_device_ids(), strict=True))
+        ids = dict(zip(mesh_coordinates(tensor.dist.mesh), mesh_device.all_device_ids, strict=True))
     text = f"ttnn.Shape({list(tensor.local_shape)})"
     colours = _colours(tensor)
     return {ids[coordinate]: (text, colours[coordinate]) for coordinate in tensor.held}
@@ -206,7 +221,8 @@ def system_grid() -> MeshGrid:
         Cell((_id_text(device_id), coordinate_text(tuple(coordinate))))
         for coordinate, device_id in zip(mesh_coordinates(shape), system_ids(system.shape), strict=True)
     ]
-    return MeshGrid(f"SystemMesh Global Shape: {shape} | Local Shape: {shape}", shape, cells)
+    local = tuple(SystemMeshDescriptor().local_shape())
+    return MeshGrid(f"SystemMesh Global Shape: {shape} | Local Shape: {local}", shape, cells)
 
 
 def system_ids(shape: MeshShape) -> list[int]:
@@ -222,7 +238,8 @@ def visualize_mesh_device(mesh_device: MeshDevice, tensor: Tensor | None = None)
             f"got {type(mesh_device).__name__}"
         )
     contents = None if tensor is None else contents_of(placed(tensor), mesh_device)
-    print_pictures(mesh_grid(tuple(mesh_device.shape), mesh_device.get_device_ids(), contents))
+    ids, own = mesh_device.all_device_ids, mesh_device.get_device_ids()
+    print_pictures(mesh_grid(tuple(mesh_device.shape), ids, contents, None if own == ids else own))
 
 
 def visualize_tensor(tensor: Tensor) -> None:
@@ -232,8 +249,12 @@ def visualize_tensor(tensor: Tensor) -> None:
 
 def visualize_system_mesh() -> None:
     """Print the machine's own mesh."""
-    shape = current_system().shape
-    print_pictures(f"SystemMesh Global Shape: {shape}", f"SystemMesh Local Shape: {shape}", system_grid())
+    mesh = SystemMeshDescriptor()
+    print_pictures(
+        f"SystemMesh Global Shape: {mesh.shape()}",
+        f"SystemMesh Local Shape: {mesh.local_shape()}",
+        system_grid(),
+    )
 
 
 def print_pictures(*renderables: RenderableType) -> None:

@@ -25,7 +25,7 @@ def get_cluster_type() -> ClusterType:
 
 
 def serialize_cluster_descriptor() -> str:
-    """Write the machine down as a cluster descriptor file; returns its path."""
+    """Write the machine down as a cluster descriptor file; returns its path. The file is the caller's to remove."""
     from softmesh.systems.descriptor_text import descriptor_text
 
     machine = machine_system("serialize_cluster_descriptor").machine

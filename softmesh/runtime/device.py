@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
+from collections.abc import Sequence
 from types import TracebackType
 from typing import overload
 
@@ -18,40 +19,20 @@ from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric.node_id import FabricNodeId, MeshId
 from softmesh.fabric.system import System
-from softmesh.hardware import NOC, Arch, DispatchCoreConfig
-from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
-from softmesh.placement.blocks import Block
-from softmesh.processes.rank_grid import RankGrid
-from softmesh.runtime.pending import finish_pending
+from softmesh.hardware import NOC, Arch, SubDeviceId
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.runtime.holding import HERE, Holding, part
+from softmesh.runtime.memory.allocator import Allocator
+from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
+from softmesh.runtime.memory.policy import chosen_policy
+from softmesh.runtime.queues.device_queues import DeviceQueues
+from softmesh.runtime.reused_results import release_results
+from softmesh.runtime.traces.captures import Captures
+from softmesh.runtime.view import A_COORDINATE, MeshDeviceView
 
 _IDS = itertools.count(1)
-_A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
+_NOWHERE = torch.device("meta")  # values of devices that other processes hold: shapes and dtypes only
 _A_SHAPE = "a MeshShape such as ttnn.MeshShape(1, 2)"
-
-
-class MeshDeviceView:
-    """The coordinates of a mesh, without its devices."""
-
-    def __init__(self, shape: MeshShape, block: Block | None = None) -> None:
-        self._shape = shape
-        self._block = block
-
-    def shape(self) -> MeshShape:
-        return self._shape
-
-    def num_devices(self) -> int:
-        return self._shape.mesh_size()
-
-    def is_local(self, coord: MeshCoordinate) -> bool:
-        if not self._shape.contains(checked("is_local", "coord", coord, MeshCoordinate, _A_COORDINATE)):
-            raise MeshError(f"Coordinate {coord} not found in mesh {self._shape}")
-        return self._block is None or self._block.contains(tuple(coord))
-
-    def get_local_mesh_coord_range(self) -> MeshCoordinateRange:
-        if self._block is None:
-            return MeshCoordinateRange(self._shape)
-        own = self._block.coordinates()
-        return MeshCoordinateRange(own[0], own[-1])
 
 
 def _chosen_torch_device() -> torch.device:
@@ -73,7 +54,7 @@ def _check_core(name: str, core: CoreCoord, first: tuple[int, int], extent: tupl
         )
 
 
-class MeshDevice:
+class MeshDevice(DeviceQueues):
     """Made by `open_mesh_device` and `create_submesh`. Any attribute may be set on it."""
 
     def __init__(
@@ -84,10 +65,11 @@ class MeshDevice:
         *,
         parent: MeshDevice | None = None,
         options: dict[str, object] | None = None,
-        ranks: RankGrid | None = None,
+        holding: Holding = HERE,
     ) -> None:
-        self.ranks = ranks  # the processes that hold this mesh together; None: this one holds it all
-        self.block = None if ranks is None else Block(tuple(shape), ranks.hosts, ranks.at)
+        self._holding = holding
+        self.ranks = holding.ranks  # the processes that hold this mesh together; None: one process does
+        self.block = holding.block  # the part of it that this process holds
         self._shape = shape
         self._ids = device_ids
         self._system = system
@@ -98,8 +80,12 @@ class MeshDevice:
         self._program_cache: set[object] = set()
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
+        self.captures = Captures()
         self.options = dict(options or {})
-        self.torch_device = _chosen_torch_device()
+        self.implied: dict[object, object] = {}  # tensors that ops take without being given them
+        self.memory = Allocator(memory_map_of(system.chip, self.options), chosen_policy(), holding.is_remote)
+        self.torch_device = _NOWHERE if holding.is_remote else _chosen_torch_device()
+        self._make_queues(self._worker_grid())
 
     def __repr__(self) -> str:
         grid = "x".join(map(str, self._shape))
@@ -136,25 +122,54 @@ class MeshDevice:
     def get_num_devices(self) -> int:
         return len(self._ids)
 
-    def get_device_ids(self) -> list[int]:
+    @property
+    def all_device_ids(self) -> list[int]:
+        """Of all processes that hold the mesh, row-major."""
         return list(self._ids)
 
+    def get_device_ids(self) -> list[int]:
+        """Of this process's own devices, row-major."""
+        if self.block is None:
+            return [] if self.is_remote_only() else list(self._ids)
+        return [self._ids[self._shape.index(coord)] for coord in self.block.coordinates()]
+
     def get_device_id(self, coord: MeshCoordinate) -> int:
-        if not self._shape.contains(checked("get_device_id", "coord", coord, MeshCoordinate, _A_COORDINATE)):
+        device_id = self._device_at("get_device_id", coord)
+        if not self._holding.is_local(tuple(coord)):
+            raise MeshError(
+                f"Device ID requested for MeshCoord {coord} not found. Another process holds that device: ask "
+                "mesh.get_view().is_local(coord) first, or for its place in the fabric mesh.get_fabric_node_id(coord)."
+            )
+        return device_id
+
+    def _device_at(self, where: str, coord: MeshCoordinate) -> int:
+        if not self._shape.contains(checked(where, "coord", coord, MeshCoordinate, A_COORDINATE)):
             raise MeshError(
                 f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}."
             )
         return self._ids[self._shape.index(coord)]
 
+    def is_remote_only(self) -> bool:
+        """Whether other processes hold all of its devices: then work for it does nothing here."""
+        return self._holding.is_remote
+
+    def check_local(self, doing: str) -> None:
+        """Refuse what only a process with devices of this mesh can do, such as reading values."""
+        if self.is_remote_only():
+            raise MeshError(
+                f"{doing}: {self!r} is remote-only in this process: others hold its devices, and what is on them. "
+                "Let those do it (`if not mesh.is_remote_only()`), and send what others need to know."
+            )
+
     def get_fabric_node_id(self, coord: MeshCoordinate) -> FabricNodeId:
-        mesh, chip = self._system.node_of(self.get_device_id(coord))
+        mesh, chip = self._system.node_of(self._device_at("get_fabric_node_id", coord))
         return FabricNodeId(MeshId(mesh), chip)
 
     def get_system_mesh_id(self) -> int:
         return self._system.node_of(self._ids[0])[0]
 
     def get_view(self) -> MeshDeviceView:
-        return MeshDeviceView(self._shape, self.block)
+        return MeshDeviceView(self._shape, self._holding)
 
     def arch(self) -> Arch:
         return self._system.chip.arch
@@ -169,8 +184,7 @@ class MeshDevice:
 
     def _worker_grid(self) -> tuple[int, int]:
         """The cores programs may use: dispatch takes a row or a column of some chips."""
-        config = self.options.get("dispatch_core_config")
-        return self._system.chip.grid(config if isinstance(config, DispatchCoreConfig) else None)
+        return worker_grid(self._system.chip, self.options)
 
     def dram_grid_size(self) -> CoreCoord:
         return CoreCoord(*self._system.chip.dram_grid)
@@ -210,6 +224,15 @@ class MeshDevice:
         self.get_device_id(coord)
         return dict(enumerate(workers))
 
+    def allocator(self, sub_device_id: SubDeviceId | None = None) -> Allocator:
+        """What is allocated where: of the whole chips, or of a loaded sub-device's part of L1."""
+        self.check_local("allocator")
+        return self.memory if sub_device_id is None else self.memory.local(sub_device_id)
+
+    def lowest_occupied_compute_l1_address(self, sub_device_ids: Sequence[SubDeviceId] = ()) -> int | None:
+        """L1 is free below it; None where no tensor or buffer lies in L1."""
+        return self.allocator().lowest_occupied_compute_l1_address(sub_device_ids)
+
     def sfpu_eps(self) -> float:
         return self._system.chip.sfpu_eps
 
@@ -220,22 +243,24 @@ class MeshDevice:
         return self._system.chip.sfpu_inf
 
     def create_submesh(self, submesh_shape: MeshShape, offset: MeshCoordinate | None = None) -> MeshDevice:
-        """A mesh over a rectangle of this one; its coordinates start at 0 again."""
+        """A mesh over a rectangle of this one; its coordinates start at 0 again.
+
+        Processes that hold none of it get a mesh too, which is remote-only.
+        """
         self.check_open("create_submesh")
-        if self.ranks is not None:
-            raise NotModelled(
-                "create_submesh: submeshes of a mesh over several processes are not modelled yet."
-            )
         checked("create_submesh", "submesh_shape", submesh_shape, MeshShape, _A_SHAPE)
         if offset is not None:
-            checked("create_submesh", "offset", offset, MeshCoordinate, _A_COORDINATE)
+            checked("create_submesh", "offset", offset, MeshCoordinate, A_COORDINATE)
         self._check_submesh(submesh_shape, offset)
         start = MeshCoordinate([0] * submesh_shape.dims()) if offset is None else offset
         ids = [
             self._ids[self._shape.index(MeshCoordinate([a + b for a, b in zip(start, piece, strict=True)]))]
             for piece in submesh_shape.coordinates()
         ]
-        submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options)
+        holding = part(self._holding, tuple(start), tuple(submesh_shape))
+        submesh = MeshDevice(
+            submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding
+        )
         self._submeshes.append(weakref.ref(submesh))
         return submesh
 
@@ -275,6 +300,12 @@ class MeshDevice:
             for tile in tiles.coordinates()
         ]
 
+    def get_parent_mesh(self) -> MeshDevice | None:
+        return self._parent
+
+    def is_parent_mesh(self) -> bool:
+        return self._parent is None
+
     def get_submeshes(self) -> list[MeshDevice]:
         alive = (ref() for ref in self._submeshes)
         return [submesh for submesh in alive if submesh is not None and not submesh._closed]
@@ -282,18 +313,14 @@ class MeshDevice:
     def reshape(self, new_shape: MeshShape) -> None:
         """Give the same devices another shape. Tensors made before keep the shape they were made under."""
         self.check_open("reshape")
-        if self.ranks is not None:
-            raise NotModelled("reshape: a mesh over several processes keeps the shape it was opened with.")
         checked("reshape", "new_shape", new_shape, MeshShape, _A_SHAPE)
+        if self.ranks is not None and new_shape != self._shape:
+            raise NotModelled(
+                f"reshape: several processes hold {self!r}, each a block of it, and {new_shape} would not keep the "
+                f"blocks. Open the mesh in the shape you need, with a descriptor that says so."
+            )
         self._ids = self._system.reshape_devices(self._ids, self._shape, new_shape)
         self._shape = new_shape
-
-    def quiesce_devices(self) -> None:
-        """Drain all queues: softmesh runs each command to its end, but for what sockets still have to move."""
-        self.check_open("quiesce_devices")
-        finish_pending(self)
-        if self.torch_device.type == "cuda":
-            torch.cuda.synchronize(self.torch_device)
 
     def enable_program_cache(self) -> None:
         self._program_cache_enabled = True
@@ -333,6 +360,11 @@ class MeshDevice:
 
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""
+        if not self._closed:
+            self._check_queues_apart()
         for submesh in self.get_submeshes():
             submesh.close()
         self._closed = True
+        self.memory.close()
+        if self._parent is None:
+            release_results()

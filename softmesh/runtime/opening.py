@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, checked_ints, knows_its_names, refused
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric.current import current_system
 from softmesh.fabric.system import System
-from softmesh.hardware import DispatchCoreConfig
+from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import context
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.holding import ELSEWHERE, HERE, Holding, part, together
 from softmesh.runtime.lockstep_check import watch
+from softmesh.runtime.memory.memory_map import memory_map_of
+from softmesh.runtime.queues.queue_id import QueueId
 from softmesh.systems import choice
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def open_meshes() -> list[MeshDevice]:
 
 
 def _ids_in_use() -> set[int]:
-    return {device_id for mesh in open_meshes() for device_id in mesh.get_device_ids()}
+    return {device_id for mesh in open_meshes() for device_id in mesh.all_device_ids}
 
 
 def use_system(system: Machine | str | None, down: Sequence[str] = ()) -> None:
@@ -84,6 +87,7 @@ def open_mesh_device(
     >>> open_mesh_device(MeshShape(2, 4))
     MeshDevice(2x4 grid, 8 devices)
     """
+    context.init()  # first of all: a rank that fails from here on takes the others down with its own message
     system = current_system()
     shape = system.shape if mesh_shape is None else _checked_shape(mesh_shape)
     if offset is not None:
@@ -94,19 +98,43 @@ def open_mesh_device(
         "trace_region_size": _checked_size("trace_region_size", trace_region_size),
         "worker_l1_size": _checked_size("worker_l1_size", worker_l1_size),
     }
+    memory_map_of(system.chip, options)  # before anything starts: do the sizes fit?
     given = checked_ints("open_mesh_device", "physical_device_ids", physical_device_ids)
     if given:
         system.check_devices(_check_physical_ids(given, shape))
     ids = given or system.choose_devices(shape, offset, _ids_in_use())
     system.bring_up()
-    mesh = MeshDevice(shape, ids, system, options=options, ranks=_fellow_ranks(system))
+    start = (0,) * shape.dims() if offset is None else tuple(offset)
+    holding = _holding(system, start, tuple(shape)) if not given else _holding_of(system, given)
+    mesh = MeshDevice(shape, ids, system, options=options, holding=holding)
     _OPENED.add(mesh)
     return mesh
 
 
+def _holding(system: System, start: Sequence[int], shape: Sequence[int]) -> Holding:
+    """Who holds the rectangle of the system mesh; opening a device is what makes processes meet."""
+    ranks = _fellow_ranks(system)
+    return HERE if ranks is None else part(together(ranks, tuple(system.shape)), start, shape)
+
+
+def _holding_of(system: System, ids: Sequence[int]) -> Holding:
+    """Who holds devices that were asked for by their ids: this process, or another."""
+    ranks = _fellow_ranks(system)
+    if ranks is None:
+        return HERE
+    mesh = system.own_meshes[0]
+    holders = {mesh.host_rank(system.node_of(device_id)[1]) for device_id in ids}
+    if len(holders) > 1:
+        raise NotModelled(
+            f"physical_device_ids {list(ids)} lie on several hosts of mesh {mesh.id}: open it by its shape alone, and "
+            "take parts of it with create_submesh."
+        )
+    return HERE if holders == {ranks.context.rank} else ELSEWHERE
+
+
 def _fellow_ranks(system: System) -> RankGrid | None:
-    """The processes that hold the mesh together with this one; opening a device is what makes them meet."""
-    world = context.init()
+    """The processes that hold the system mesh together with this one."""
+    world = context.current_world()
     hosts = system.host_grid
     if math.prod(hosts) == 1:
         return None
@@ -281,12 +309,13 @@ close_device_mesh = close_mesh_device
 
 
 def synchronize_device(
-    device: MeshDevice, cq_id: int | None = None, sub_device_ids: Sequence[object] = ()
+    device: MeshDevice, cq_id: int | QueueId | None = None, sub_device_ids: Sequence[SubDeviceId] = ()
 ) -> None:
-    """Wait until all commands have run. They have: softmesh runs each to its end."""
+    """Wait until one queue, or without `cq_id` all, have run what was enqueued; and for other ranks to get there."""
     checked("synchronize_device", "device", device, MeshDevice, _A_MESH_DEVICE)
     device.check_open("synchronize_device")
-    device.quiesce_devices()
+    for queue in device.queues if cq_id is None else [device.mesh_command_queue(cq_id)]:
+        queue.finish(sub_device_ids, doing="synchronize_device")
 
 
 _DEFAULT_DEVICE: MeshDevice | None = None

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from softmesh.hardware import Arch, DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType
 
 _GIB = 2**30
+_KERNEL_CONFIG_BYTES = 69 * 1024
+_FLITS_OF_A_PACKET = 256
 
 
 class Chip(NamedTuple):
@@ -23,21 +25,43 @@ class Chip(NamedTuple):
     dispatch_axis: DispatchCoreAxis  # dispatch from worker cores takes the last row, or the last column
     first_worker: tuple[int, int]  # virtual coordinate of logical worker core 0-0
     clock_ghz: float
+    noc_grid: tuple[int, int]  # columns, rows of all cores: Tensix, DRAM, Ethernet, PCIe
+    noc_flit_bytes: int
     l1_bytes: int  # of each Tensix core
-    l1_base: int  # firmware and kernel configuration end here; circular buffers and tensors share the rest
+    firmware_bytes: int  # at the bottom of L1: firmware and mailboxes
+    kernel_config_bytes: int  # above them: the ring of kernel configurations, unless a mesh asks for another
     l1_alignment: int
     dram_banks: int
     dram_bank_bytes: int
     dram_reserved_bytes: int  # at the bottom of each bank
     dram_alignment: int
+    write_alignment: (
+        int  # of writes over the NoC and PCIe, to any memory; reads follow the memory's alignment
+    )
     dram_gb_per_s: float
     ethernet_ports: int
+    ethernet_l1_bytes: int  # of each Ethernet core
     link_gb_per_s: float  # one link, one direction, as signalled
     largest_packet_bytes: int  # payload
     routing_planes: int
     sfpu_eps: float
     sfpu_nan: float
     sfpu_inf: float
+
+    @property
+    def l1_base(self) -> int:
+        """Where circular buffers and tensors begin to share L1."""
+        return self.firmware_bytes + self.kernel_config_bytes
+
+    @property
+    def allocation_alignment(self) -> int:
+        """Of the addresses and sizes of buffers, in DRAM and in L1."""
+        return self.dram_alignment
+
+    @property
+    def noc_packet_bytes(self) -> int:
+        """The most that one NoC packet carries."""
+        return _FLITS_OF_A_PACKET * self.noc_flit_bytes
 
     @property
     def dram_grid(self) -> tuple[int, int]:
@@ -66,15 +90,20 @@ N300 = Chip(
     dispatch_axis=DispatchCoreAxis.ROW,
     first_worker=(18, 18),
     clock_ghz=1.0,
+    noc_grid=(10, 12),
+    noc_flit_bytes=32,
     l1_bytes=1464 * 1024,
-    l1_base=105_664,
+    firmware_bytes=35_008,
+    kernel_config_bytes=_KERNEL_CONFIG_BYTES,
     l1_alignment=16,
     dram_banks=12,
     dram_bank_bytes=_GIB,
     dram_reserved_bytes=1_048_640,
     dram_alignment=32,
+    write_alignment=16,
     dram_gb_per_s=288.0,
     ethernet_ports=16,
+    ethernet_l1_bytes=256 * 1024,
     link_gb_per_s=12.5,
     largest_packet_bytes=7616,
     routing_planes=4,
@@ -98,15 +127,20 @@ P150 = Chip(
     dispatch_axis=DispatchCoreAxis.COL,
     first_worker=(1, 2),
     clock_ghz=1.35,
+    noc_grid=(17, 12),
+    noc_flit_bytes=64,
     l1_bytes=1536 * 1024,
-    l1_base=111_616,
+    firmware_bytes=40_960,
+    kernel_config_bytes=_KERNEL_CONFIG_BYTES,
     l1_alignment=16,
     dram_banks=8,
     dram_bank_bytes=4_278_190_080,
     dram_reserved_bytes=1_048_704,
     dram_alignment=64,
+    write_alignment=16,
     dram_gb_per_s=512.0,
     ethernet_ports=12,
+    ethernet_l1_bytes=512 * 1024,
     link_gb_per_s=50.0,
     largest_packet_bytes=15_232,
     routing_planes=2,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
+from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning, did_you_mean
 from softmesh.lenience import warn_or_raise
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ SYSTEM = "SOFTMESH_SYSTEM"
 DOWN = "SOFTMESH_DOWN"
 MOCK_DESCRIPTOR = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
 VISIBLE = "TT_VISIBLE_DEVICES"
+# Set by the launcher: the mock descriptors of all hosts of the job, and this process's own host where it has a name.
+MOCK_HOSTS = "SOFTMESH_MOCK_HOSTS"
+HOST = "SOFTMESH_HOST"
 
 
 class _Wish(NamedTuple):
@@ -32,6 +35,8 @@ class _Wish(NamedTuple):
     down_in_program: tuple[str, ...]
     system: str
     mock_descriptor: str
+    mock_hosts: str
+    host: str
     down: str
     visible: str
 
@@ -77,8 +82,10 @@ def _wish(system: Machine | str | None, down: tuple[str, ...]) -> _Wish:
     said = os.environ.get
     visible = said(VISIBLE, "")
     if system is not None:
-        return _Wish(system, down, "", "", "", visible)
-    return _Wish(None, (), said(SYSTEM, ""), said(MOCK_DESCRIPTOR, ""), said(DOWN, ""), visible)
+        return _Wish(system, down, "", "", "", "", "", visible)
+    mock = said(MOCK_DESCRIPTOR, "")
+    host = said(HOST, "") or os.path.basename(mock)
+    return _Wish(None, (), said(SYSTEM, ""), mock, said(MOCK_HOSTS, ""), host, said(DOWN, ""), visible)
 
 
 def _machine(wish: _Wish) -> Machine | None:
@@ -95,7 +102,7 @@ def _machine(wish: _Wish) -> Machine | None:
         return machine
     from softmesh.systems.visible import restricted
 
-    return restricted(machine, wish.visible)
+    return restricted(machine, wish.visible, _host_among(machine, wish.host))
 
 
 def _whole_machine(wish: _Wish) -> Machine | None:
@@ -103,10 +110,32 @@ def _whole_machine(wish: _Wish) -> Machine | None:
         return _named(wish.in_program) if isinstance(wish.in_program, str) else _checked(wish.in_program)
     if wish.mock_descriptor:
         _warn_where_two_are_named(wish)
-        from softmesh.systems.cluster_descriptor import load_cluster
-
-        return _blaming(MOCK_DESCRIPTOR, wish.mock_descriptor, load_cluster)
+        return _blaming(MOCK_DESCRIPTOR, wish.mock_descriptor, lambda own: _mock(own, wish.mock_hosts))
     return _blaming(SYSTEM, wish.system, _named)
+
+
+def _mock(own: str, hosts: str) -> Machine:
+    """The host of one file; with those of the other ranks where this process is one of them."""
+    from softmesh.systems.cluster_descriptor import load_cluster, load_hosts
+
+    files = hosts.split(os.pathsep)
+    return load_hosts(files) if own in files else load_cluster(own)
+
+
+def own_host(machine: Machine) -> str:
+    """The host of the machine that this process runs on, as far as it was told; else the first."""
+    return _host_among(machine, _wish(*_in_program).host) or machine.hosts[0]
+
+
+def _host_among(machine: Machine, name: str) -> str | None:
+    if name in machine.hosts:
+        return name
+    if name and name == os.environ.get(HOST):
+        raise MeshError(
+            f"{HOST}={name}: {machine.name} has no such host; its hosts: {', '.join(machine.hosts)}."
+            f"{did_you_mean(name, machine.hosts)}"
+        )
+    return None
 
 
 def _named(spec: str) -> Machine | None:

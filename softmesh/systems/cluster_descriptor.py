@@ -16,7 +16,7 @@ from softmesh.systems.descriptor_text import descriptor_text
 from softmesh.systems.machine import Asic, Link, Machine, OutsideLink, Port
 from softmesh.yaml_tree import Table, Text, Value, shown
 
-__all__ = ["descriptor_text", "load_cluster", "load_descriptor", "load_mapping"]
+__all__ = ["descriptor_text", "load_cluster", "load_descriptor", "load_hosts", "load_mapping"]
 
 MAPPING_KEY = "rank_to_cluster_mock_cluster_desc"
 MAX_RANKS = 4096
@@ -40,6 +40,14 @@ def load_descriptor(path: str | Path) -> Machine:
     """The host one file describes. Chips keep the numbers of the file; the host has the file's name."""
     file = Path(path)
     return _joined([_description(file)], file.stem)
+
+
+def load_hosts(paths: Sequence[str | Path]) -> Machine:
+    """Hosts of one file each, as the machine that a mapping of them would be."""
+    files = list(dict.fromkeys(Path(path).resolve() for path in paths))
+    _check_names(files[0], files)
+    name = files[0].stem + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+    return _joined([_description(file) for file in files], name)
 
 
 def load_mapping(path: str | Path) -> Machine:

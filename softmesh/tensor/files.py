@@ -26,7 +26,13 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import distribute_tensor, from_device, from_torch, to_device
+from softmesh.tensor.transfer import (
+    distribute_tensor,
+    from_device,
+    from_torch,
+    own_part_on_host,
+    to_device,
+)
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -39,12 +45,27 @@ _BROKEN_HEADER = (SoftmeshError, LookupError, ValueError, TypeError, AttributeEr
 def dump_tensor(
     file_name: str | Path, tensor: Tensor, *, mode: DumpTensorMode = DumpTensorMode.DISTRIBUTED_GATHER
 ) -> None:
-    """Write a tensor, distributed or not. The file appears whole or not at all."""
-    from safetensors.torch import save_file
+    """Write a tensor, distributed or not. The file appears whole or not at all.
 
+    Where several processes hold it, the first of them writes all of it, and the others wait; LOCAL lets each
+    write its own part into a file of its own.
+    """
     path = _checked(file_name, "dump_tensor")
     checked("dump_tensor", "mode", mode, DumpTensorMode, "a ttnn.DumpTensorMode")
-    host = from_device(tensor)
+    if mode is DumpTensorMode.LOCAL:
+        _write(path, own_part_on_host(tensor, "dump_tensor"))
+        return
+    host, device = from_device(tensor), tensor._storage.device
+    ranks = None if device is None else device.ranks
+    if ranks is None or ranks.context.rank == 0:
+        _write(path, host)
+    if ranks is not None:
+        ranks.barrier("dump_tensor")
+
+
+def _write(path: Path, host: Tensor) -> None:
+    from safetensors.torch import save_file
+
     dist, spec = host.view_distribution(), host.spec
     header = {
         "dtype": spec.dtype.name,
@@ -56,6 +77,7 @@ def dump_tensor(
         "placements": [_word_to_json(word) for word in dist.placements],
         "coords": None if dist.coords is None else [list(coord) for coord in dist.coords],
         "label": dist.label,
+        "spread": dist.spread,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -107,7 +129,11 @@ def _distribution(header: dict[str, Any]) -> Distribution:
         raise ValueError(f"its pieces do not fill its grid {grid}")
     if any(not mesh.contains(coord) for coord in coords or ()):
         raise ValueError(f"it has pieces outside its mesh {mesh}")
-    return distribution(tuple(mesh), tuple(grid), words, coords, tuple(label))
+    spread = header.get("spread")
+    if spread is not None and (len(spread) != grid.dims() or grid != mesh):
+        raise ValueError(f"it is the part of one of {spread} processes, and not along the axes of its mesh")
+    blocks = None if spread is None else tuple(MeshShape(spread))
+    return distribution(tuple(mesh), tuple(grid), words, coords, tuple(label), blocks)
 
 
 def _word_to_json(word: Placement) -> list[Any]:

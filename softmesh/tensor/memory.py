@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, overload
 from softmesh.arguments import checked_ints
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.buffer_type import BufferType
 from softmesh.native_enum import NativeEnum
 from softmesh.tensor.shape import Shape
 
@@ -29,15 +30,6 @@ class TensorMemoryLayout(NativeEnum):
     WIDTH_SHARDED = 3
     BLOCK_SHARDED = 4
     ND_SHARDED = 5
-
-
-class BufferType(NativeEnum):
-    """The memory a buffer is in."""
-
-    DRAM = 0
-    L1 = 1
-    L1_SMALL = 3
-    TRACE = 4
 
 
 class ShardOrientation(NativeEnum):

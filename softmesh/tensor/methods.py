@@ -12,14 +12,13 @@ from softmesh.arguments import checked, checked_ints, described, refused
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor
-from softmesh.placement.distribution import Distribution
 from softmesh.placement.mappers import Mapper
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.padding import check_host, with_padding, with_spec
-from softmesh.tensor.printing import format_deallocated, format_shards
+from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor, tensor_method
 from softmesh.tensor.tile import Tile
@@ -118,19 +117,23 @@ def _from_array(
 def describe(self: Tensor) -> str:
     if not self.is_allocated():
         return format_deallocated(self.shape, self.dtype, self.layout)
+    device = self.device()
+    if device is not None and device.is_remote_only():
+        return format_remote(self.shape, self.dtype, self.layout)
     warn_if_undefined(self, "print")
     pieces = from_storage(self.pieces().detach().cpu(), self.dtype)
-    device = self.device()
     headers: list[str | None] = [None] * len(pieces)
     if device is not None and device.get_num_devices() > 1:
-        headers = list(_shard_headers(self.view_distribution(), device.get_device_ids()))
+        headers = list(_shard_headers(self, device.get_device_ids()))
     return format_shards(list(zip(headers, pieces, strict=True)), self.shape, self.dtype, self.layout)
 
 
-def _shard_headers(dist: Distribution, ids: list[int]) -> list[str]:
+def _shard_headers(tensor: Tensor, ids: list[int]) -> list[str]:
     """By the shape the tensor was made under: the mesh may have been reshaped since."""
+    dist = tensor.view_distribution()
     shape = MeshShape(dist.mesh)
-    return [f"device_id: {ids[shape.index(coord)]}, {coord}" for coord in dist.coordinates()]
+    places = zip(dist.coordinates(), tensor.own_coordinates(), strict=True)
+    return [f"device_id: {ids[shape.index(here)]}, {coord}" for here, coord in places]
 
 
 @tensor_method("__bool__")

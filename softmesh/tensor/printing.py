@@ -107,6 +107,11 @@ def format_deallocated(shape: Sequence[int], dtype: DataType, layout: Layout) ->
     return _enclose("<buffer is not allocated>", shape, dtype, layout)
 
 
+def format_remote(shape: Sequence[int], dtype: DataType, layout: Layout) -> str:
+    """The text of a tensor that other processes hold."""
+    return _enclose("<held by other processes>", shape, dtype, layout)
+
+
 def format_shards(
     shards: Iterable[tuple[str | None, torch.Tensor]],
     shape: Sequence[int],

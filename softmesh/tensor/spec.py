@@ -6,12 +6,12 @@ import copy
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from softmesh.arguments import checked, checked_ints, refused
 from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.tensor.dtype import DataType, Layout, element_size, facts, tile_size
+from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import (
     DRAM_MEMORY_CONFIG,
     BufferType,
@@ -24,6 +24,9 @@ from softmesh.tensor.memory import (
 )
 from softmesh.tensor.shape import Shape
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
+
+if TYPE_CHECKING:
+    from softmesh.tensor.footprint import Footprint
 
 _ALIGNMENT = {BufferType.DRAM: 32}
 _L1_ALIGNMENT = 16
@@ -42,7 +45,17 @@ class TensorSpec:
     Shape([32, 64])
     """
 
-    __slots__ = ("_hash", "dtype", "layout", "memory_config", "pad_value", "padded_shape", "shape", "tile")
+    __slots__ = (
+        "_footprint",
+        "_hash",
+        "dtype",
+        "layout",
+        "memory_config",
+        "pad_value",
+        "padded_shape",
+        "shape",
+        "tile",
+    )
 
     shape: Shape
     dtype: DataType
@@ -51,6 +64,7 @@ class TensorSpec:
     tile: Tile
     padded_shape: Shape
     pad_value: float  # what the padding holds; no part of what specs compare
+    _footprint: Footprint | None  # kept by tensor.footprint
 
     @overload
     def __init__(
@@ -104,6 +118,7 @@ class TensorSpec:
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
         self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile))
         self.pad_value = 0.0
+        self._footprint = None
         self._hash = hash((shape, dtype, layout, memory_config, self.tile))
 
     def __eq__(self, other: object) -> bool:
@@ -136,19 +151,26 @@ class TensorSpec:
     def logical_volume(self) -> int:
         return math.prod(self.shape)
 
-    def page_size(self) -> int:
-        """Bytes of one page: a tile, or a row."""
+    def page_shape(self) -> tuple[int, int]:
+        """Height and width of one page in elements: a tile, a row, or a row of a shard."""
         if self.layout is Layout.TILE:
-            height, width = self.tile.tile_shape
-            return tile_size(self.dtype) * height * width // 1024
-        return (self.padded_shape[-1] if len(self.padded_shape) else 1) * element_size(self.dtype)
+            return self.tile.height, self.tile.width
+        shard = _shard_shape(self.memory_config)
+        width = self.padded_shape[-1] if shard is None else shard[-1]
+        return 1, width
+
+    def page_size(self) -> int:
+        """Bytes of one page."""
+        if self.layout is Layout.TILE:
+            return self.tile.get_tile_size(self.dtype)
+        return self.page_shape()[1] * element_size(self.dtype)
 
     def num_pages(self) -> int:
-        if self.layout is Layout.TILE:
-            height, width = self.tile.tile_shape
-            return self.volume() // (height * width)
-        width = self.padded_shape[-1] if len(self.padded_shape) else 1
-        return self.volume() // width if width else 0
+        height, width = self.page_shape()
+        if not self.volume() or not width:
+            return 0
+        *rows, columns = self.padded_shape
+        return math.prod(rows) // height * -(-columns // width)
 
     def aligned_page_size(self) -> int:
         alignment = _ALIGNMENT.get(self.memory_config.buffer_type, _L1_ALIGNMENT)
@@ -168,6 +190,7 @@ class TensorSpec:
         made = copy.copy(self)
         made.padded_shape = Shape(padded)
         made.pad_value = pad_value
+        made._footprint = None
         return made
 
     @overload
@@ -274,6 +297,15 @@ class TensorSpec:
         return self.with_memory_config(
             MemoryConfig(memory_layout, self.memory_config.buffer_type, ShardSpec(grid, shard, orientation))
         )
+
+
+def _shard_shape(memory_config: MemoryConfig) -> Sequence[int] | None:
+    if memory_config.interleaved:
+        return None
+    nd, flat = memory_config.nd_shard_spec, memory_config.shard_spec
+    if nd is not None:
+        return tuple(nd.shard_shape)
+    return None if flat is None else flat.shape
 
 
 def _up_to(extent: int, parts: int, unit: int) -> int:

@@ -8,41 +8,97 @@ user's own torch tensor.
 
 from __future__ import annotations
 
-import itertools
+from collections import deque
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import torch
 
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.words import LOCAL, Shard
+from softmesh.runtime.memory.pool import Pool
+from softmesh.tensor.footprint import footprint
 from softmesh.tensor.undefined import Undefined
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
+    from softmesh.tensor.spec import TensorSpec
 
-_ADDRESSES = itertools.count(1)
-_ADDRESS_STEP = 32
+_MANY = 16
 
 
 class Storage:
-    """`data is None` once deallocated; `device is None` on the host."""
+    """`data is None` once deallocated; `device is None` on the host.
 
-    __slots__ = ("_address", "data", "device", "dist", "undefined")
+    On a device it has an address there from the moment it is a tensor's (`place`), whatever is written into it
+    later, and gives its memory back when it dies.
+    """
+
+    __slots__ = ("__weakref__", "_memory", "address", "data", "device", "dist", "spec", "undefined")
 
     def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
         self.data = data
         self.dist = dist
         self.device = device
-        self._address = 0
+        self.address = 0  # in every bank of every chip
+        self.spec: TensorSpec | None = None  # what there is room for
         self.undefined: Undefined | None = None  # pieces that no op has written yet
+        self._memory: Pool | SharedMemory | None = None
 
-    @property
-    def address(self) -> int:
-        """A stable number of its own, aligned as device memory is; the allocator's model is not this."""
-        if not self._address:
-            self._address = next(_ADDRESSES) * _ADDRESS_STEP
-        return self._address
+    def __del__(self) -> None:
+        if self._memory is not None:
+            self._memory.returned.append(self.address)
+
+    def __str__(self) -> str:
+        spec = self.spec
+        assert spec is not None
+        return f"tensor {spec.shape} {spec.dtype.name} {spec.layout.name}"
+
+    def place(self, spec: TensorSpec) -> None:
+        """Take memory for a tensor of this spec."""
+        assert self.device is not None
+        self.spec = spec
+        allocator = self.device.memory
+        room = spec._footprint
+        if room is None or room[0] is not allocator.memory_map:
+            room = footprint(spec, allocator.memory_map)
+        _, buffer_type, size, requested = room
+        if size:
+            pool = allocator.pools[buffer_type]
+            self.address = pool.allocate(size, requested, self)
+            self._memory = pool
+
+    def lie_in(self, other: Storage, spec: TensorSpec) -> None:
+        """Take no memory but the other's, which stays for as long as one of the two needs it."""
+        self.spec, self.address = spec, other.address
+        if other._memory is None:
+            return
+        if not isinstance(other._memory, SharedMemory):
+            other._memory = SharedMemory(other._memory, other)
+        self._memory = other._memory
+        self._memory.add(self)
+
+    def is_shared(self) -> bool:
+        """Whether its memory is, or was, another's too."""
+        return isinstance(self._memory, SharedMemory)
+
+    def shares_now(self) -> bool:
+        return isinstance(self._memory, SharedMemory) and len(self._memory.living()) > 1
+
+    def release(self) -> None:
+        """Free the memory, and with it the values of everything that lies there."""
+        memory, self.data = self._memory, None
+        if isinstance(memory, SharedMemory):
+            memory.release()
+        elif memory is not None:
+            memory.returned.append(self.address)
+            self._memory = None
+
+    def lose_memory(self) -> None:
+        """The allocator has taken it away."""
+        for storage in self._memory.living() if isinstance(self._memory, SharedMemory) else [self]:
+            storage.data = storage._memory = None
 
     def replace(self, data: torch.Tensor, dist: Distribution) -> None:
         """Overwrite everything: all views see the new values under the new distribution.
@@ -90,6 +146,46 @@ class Storage:
         self.writable()[stored_index(self.dist, position)] = values
         if self.undefined is not None:
             self.undefined = self.undefined.without(self.dist.coordinates()[position])
+
+
+class SharedMemory:
+    """Memory that several storages lie in; it goes back when the last of them does."""
+
+    __slots__ = ("__weakref__", "_address", "_holders", "_is_released", "_pool", "returned")
+
+    def __init__(self, pool: Pool, first: Storage) -> None:
+        self._pool = pool
+        self._address = first.address
+        self._is_released = False
+        self._holders = [ref(first)]
+        self.returned: deque[int] = deque(maxlen=0)  # one of several that dies gives nothing back
+        me = ref(self)
+
+        def any_holder() -> Storage | None:
+            shared = me()
+            return None if shared is None else next(iter(shared.living()), None)
+
+        pool.share(first.address, any_holder)
+
+    def __del__(self) -> None:
+        if not self._is_released:
+            self._pool.returned.append(self._address)
+
+    def release(self) -> None:
+        if not self._is_released:
+            self._is_released = True
+            self._pool.returned.append(self._address)
+        for storage in self.living():
+            storage.data = None
+
+    def add(self, storage: Storage) -> None:
+        """A tensor that lives long may have been reshaped in every step: the dead are not kept."""
+        if len(self._holders) > _MANY:
+            self._holders = [holder for holder in self._holders if holder() is not None]
+        self._holders.append(ref(storage))
+
+    def living(self) -> list[Storage]:
+        return [storage for holder in self._holders if (storage := holder()) is not None]
 
 
 def is_sole_owner(data: torch.Tensor) -> bool:

@@ -61,6 +61,8 @@ class Tensor:
         topology: TensorTopology | None = None,
         where: tuple[int, ...] | None = None,
     ) -> Tensor:
+        if storage.spec is None and storage.device is not None:
+            storage.place(spec)
         tensor = cls.__new__(cls)
         tensor._storage = storage
         tensor._spec = spec
@@ -146,16 +148,29 @@ class Tensor:
             raise MeshError(
                 "StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device."
             )
-        return list(whole(self.view_distribution()).coordinates())
+        return list(self.mesh_coordinates())
+
+    def mesh_coordinates(self) -> Coordinates:
+        """The occupied coordinates of the mesh, also where other processes hold some of them."""
+        dist = self.view_distribution()
+        return self.own_coordinates() if dist.spread is None else whole(dist).coordinates()
+
+    def own_coordinates(self) -> Coordinates:
+        """Where this process's pieces lie in the whole mesh, in the order of the flattened grid."""
+        coords, device = self.view_distribution().coordinates(), self._storage.device
+        if device is None or device.block is None:
+            return coords
+        origin = device.block.origin
+        return tuple(MeshCoordinate([a + b for a, b in zip(origin, coord, strict=True)]) for coord in coords)
 
     def is_allocated(self) -> bool:
         return self._storage.data is not None
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""
-        shared = sys.getrefcount(self._storage) > 2
+        shared = sys.getrefcount(self._storage) > 2 or self._storage.shares_now()
         if force or not shared:
-            self._storage.data = None
+            self._storage.release()
 
     def buffer_address(self) -> int:
         self._check_device_buffer("buffer_address")
@@ -171,7 +186,9 @@ class Tensor:
 
     def buffer_aligned_page_size(self) -> int:
         self._check_device_buffer("buffer_aligned_page_size")
-        return self._spec.aligned_page_size()
+        assert self._storage.device is not None
+        alignment = self._storage.device.memory.get_alignment(self._spec.memory_config.buffer_type)
+        return -(-self._spec.page_size() // alignment) * alignment
 
     def _check_device_buffer(self, method: str) -> None:
         if self._storage.device is None:
@@ -197,7 +214,10 @@ class Tensor:
         """
         checked("update_tensor_topology", "topology", topology, TensorTopology, "a ttnn.TensorTopology")
         if self._where is None:
-            self._storage.dist = distribution_from(topology, self._storage.dist, len(self._spec.shape))
+            dist, device = self._storage.dist, self._storage.device
+            told = distribution_from(topology, whole(dist), len(self._spec.shape))
+            block = None if device is None else device.block
+            self._storage.dist = told if block is None else block.narrow(told)
         self._topology = topology
 
     def view_distribution(self) -> Distribution:
@@ -206,8 +226,11 @@ class Tensor:
         return dist if self._is_whole() else flatten(dist, self._coordinates())
 
     def _is_whole(self) -> bool:
-        """Whether it stands for all pieces of its storage, in their order."""
-        return self._where is None or self._where == tuple(range(len(self._storage.dist.coordinates())))
+        """Whether it stands for all pieces of its storage, in their order; shards never do where others hold more."""
+        if self._where is None:
+            return True
+        dist = self._storage.dist
+        return dist.spread is None and self._where == tuple(range(len(dist.coordinates())))
 
     def _coordinates(self) -> Coordinates:
         coords = self._storage.dist.coordinates()
@@ -249,17 +272,30 @@ class Tensor:
         for coord, piece in zip(shared, pieces_at(data, dist, shared), strict=True):
             self._storage.write_piece(positions[coord], piece)
 
-    def check_readable(self, doing: str) -> None:
+    def check_writable(self, doing: str) -> None:
         """Refuse a tensor whose values are gone: deallocated, or on a mesh that was closed."""
         self.check_allocated(doing)
         if self._storage.device is not None:
             self._storage.device.check_open(doing)
 
+    def check_readable(self, doing: str) -> None:
+        """Refuse a tensor whose values are gone, or all in other processes."""
+        self.check_writable(doing)
+        if self._storage.device is not None:
+            self._storage.device.check_local(doing)
+
     def check_allocated(self, doing: str) -> None:
         if self._storage.data is None:
+            shared = (
+                " It shared its memory with another tensor, as the result of a reshape does that moves nothing: "
+                "deallocating one deallocates both."
+                if self._storage.is_shared()
+                else ""
+            )
             raise MeshError(
                 f"Tensor is not allocated: {doing} needs its values, and it was deallocated "
-                f"({self.shape}, {self.dtype}). Drop the ttnn.deallocate(...) before this use, or compute it again."
+                f"({self.shape}, {self.dtype}).{shared} Drop the ttnn.deallocate(...) before this use, or compute it "
+                "again."
             )
 
     __hash__ = object.__hash__

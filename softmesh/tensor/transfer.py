@@ -19,10 +19,12 @@ from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
+from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.topology import PlacementShard, TensorTopology
 from softmesh.placement.words import LOCAL, Partial, Placement, Shard
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import DataType, Layout, default_dtype_for, facts
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
@@ -48,7 +50,7 @@ def from_torch(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
     mesh_mapper: Mapper | None = None,
-    cq_id: int | None = None,
+    cq_id: int | QueueId | None = None,
     preserve_nan_values: bool = False,
     col_tilize: bool = False,
     enable_bfloat_opt: bool = False,
@@ -60,8 +62,10 @@ def from_torch(
     if tensor is None:
         return None
     source = _as_torch(tensor, "from_torch")
+    queue = chosen_queue("from_torch", cq_id)
     if device is not None:
         checked("from_torch", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("from_torch")
+        device.note_write("from_torch", queue)
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
@@ -76,7 +80,7 @@ def from_torch(
     host = _host_tensor(source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
     if observed():
-        emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=cq_id or 0)
+        emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
 
 
@@ -202,9 +206,11 @@ def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     """A host tensor's pieces at their coordinates of `device`."""
-    data, dist = _placed(host, tuple(device.shape))
-    if device.block is not None:
-        data, dist = device.block.own_part(data, dist)
+    if host.view_distribution().spread is not None:
+        _check_own_part(host, device)
+        data, dist = host.view_data(), host.view_distribution()
+    else:
+        data, dist = _own_part(*_placed(host, tuple(device.shape)), device)
     spreads = host.view_distribution() is HOST and device.get_num_devices() > 1
     topology = None if spreads else host._topology
     return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
@@ -213,6 +219,23 @@ def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
 def _placed(host: Tensor, mesh: tuple[int, ...]) -> tuple[torch.Tensor, Distribution]:
     data, dist = host.view_data(), place_on(host.view_distribution(), mesh)
     return data.reshape(*dist.extents, *host.shape), dist
+
+
+def _check_own_part(host: Tensor, device: MeshDevice) -> None:
+    """What one process wrote of its part of a tensor goes back to where it was."""
+    dist, block = host.view_distribution(), device.block
+    if block is None or (dist.spread, dist.mesh) != (block.hosts, block.shape):
+        raise MeshError(
+            f"The tensor is the part that one of {dist.spread} processes held, {MeshShape(dist.mesh)} of its mesh, and "
+            f"{device!r} is not held that way here. Dump it with DumpTensorMode.DISTRIBUTED_GATHER to load it anywhere."
+        )
+
+
+def _own_part(
+    data: torch.Tensor, dist: Distribution, device: MeshDevice
+) -> tuple[torch.Tensor, Distribution]:
+    """What this process keeps of a tensor on the whole mesh."""
+    return (data, dist) if device.block is None else device.block.own_part(*along_the_mesh(data, dist))
 
 
 def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:
@@ -239,10 +262,11 @@ def to_torch(
     torch_rank: int | None = None,
     mesh_composer: MeshToTensor | None = None,
     device: MeshDevice | None = None,
-    cq_id: int | None = None,
+    cq_id: int | QueueId | None = None,
 ) -> torch.Tensor:
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
     _check_readable(tensor, "to_torch")
+    queue = _reading(tensor, "to_torch", cq_id)
     warn_if_undefined(tensor, "to_torch")
     tensor = _from_all_ranks(tensor, "to_torch")
     if dtype is not None:
@@ -263,7 +287,7 @@ def to_torch(
     if torch_rank is not None:
         result = _squeeze_to_rank(result, checked_int("to_torch", "torch_rank", torch_rank))
     if observed():
-        emit("to_torch", (tensor,), (), coords=dist.coordinates(), queue=cq_id or 0)
+        emit("to_torch", (tensor,), (), coords=dist.coordinates(), queue=queue, blocking=True)
     return result
 
 
@@ -282,6 +306,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     that takes a collective.
     """
     _check_readable(tensor, "compose")
+    _reading(tensor, "compose", None)
     warn_if_undefined(tensor, "compose")
     tensor = _from_all_ranks(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
@@ -335,16 +360,25 @@ def _squeeze_to_rank(result: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
-    """The tensor itself; on the host and whole where several processes hold it together."""
-    device = tensor._storage.device
-    if device is None or device.block is None or device.ranks is None:
+    """The tensor itself; on the host and whole where several processes hold it together.
+
+    What was made of a single shard is its own process's alone.
+    """
+    device, dist = tensor._storage.device, tensor.view_distribution()
+    if device is None or device.block is None or device.ranks is None or dist.spread is None:
         return tensor
-    ranks, dist = device.ranks, tensor.view_distribution()
+    ranks = device.ranks
     axes = range(dist.lead)
     data = device.block.widened(
         tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing)
     )
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor._topology)
+
+
+def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: bool = True) -> int:
+    """The number of the queue that a tensor is read on; of a host tensor it does not matter."""
+    device = tensor._storage.device
+    return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 
 
 def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
@@ -357,35 +391,44 @@ def to_device(
     device: MeshDevice,
     memory_config: MemoryConfig | None = None,
     *,
-    queue_id: int | None = None,
+    queue_id: int | QueueId | None = None,
 ) -> Tensor:
     """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
     _check_readable(tensor, "to_device")
     checked("to_device", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("to_device")
     if tensor._storage.device is not None:
         return tensor
+    queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
     result = _place(tensor, device, tensor.spec.with_memory_config(_check_memory_config(config, "to_device")))
     if observed():
         coords = result.view_distribution().coordinates()
-        emit("to_device", (tensor,), (result,), coords=coords, queue=queue_id or 0)
+        emit("to_device", (tensor,), (result,), coords=coords, queue=queue)
     return result
 
 
 @knows_its_names
-def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | None = None) -> Tensor:
+def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueId | None = None) -> Tensor:
     """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
     _check_readable(tensor, "from_device")
     if tensor._storage.device is None:
         return tensor
+    queue = _reading(tensor, "from_device", queue_id, blocking)
     warn_if_undefined(tensor, "from_device")
     held = _from_all_ranks(tensor, "from_device")
     dist = held.view_distribution()
     data = alias(held.view_data().cpu())
     result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor._topology)
     if observed():
-        emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue_id or 0)
+        emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue, blocking=blocking)
     return result
+
+
+def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
+    """As `from_device`, of what this process holds, without asking the others."""
+    _check_readable(tensor, doing)
+    data = alias(tensor.view_data().cpu())
+    return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor._topology)
 
 
 @knows_its_names
@@ -427,8 +470,9 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
     if held_by is not None and held_by.block is not None:
         dist = held_by.block.narrow(dist)
     on = None if held_by is None else held_by.torch_device
-    data = torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=on)
-    result = Tensor.make(Storage(data, dist, held_by), spec)
+    storage = Storage(None, dist, held_by)
+    result = Tensor.make(storage, spec)  # first of all: is there room on the device?
+    storage.data = torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=on)
     if observed():
         emit(where, (), (result,), coords=dist.coordinates())
     return result
@@ -475,25 +519,32 @@ def allocate_tensor_on_host(
 
 
 @knows_its_names
-def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | None = None) -> None:
+def copy_host_to_device_tensor(
+    host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None
+) -> None:
     """Overwrite a device tensor in place with a host tensor of the same spec.
 
     A host tensor that covers only some devices leaves the others as they are.
     """
     device = _check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
-    data, dist = _placed(host_tensor, device_tensor._storage.dist.mesh)
+    queue = device.note_write("copy_host_to_device_tensor", cq_id)
+    mesh = device_tensor._storage.dist.mesh if device.block is None else tuple(device.shape)
+    data, dist = _own_part(*_placed(host_tensor, mesh), device)
     device_tensor.overwrite(data.to(device.torch_device), dist)
     if observed():
         coords = device_tensor.view_distribution().coordinates()
-        emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=cq_id or 0)
+        emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=queue)
 
 
 @knows_its_names
 def copy_device_to_host_tensor(
-    device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | None = None
+    device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | QueueId | None = None
 ) -> None:
     """Overwrite a host tensor in place with a device tensor of the same spec."""
-    _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor")
+    _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local(
+        "copy_device_to_host_tensor"
+    )
+    queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
     warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
     device_tensor = _from_all_ranks(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
@@ -508,14 +559,20 @@ def copy_device_to_host_tensor(
             f"{MeshShape(host_dist.mesh)}: make it with ttnn.allocate_tensor_on_host(device_tensor.spec, mesh_device)."
         )
     if observed():
-        coords = dist.coordinates()
-        emit("copy_device_to_host_tensor", (device_tensor,), (host_tensor,), coords=coords, queue=cq_id or 0)
+        emit(
+            "copy_device_to_host_tensor",
+            (device_tensor,),
+            (host_tensor,),
+            coords=dist.coordinates(),
+            queue=queue,
+            blocking=blocking,
+        )
 
 
 def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
     """Refuse what cannot be copied between; the mesh of the device tensor."""
     _check_readable(host, where, "host_tensor")
-    _check_readable(device, where, "device_tensor")
+    checked(where, "device_tensor", device, Tensor, _A_TENSOR).check_writable(where)
     mesh_device = device._storage.device
     if host._storage.device is not None or mesh_device is None:
         raise MeshError(
@@ -533,14 +590,25 @@ def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
 
 
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
-    """One tensor per occupied device, row-major. On a mesh they share the parent's memory."""
+    """One tensor per occupied device, row-major. On a mesh they share the parent's memory.
+
+    Of devices that other processes hold there are copies on the host.
+    """
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
-    tensor = _from_all_ranks(tensor, "get_device_tensors")
-    if tensor._storage.device is None:
+    device, held = tensor._storage.device, _from_all_ranks(tensor, "get_device_tensors")
+    if device is None:
         return [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
     positions = tensor._where or tuple(range(len(tensor._storage.dist.coordinates())))
     topology = tensor.tensor_topology()
-    return [Tensor.make(tensor._storage, tensor.spec, topology, (position,)) for position in positions]
+    own = [Tensor.make(tensor._storage, tensor.spec, topology, (position,)) for position in positions]
+    if held is tensor:
+        return own
+    here = {coord: shard for shard in own for coord in shard.own_coordinates()}
+    coords = held.view_distribution().coordinates()
+    return [
+        here.get(coord) or _plain_host(piece, tensor.spec)
+        for coord, piece in zip(coords, held.pieces(), strict=True)
+    ]
 
 
 def _plain_host(piece: torch.Tensor, spec: TensorSpec) -> Tensor:
@@ -659,4 +727,4 @@ def placements(tensor: Tensor) -> tuple[Placement, ...]:
 
 def coordinates(tensor: Tensor) -> list[MeshCoordinate]:
     """The mesh coordinates that hold a piece of the tensor, on the host too."""
-    return list(tensor.view_distribution().coordinates())
+    return list(tensor.mesh_coordinates())

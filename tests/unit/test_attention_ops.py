@@ -13,8 +13,8 @@ from operands import R, S, Words, put, random
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, NotModelled, PartialWarning
-from softmesh.ops.attention import scaled_dot_product_attention as sdpa
-from softmesh.ops.attention import scaled_dot_product_attention_decode as sdpa_decode
+from softmesh.ops.attention.decode import scaled_dot_product_attention_decode as sdpa_decode
+from softmesh.ops.attention.prefill import scaled_dot_product_attention as sdpa
 from softmesh.ops.heads import (
     concatenate_heads,
     nlp_concat_heads,
@@ -528,7 +528,8 @@ def test_attention_names_what_does_not_fit(device):
     refuse("attention_sink", sdpa, q, k, v, attention_sink=put(random(1, 4, 1, 1), device))
     refuse("at least 1", sdpa, q, k, v, sliding_window_size=0)
     refuse("must be tilized", sdpa, ttnn.to_layout(q, ttnn.ROW_MAJOR_LAYOUT), k, v)
-    refuse("cu_window_seqlens", sdpa, q, k, v, cu_window_seqlens=mask, error=NotModelled)
+    refuse("cu_window_seqlens", sdpa, q, k, v, cu_window_seqlens=mask)
+    refuse("must hold integers", sdpa, q, k, v, cu_window_seqlens=mask, is_causal=False)
     refuse("Did you mean 'is_causal'", sdpa, q, k, v, is_casual=True, error=ArgumentError)
     assert tuple(sdpa(q, k, v).shape) == (2, 8, 8, 32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from softmesh.processes.descriptor_writing import graph_text
 from softmesh.processes.presets import PRESETS
 from softmesh.processes.presets_command import bindings
 from softmesh.processes.rank_bindings import RankBindings, load
+from softmesh.processes.slices import FABRIC_CONFIGS, SLICE_CONFIGS, split_in_z
+from softmesh.systems.catalogue import load as load_system
+from softmesh.systems.chip import BLACKHOLE
+from softmesh.systems.machine import Machine
 
 ALL = [
     (preset.name, "Galaxy" if arch.name == "WORMHOLE_B0" else "BH-Galaxy")
@@ -154,6 +159,19 @@ def test_files_that_are_there_stay_unless_forced():
         (["--split", "4x4", "--hosts-per-mesh", "3x1"], "a 4x4 mesh cannot be shared by 3x1 ranks"),
         (["--split", "4x4", "--hosts-per-mesh", "2x1,2x1"], "2 grids for 1 meshes"),
         (["--hosts-per-mesh", "2x1"], "presets have their own"),
+        (["--system", "elastic"], "as in --split 2x4,2x4"),
+        (["--split", "4x4", "--slice-config", "2x4x4z"], "--split and --slice-config are different ways"),
+        (["--hosts", "a,b"], "--hosts says where the meshes of --slice-config"),
+        (
+            ["--slice-config", "2x4x4z"],
+            "2x4x4z is for 1 Blackhole Galaxy with 32 devices each; Galaxy has 32",
+        ),
+        (["--system", "BH-Galaxy", "--fabric-config", "4x8z"], "4x8z is for 4 Blackhole Galaxies"),
+        (
+            ["--system", "BH-Galaxy", "--slice-config", "2x4x4z", "--hosts", "hots-0"],
+            "Did you mean 'host-0'?",
+        ),
+        (["--system", "BH-Galaxy", "--slice-config", "2x4x4z", "--hosts", "host-0,host-0"], "in ring order"),
     ],
 )
 def test_what_cannot_be_split_is_refused_before_anything_is_written(arguments, message):
@@ -165,6 +183,59 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     result = invoked("--system", "T3000", "--split", "2x4", "-o", "file")
     assert result.exit_code == 1
     assert "cannot be written" in result.stderr
+
+
+@pytest.mark.parametrize("system", ["BH-Galaxy-XYZ", "BH-Galaxy"])
+def test_a_galaxy_is_cut_into_two_meshes_of_slices(system):
+    found = generated("--system", system, "--slice-config", "2x4x4z")["2x4x4z"]
+    mine, theirs = devices(found)
+    assert len(mine) == len(theirs) == len(set(mine) - set(theirs)) == 16
+    text = Path("out/2x4x4z.textproto").read_text()
+    assert "assign_z_direction: true" in text
+    assert ("dim_types: [ RING, RING ]" in text) == (
+        system == "BH-Galaxy-XYZ"
+    )  # whose cabling closes rings of 4
+    files = ["out/2x4x4z_rank_binding.yaml", "out/2x4x4z.textproto"]
+    assert not any(report.is_refused for report in lint(files, system, fabric="FABRIC_2D"))
+    graph = check_text(text).graph
+    assert graph is not None
+    assert graph_text(graph) == "".join(text.splitlines(keepends=True)[1:])
+
+
+def four_galaxies() -> Machine:
+    """In a ring, each of them eight rows of a torus: real ones are described by files of their users."""
+    torus = load_system("torus:32x4")
+    asics = {id: replace(asic, host=f"galaxy-{id // 32}") for id, asic in torus.asics.items()}
+    return replace(torus, name="four", chip=BLACKHOLE, asics=asics, grid=None)
+
+
+@pytest.mark.parametrize("hosts", [None, ["galaxy-2", "galaxy-3", "galaxy-0", "galaxy-1"]])
+def test_meshes_of_slices_lie_within_galaxies_and_across_them(hosts):
+    split = split_in_z(four_galaxies(), SLICE_CONFIGS["8x4x4z"], hosts)
+    assert [(b.mesh_id, b.mesh_host_rank) for b in split.bindings] == [
+        place for mesh in range(0, 8, 2) for place in ((mesh, 0), (mesh + 1, 0), (mesh + 1, 1))
+    ]
+    order = [group.host for group in split.groups[::3]]
+    assert hosts is None or order == hosts
+    for i in range(4):
+        across = [group.host for group in split.groups[3 * i + 1 : 3 * i + 3]]
+        assert across == [order[i], order[(i + 1) % 4]]
+    assert [len(group.devices) for group in split.groups] == [16, 8, 8] * 4
+
+
+def test_whole_galaxies_are_joined_in_the_third_dimension():
+    split = split_in_z(four_galaxies(), FABRIC_CONFIGS["4x8z"])
+    assert [len(group.devices) for group in split.groups] == [32] * 4
+    assert [connection.z for connection in split.graph.connections] == [True] * 4
+
+
+def test_meshes_of_the_elastic_machine_name_no_devices():
+    split = ["--split", "2x4,4x4", "--hosts-per-mesh", "1x2,1x1"]
+    found = generated("--system", "elastic", *split)["2x4_by_1x2_4x4"]
+    assert [(b.mesh_id, b.mesh_host_rank, b.visible_devices) for b in found.bindings] == [
+        *[(0, 0, None), (0, 1, None), (1, 0, None)]
+    ]
+    assert not any(report.is_refused for report in lint(sorted(Path("out").iterdir())))
 
 
 @pytest.mark.parametrize(("name", "system"), ALL)

@@ -120,8 +120,10 @@ def test_numbers_in_place_of_tensors_are_arguments(x: ttnn.Tensor):
     assert recorder.seen[1].arguments["dim"] == -1
 
 
-def test_the_queue_is_the_one_asked_for(mesh: MeshDevice, x: ttnn.Tensor):
-    with ttnn.observe(Recorder()) as recorder:
+def test_the_queue_is_the_one_asked_for():
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), num_command_queues=2)
+    x = ttnn.ones((2, 2), device=mesh)
+    with mesh, ttnn.observe(Recorder()) as recorder:
         ttnn.add(x, x, queue_id=1)
         ttnn.from_torch(torch.ones(2), device=mesh, cq_id=1)
         host = ttnn.from_device(x, queue_id=1)
@@ -227,7 +229,7 @@ def test_without_an_observer_no_command_is_built(
         raise AssertionError("a Command was built")
 
     monkeypatch.setattr(command_stream, "Command", refuse)
-    monkeypatch.setattr(command_stream, "user_call_site", refuse)
+    monkeypatch.setattr(command_stream, "raw_call_site", refuse)
     y = ttnn.relu(x) + x
     host = ttnn.from_device(ttnn.from_torch(torch.ones(2), device=mesh))
     ttnn.to_device(host, mesh)

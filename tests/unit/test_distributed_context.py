@@ -122,6 +122,10 @@ def test_numbers_out_of_range_are_index_errors_with_the_range(alone):
         (lambda: api.distributed_context_allgather_int(2**63), ArgumentValueError),
         (lambda: api.distributed_context_send_bytes("text", 0), ArgumentError),
         (lambda: api.distributed_context_recv_bytes(-1, 0), ArgumentValueError),
+        (lambda: api.distributed_context_recv_bytes(2**60, 0), ArgumentValueError),
+        (lambda: api.distributed_context_recv_bytes(1, 0, tag=2**31 - 1), ArgumentValueError),
+        (lambda: api.distributed_context_send_bytes(b"", 0, tag=2**40), ArgumentValueError),
+        (lambda: api.distributed_context_send_bytes(b"", 0, tag=-1), ArgumentValueError),
         (lambda: api.distributed_context_subcontext_size(0.5), ArgumentError),
     ],
 )

@@ -2,13 +2,17 @@
 
 import io
 import socket
+import subprocess
+import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from softmesh.processes import stack_sample
 from softmesh.processes.board import Board
 from softmesh.processes.explainer import Explainer
 from softmesh.processes.reports import Reporter, finished, raised, split_address
@@ -116,6 +120,19 @@ def test_the_same_op_with_another_fingerprint_is_a_mismatch():
     assert (result.cause, result.odd) == (Cause.MISMATCH, (2,))
 
 
+def test_a_rank_that_left_a_collective_with_another_fingerprint_is_the_odd_one():
+    left = RankState(Doing.FINISHED, done=collective(of="float32 [64]").wait)
+    result = found(everyone(collective(of="float32 [32]"), rank3=left))
+    assert (result.cause, result.odd) == (Cause.MISMATCH, (3,))
+    assert "rank 3 was in another call than the rest" in explained(result)
+
+
+def test_a_rank_that_left_the_last_collective_and_finished_is_not_missing_from_it():
+    assert found(everyone(collective(), rank3=RankState(Doing.FINISHED, done=collective().wait))) is None
+    earlier = RankState(Doing.FINISHED, done=collective(sequence=16).wait)
+    assert found(everyone(collective(), rank3=earlier)).odd == (3,)
+
+
 def test_a_mismatch_is_known_while_other_ranks_still_compute():
     states = everyone(COMPUTING, rank1=collective(), rank2=collective(), rank3=collective("barrier"))
     assert found(states).odd == (3,)
@@ -218,6 +235,13 @@ def test_ranks_that_start_are_given_more_time():
     start = WaitReport("init_distributed_context", members=(0, 1), sequence=0, patience=60.0)
     assert found({0: waits(start, TIMEOUT + 59), 1: SILENT}) is None
     assert found({0: waits(start, TIMEOUT + 60), 1: SILENT}).odd == (1,)
+
+
+def test_a_rank_that_does_not_answer_is_told_with_the_time_since_it_did():
+    late = everyone(collective(waited=TIMEOUT), rank5=replace(COMPUTING, quiet=29.0))
+    assert "rank 5 last seen computing, 29 s ago\n      at train.py:88" in explained(found(late))
+    sampled = late | {5: replace(late[5], sampled=True)}
+    assert "rank 5 computing, without an answer for 29 s: this call lets" in explained(found(sampled))
 
 
 def test_the_deadline_names_the_rank_at_the_end_of_the_chain():
@@ -415,6 +439,22 @@ def test_a_job_that_ended_in_order_has_no_verdict():
     assert board.decide_at_end(3.0) is None
 
 
+def test_a_rank_that_raised_may_end_the_job_itself_before_it_is_reported():
+    board = Board(2, TIMEOUT)
+    board.hear(1, {"state": "raised", "error": "ValueError: no weights"}, 1.0)
+    assert board.decide(1.5) is None
+    assert board.decide(9.0).odd == (1,)
+    assert board.decide_at_end(1.5).odd == (1,)
+
+
+def test_the_exit_code_tells_how_the_first_rank_died():
+    board = Board(2, TIMEOUT)
+    board.hear(0, {"state": "computing"}, 1.0)
+    board.line_closed(0, 2.0)
+    result = board.decide_at_end(3.0, "killed by signal 9 (SIGKILL)")
+    assert explained(result).startswith("softmesh: rank 0 died: killed by signal 9 (SIGKILL)\n")
+
+
 def test_last_words_are_not_taken_back_by_an_answer_that_was_on_its_way():
     board = Board(1, TIMEOUT)
     board.hear(0, {"state": "finished"}, 1.0)
@@ -484,7 +524,7 @@ def test_ranks_over_sockets_are_heard_and_one_report_is_printed(said):
     assert said.getvalue() == explained(explainer.verdict) + "\n"
 
 
-def test_a_rank_that_raised_is_reported_at_once(said):
+def test_a_rank_that_raised_and_lives_on_is_reported(said):
     decided = threading.Event()
     with Explainer(2, timeout=TIMEOUT, stream=said, on_verdict=lambda _: decided.set()) as explainer:
         ranks = Ranks(explainer, 2)
@@ -547,3 +587,24 @@ def test_a_job_that_the_user_stopped_has_no_verdict(said):
             time.sleep(0.01)
         assert explainer.job_ended(failed=False) is None
     assert said.getvalue() == ""
+
+
+def test_a_process_that_is_none_of_ours_gets_no_signal():
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert not stack_sample.ask(other.pid, "127.0.0.1:1#secret")
+        assert not stack_sample.ask(2**22 + 1, "127.0.0.1:1#secret")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_more_strangers_than_ranks_could_be_are_turned_away(said):
+    with Explainer(1, timeout=TIMEOUT, stream=said) as explainer:
+        host, port, _ = split_address(explainer.address)
+        lines = [socket.create_connection((host, port), SECONDS) for _ in range(100)]
+        lines[-1].settimeout(SECONDS)
+        assert lines[-1].recv(1) == b""
+        for line in lines:
+            line.close()

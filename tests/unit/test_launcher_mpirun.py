@@ -59,6 +59,14 @@ def test_hosts_meet_over_tcp():
     assert has(arguments("--hostfile", "hosts"), "--mca", "btl", "self,tcp")
 
 
+def test_ranks_of_a_host_file_that_names_this_machine_alone_meet_in_its_memory(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("# all here\nlocalhost slots=4\n")
+    assert has(arguments("--hostfile", str(file)), "--mca", "btl", "self,sm,tcp")
+    file.write_text("localhost slots=4\nuser@far slots=1\n")
+    assert has(arguments("--hostfile", str(file)), "--mca", "btl", "self,tcp")
+
+
 def test_the_users_arguments_come_last_and_replace_defaults():
     words = arguments("--mca", "btl", "ofi", "--bind-to", "core")
     assert words.count("btl") == 1
@@ -157,6 +165,12 @@ def test_a_rankfile_is_written_as_it_is_read(tmp_path):
     file.write_text(text_of(["a", "b", "a"]))
     assert file.read_text() == "rank 0=a slot=0\nrank 1=b slot=0\nrank 2=a slot=1\n"
     assert hosts_by_rank(file) == {0: "a", 1: "b", 2: "a"}
+
+
+def test_a_rank_with_two_lines_is_named(tmp_path):
+    (tmp_path / "ranks").write_text("rank 0=a slot=0\nrank 0=b slot=0\n")
+    with pytest.raises(FileError, match="2: rank 0 has a line already"):
+        hosts_by_rank(tmp_path / "ranks")
 
 
 def test_a_line_that_means_nothing_is_named(tmp_path):

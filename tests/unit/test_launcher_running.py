@@ -95,6 +95,13 @@ def test_shared_memory_of_a_killed_process_is_removed(tmp_path, quick_end):
         segment.unlink(missing_ok=True)
 
 
+def test_what_mpirun_keeps_for_its_ranks_is_removed_where_it_had_to_be_killed(tmp_path, quick_end):
+    keeping = "import os; os.makedirs(f'ompi.{os.getpid()}/1/0')\n"
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    run(python(keeping + STUBBORN), tmp_path, environ, lambda: 1 if (tmp_path / "pids").exists() else None)
+    assert [path.name for path in tmp_path.iterdir()] == ["pids"]
+
+
 def test_signals_are_the_programs_own_again_afterwards(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     run(python(""), tmp_path, os.environ)

@@ -120,6 +120,7 @@ def test_hosts_keep_their_order_and_lose_blanks():
             "Invalid hostname in --hosts (spaces not allowed inside a host; use commas between hosts): 'b c'",
         ),
         ("-x", "Invalid hostname in --hosts: '-x' looks like a CLI flag"),
+        ("a:2", "Invalid hostname in --hosts: 'a:2'"),
     ],
 )
 def test_hosts_that_are_none_are_refused(text, message):
@@ -288,6 +289,57 @@ def test_arguments_for_mpirun_that_do_not_split_are_refused():
     assert "--mpi-args cannot be split" in refusal(
         "--rank-binding", TWO_MESHES, "--mpi-args", "--host 'a", "true"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("-np 5", "--mpi-args: -np counts processes, and the job has 2 ranks"),
+        ("--np=5", "--mpi-args: --np=5 counts processes"),
+        ("--host a -n 1", "--mpi-args: -n counts processes"),
+        (": -x A=1", "--mpi-args: a `:` begins another program"),
+        ("--bind-to none --rankfile", "--mpi-args: --rankfile at the end has no value"),
+        ("--mca btl", "--mpi-args: --mca btl at the end has no value"),
+    ],
+)
+def test_arguments_for_mpirun_that_take_the_ranks_apart_are_refused(given, message):
+    assert message in refusal("--rank-binding", TWO_MESHES, "--mpi-args", given, "true")
+
+
+def test_a_rankfile_must_place_every_rank(tmp_path):
+    (tmp_path / "ranks").write_text("rank 0=localhost slot=0\n")
+    said = refusal("--rank-binding", TWO_MESHES, "--mpi-args", "--rankfile ranks", "true")
+    assert "The rankfile ranks has no line for rank 1: the job has ranks 0 to 1" in said
+
+
+def test_an_interface_has_a_name():
+    said = refusal("--rank-binding", TWO_MESHES, "--tcp-interface", " ", "true")
+    assert "--tcp-interface: name an interface" in said
+
+
+def test_a_debugger_must_be_there_unless_only_other_hosts_have_it(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    said = refusal("--rank-binding", TWO_MESHES, "--debug-gdbserver", sys.executable)
+    assert "Program not found: gdbserver" in said
+    dry_run("--rank-binding", TWO_MESHES, "--debug-gdbserver", sys.executable)
+
+
+@pytest.mark.parametrize(
+    "machine", [["--system", "N300"], ["--mock-cluster-rank-binding", "mocks.yaml"]], ids=["system", "mocks"]
+)
+def test_a_mesh_graph_that_does_not_fit_the_machine_is_refused_before_anything_starts(tmp_path, machine):
+    n300, two = (FIXTURES.parent / "cluster_descriptors" / f"{name}.yaml" for name in ("n300", "two_n300"))
+    (tmp_path / "mocks.yaml").write_text(f"rank_to_cluster_mock_cluster_desc: {{0: {n300}, 1: {two}}}")
+    big = (FIXTURES / "two_meshes.yaml").read_text().replace("TT_VISIBLE_DEVICES", "UNUSED")
+    (tmp_path / "big.yaml").write_text(big)
+    said = refusal("--rank-binding", "big.yaml", *machine, "true")
+    assert "Graph specified in MGD could not fit in the discovered physical topology." in said
+    assert "The machine is" in said
+
+
+def test_a_directory_is_no_binding():
+    said = refusal("--rank-binding", str(FIXTURES), "true")
+    assert f"Configuration file not found: {FIXTURES} (that is a directory)" in said
 
 
 def test_a_factory_descriptor_must_be_there():

@@ -2,9 +2,12 @@
 
 import pytest
 
+from softmesh.errors import MeshError
 from softmesh.processes.context import SingleProcess
 from softmesh.processes.lockstep import Lockstep, LockstepError, difference
 from softmesh.processes.wait_report import Site
+from softmesh.processes.waiting import Group
+from softmesh.runtime.lockstep_check import is_wanted
 
 
 def history(*names, kept=256):
@@ -15,10 +18,11 @@ def history(*names, kept=256):
 
 
 class Rehearsed(SingleProcess):
-    """Rank 0 of 2; what the other one says is known beforehand."""
+    """Rank 4 of 4 and 6; what the other one says is known beforehand."""
 
     def __init__(self, other):
         super().__init__()
+        self.group = Group("line", (4, 6))
         self.other = other
         self.exchanged = []
 
@@ -62,7 +66,16 @@ def test_names_shapes_and_types_all_count(change):
     here.feed("add", [(32, 32)], ["bfloat16"])
     name, shape, dtype = change
     there.feed(name, [shape], [dtype])
-    with pytest.raises(LockstepError, match="command number 1 differs"):
+    with pytest.raises(LockstepError, match="command number 1 differs") as differs:
+        here.compare(Rehearsed(there))
+    assert differs.value.odd == (6,)
+
+
+def test_arguments_count_too():
+    here, there = Lockstep(), Lockstep()
+    here.feed("transpose", [(32, 32)], ["bfloat16"], arguments=["dim1=0", "dim2=1"])
+    there.feed("transpose", [(32, 32)], ["bfloat16"], arguments=["dim1=-2", "dim2=-1"])
+    with pytest.raises(LockstepError, match="dim1=-2"):
         here.compare(Rehearsed(there))
 
 
@@ -79,3 +92,15 @@ def test_the_line_of_a_command_is_the_users():
     lockstep = Lockstep()
     lockstep.feed("add")
     assert lockstep._entries[0].site.file == __file__
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("", False), ("0", False), ("1", True)])
+def test_ranks_are_compared_where_the_environment_asks_for_it(monkeypatch, said, wanted):
+    monkeypatch.setenv("SOFTMESH_LOCKSTEP", said)
+    assert is_wanted() == wanted
+
+
+def test_a_wish_that_is_neither_yes_nor_no_is_refused(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_LOCKSTEP", "yes")
+    with pytest.raises(MeshError, match="SOFTMESH_LOCKSTEP='yes': set it to 1"):
+        is_wanted()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -293,7 +294,8 @@ def test_a_chip_that_is_down_is_not_offered():
         ids_of((1, 1), physical_device_ids=[7])
 
 
-def test_the_cluster_descriptor_is_written_down():
+def test_the_cluster_descriptor_is_written_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ttnn.use_system("N300")
     found = yaml.safe_load(Path(ttnn.cluster.serialize_cluster_descriptor()).read_text())
     assert set(found["arch"].values()) == {"wormhole_b0"}

@@ -158,6 +158,11 @@ def test_merge_keys_and_aliases_are_followed(tmp_path):
             "rank_bindings.0.env_overrides.1.[key]: Input should be a valid string",
             2,
         ),
+        (
+            '\n- {rank: 0, mesh_id: 0, env_overrides: {"A=B": "x"}}',
+            "rank_bindings.0.env_overrides.A=B: a variable has a name, and no = in it",
+            2,
+        ),
     ],
 )
 def test_what_is_wrong_with_a_binding_is_said_with_its_path_and_line(tmp_path, text, message, line):

@@ -92,12 +92,14 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
         wait.until(lambda: True)
     with (
         pytest.raises(HangError) as raised,
-        waiting.waiting("all_reduce", sequence=17, fingerprint=("bfloat16", [32, 64])) as wait,
+        waiting.waiting(
+            "all_reduce", sequence=17, fingerprint=("all_reduce", "torch.bfloat16", (32, 64))
+        ) as wait,
     ):
         wait.until(lambda: False)
     text = str(raised.value)
     assert text.startswith("all_reduce timed out after 0 s: rank 2 waits in all_reduce number 17 of world")
-    assert "('bfloat16', [32, 64])" in text
+    assert "world (bfloat16, [32, 64])" in text
     assert "for ranks 0-1, 3, of which at least one did not come" in text
     assert f"at {Site(*raised.value.report.site)}" in text
     assert "test_waiting.py" in text

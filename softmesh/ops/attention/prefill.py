@@ -1,0 +1,227 @@
+"""Attention over whole sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.ops.attention.checks import (
+    TUNING,
+    check_batch,
+    check_ints,
+    check_key_heads,
+    check_keys,
+    check_mask,
+    check_rank_4,
+    check_sink,
+    check_value_width,
+    check_window,
+    joining,
+    own_keys,
+)
+from softmesh.ops.attention.kernel import attend, band, group, hide, joined_heads
+from softmesh.ops.cost import matmul_cost
+from softmesh.ops.operand import Operand, Value
+from softmesh.ops.overloaded import Overloaded
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
+
+_PREFILL = "transformer.scaled_dot_product_attention"
+_LATENT = "transformer.flash_mla_prefill"
+Data = torch.Tensor | None
+
+
+@operation(_PREFILL, controls="memory_config", tuning=f"{TUNING} attn_mask_block_map")
+def scaled_dot_product_attention(
+    input_tensor_q: Operand,
+    input_tensor_k: Operand,
+    input_tensor_v: Operand,
+    *,
+    attn_mask: Operand | None = None,
+    is_causal: bool = True,
+    scale: float | None = None,
+    sliding_window_size: int | None = None,
+    attention_sink: Operand | None = None,
+    cu_window_seqlens: Operand | None = None,
+    windowed_q_token_offset: Value = 0,
+    windowed_q_token_offset_tensor: Operand | None = None,
+    output_concat_heads: bool = False,
+) -> Local:
+    """q [b, heads, s, width] over k, v [b, kv_heads, s, width], on each device.
+
+    A causal window reaches back over `sliding_window_size` keys, the query's own included; any other
+    is centred on the query. `attention_sink` [1, heads, 1, 1] joins the softmax as one more product
+    q.k, scaled like the others. `cu_window_seqlens` [n + 1] cuts the keys into n windows, and queries, the first of
+    which has position `windowed_q_token_offset`, see their own only. `output_concat_heads` gives
+    [b, 1, s, heads * width].
+    """
+    q, k = input_tensor_q, input_tensor_k
+    check_rank_4(_PREFILL, q, k, input_tensor_v)
+    check_keys(_PREFILL, k, input_tensor_v, heads=q.shape[1], width=q.shape[3])
+    _check_order(_PREFILL, q, k, attn_mask, is_causal)
+    check_window(_PREFILL, sliding_window_size)
+    check_sink(_PREFILL, attention_sink, (1, q.shape[1], 1, 1))
+    _check_windows(cu_window_seqlens, windowed_q_token_offset_tensor, is_causal)
+    rows, keys = q.shape[2], k.shape[2]
+    bands = _bands(rows, keys, is_causal, sliding_window_size, attention_sink is not None)
+    inner = _whole_sequences(q, k, scale, is_causal and bands is None)
+
+    def compute(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: Data,
+        sink: Data,
+        windows: Data,
+        offset: int,
+        offsets: Data,
+    ) -> torch.Tensor:
+        bias = None if bands is None else bands(q)
+        if windows is not None:
+            first = offset if offsets is None else offsets
+            seen = hide(_same_window(windows, rows, keys, first))
+            seen = seen.reshape(*seen.shape[:-2], 1, 1, 1, rows, keys)
+            bias = seen if bias is None else bias + seen
+        out = inner(q, k, v, mask, sink, bias)
+        return joined_heads(out) if output_concat_heads else out
+
+    ordered = is_causal or sliding_window_size is not None or cu_window_seqlens is not None
+    rule = _prefill_rule(q, attn_mask, ordered, output_concat_heads)
+    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
+
+
+def _whole_sequences(
+    q: Operand, k: Operand, scale: float | None, by_order: bool
+) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Data, Data, Data], torch.Tensor]:
+    """Attention of grouped heads, given operands of TT-NN's shapes and a bias of the kernel's."""
+    kv_heads = k.shape[1]
+    grouped = (kv_heads, q.shape[1] // kv_heads)
+    factor = q.shape[3] ** -0.5 if scale is None else scale
+
+    def compute(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Data, sink: Data, bias: Data
+    ) -> torch.Tensor:
+        added, score = group(mask, -3, grouped), group(sink, -3, grouped)
+        if bias is not None:
+            added = bias if added is None else added + bias
+        queries = group(q, -3, grouped)
+        return attend(queries, k, v, added, score, scale=factor, is_causal=by_order).flatten(-4, -3)
+
+    return compute
+
+
+def _bands(
+    rows: int, keys: int, is_causal: bool, window: int | None, has_sink: bool
+) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """The bias of order and window, where torch's own causal form will not do."""
+    if window is None and not (is_causal and has_sink):
+        return None
+
+    def bias(q: torch.Tensor) -> torch.Tensor:
+        seen = hide(band(rows, keys, is_causal, window, q.device))
+        return seen.reshape(*(1,) * (q.dim() - 1), rows, keys)
+
+    return bias
+
+
+def _same_window(windows: torch.Tensor, rows: int, keys: int, first: torch.Tensor | int) -> torch.Tensor:
+    """(*axes, rows, keys): whether query and key lie between the same two bounds of `windows` (*axes, n + 1)."""
+    bounds = windows.unsqueeze(-2)
+    asking = torch.arange(rows, device=windows.device) + first
+    own = torch.arange(keys, device=windows.device)
+    asks, has = ((at.unsqueeze(-1) >= bounds).sum(-1) for at in (asking, own))
+    return asks.unsqueeze(-1) == has.unsqueeze(-2)
+
+
+def _check_windows(windows: Operand | None, offsets: Operand | None, is_causal: bool) -> None:
+    if windows is None:
+        return
+    if is_causal:
+        raise MeshError(
+            f"{_PREFILL}: cu_window_seqlens is given and is_causal=True: pass is_causal=False with it."
+        )
+    check_ints(_PREFILL, windows, (windows.spec.logical_volume(),), "the bounds of the windows")
+    check_ints(_PREFILL, offsets, (1,), "the position of the first query")
+
+
+def _check_order(op: str, q: Operand, k: Operand, mask: Operand | None, is_causal: bool) -> None:
+    check_batch(op, q, k)
+    if is_causal and mask is not None:
+        raise MeshError(f"{op}: attn_mask is given and is_causal=True: pass is_causal=False with it.")
+    if is_causal and q.shape[2] != k.shape[2]:
+        raise MeshError(
+            f"{op}: causal attention needs as many queries as keys, got {q.shape[2]} and {k.shape[2]} on each "
+            "device: pass is_causal=False and an attn_mask."
+        )
+    check_mask(op, mask, (*q.shape[:3], k.shape[2]))
+
+
+def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool) -> rules.Rule:
+    """Queries may be split by batch and heads with their keys, and by rows where order plays no part."""
+    batch, heads = [(0, 0), (1, 0), (2, 0)], [(0, 1), (1, 1), (2, 1), (4, 1)]
+    rows: list[tuple[int, int]] = [] if ordered else [(0, 2)]
+    if mask is not None:
+        for dim, pairs in enumerate((batch, heads, rows)):
+            pairs += [(3, dim)] if mask.shape[dim] == q.shape[dim] else []
+    if not concat:
+        return own_keys(rules.along({0: batch, 1: heads, 2: rows, 3: [(2, 3)]}), 1)
+    return joining(own_keys(rules.along({0: batch, 3: heads, 2: rows}), 1))
+
+
+# -- keys that hold the values too -----------------------------------------------------------------
+
+
+@operation(
+    _LATENT,
+    controls="memory_config",
+    tuning=TUNING,
+    kind=partial(Overloaded, at=2, names="input_tensor_q input_tensor_k input_tensor_v"),
+)
+def flash_mla_prefill(
+    input_tensor_q: Operand,
+    input_tensor_k: Operand,
+    head_dim_v: int | None = None,
+    *,
+    input_tensor_v: Operand | None = None,
+    attn_mask: Operand | None = None,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> Local:
+    """Latent attention: q [b, heads, s, width] over k [b, kv_heads, s, width], whose first `head_dim_v` columns are v.
+
+    A tensor in the third place is v itself.
+    """
+    q, k, v = input_tensor_q, input_tensor_k, input_tensor_v
+    check_rank_4(_LATENT, q, k, *([] if v is None else [v]))
+    check_key_heads(_LATENT, k, heads=q.shape[1], width=q.shape[3])
+    _check_order(_LATENT, q, k, attn_mask, is_causal)
+    width = _value_width(k, v, head_dim_v)
+    inner = _whole_sequences(q, k, scale, is_causal)
+
+    def compute(q: torch.Tensor, k: torch.Tensor, v: Data, mask: Data) -> torch.Tensor:
+        return inner(q, k, k[..., :width] if v is None else v, mask, None, None)
+
+    rule = _prefill_rule(q, attn_mask, is_causal, concat=False)
+    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
+
+
+def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
+    if (v is None) == (head_dim_v is None):
+        raise ArgumentError(
+            f"{_LATENT}(): incompatible function arguments: the third argument is head_dim_v (an int) or "
+            "input_tensor_v (a ttnn.Tensor): pass one of them."
+        )
+    if v is not None:
+        if v.shape[:3] != k.shape[:3]:
+            raise MeshError(
+                f"{_LATENT}: {v.name} {list(v.shape)} must agree with {k.name} {list(k.shape)} but for its width."
+            )
+        return v.shape[3]
+    assert head_dim_v is not None
+    check_value_width(_LATENT, head_dim_v, k.shape[3])
+    return head_dim_v

@@ -1,0 +1,226 @@
+"""Heads from rows of features in the forms that single models brought along. No arithmetic.
+
+As in `heads`, a row that is split over devices holds each device's own heads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from softmesh.errors import MeshError, NotModelled
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.heads import check_rank_4, head_width, moved, moving, separate
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "needs_tile": True}
+_SEQUENCES = "[batch, 1, sequence, features]"
+_SPLIT = "transformer.split_query_key_value_and_split_heads"
+_BERT = "experimental.split_query_key_value_and_split_heads"
+_CREATE = "experimental.create_qkv_heads"
+_SEPARATE = "experimental.create_qkv_heads_from_separate_tensors"
+_FALCON_WIDTH, _FALCON_FEATURES = 64, 4672
+_VIT_HEADS, _VIT_FEATURES = 12, 2304
+_SEGFORMER_WIDTH = 32
+
+
+def _check_groups(op: str, heads: int, kv_heads: int) -> None:
+    if kv_heads < 1 or heads < 1 or heads % kv_heads:
+        raise MeshError(f"{op}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
+
+
+def _check_one(op: str, operand: Operand) -> None:
+    check_rank_4(op, operand, _SEQUENCES)
+    if operand.shape[1] != 1:
+        raise MeshError(f"{op}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
+
+
+@operation(_SPLIT, **_OPTIONS, controls="memory_config")
+def split_query_key_value_and_split_heads(
+    input_tensor: Operand,
+    kv_input_tensor: Operand | None = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    transpose_key: bool = True,
+    use_falcon7b_backend: bool = False,
+) -> Local:
+    """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k [b, kv_heads, width, s], v [b, kv_heads, s, width].
+
+    k is not transposed with `transpose_key=False`. With `kv_input_tensor` the queries come from `input_tensor`
+    alone. Of a sharded operand TT-NN reads the features of each core by themselves; here they are one row.
+    """
+    if use_falcon7b_backend:
+        raise NotModelled(
+            f"{_SPLIT}: use_falcon7b_backend is not modelled: call ttnn.experimental.nlp_create_qkv_heads_falcon7b."
+        )
+    given = [input_tensor] if kv_input_tensor is None else [input_tensor, kv_input_tensor]
+    for operand in given:
+        if operand.rank != 3:
+            raise MeshError(f"{_SPLIT}: {operand.name} must be [b, s, features], got {list(operand.shape)}.")
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    _check_groups(_SPLIT, num_heads, kv_heads)
+    counts = (num_heads, kv_heads, kv_heads)
+    width = head_width(_SPLIT, input_tensor, sum(counts) if kv_input_tensor is None else num_heads)
+    if kv_input_tensor is not None and head_width(_SPLIT, kv_input_tensor, 2 * kv_heads) != width:
+        raise MeshError(
+            f"{_SPLIT}: input_tensor {list(input_tensor.shape)} and kv_input_tensor {list(kv_input_tensor.shape)} must "
+            "agree in the width of a head."
+        )
+
+    def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        first = _apart(x, width)
+        q, k, v = first.split(counts, -3) if kv is None else (first, *_apart(kv, width).split(counts[1:], -3))
+        return q, k.transpose(-2, -1) if transpose_key else k, v
+
+    def rule(at: rules.Situation) -> list[rules.Placement]:
+        source = 0 if kv_input_tensor is None else 1
+        plain = {0: 0, 1: 2, 2: 1}
+        keys = plain | {1: 3} if transpose_key else plain
+        return [moved(at, 0, plain), moved(at, source, keys, 1), moved(at, source, plain, 2)]
+
+    return Local(compute, rule)
+
+
+def _apart(x: torch.Tensor, width: int) -> torch.Tensor:
+    """(..., s, heads * width) -> (..., heads, s, width)"""
+    return x.unflatten(-1, (-1, width)).transpose(-3, -2)
+
+
+def _rule_4d(turns_keys: bool, source: int = 0) -> rules.Rule:
+    plain = {0: 0, 2: 2, 3: 1}
+    keys = plain | {2: 3} if turns_keys else plain
+    return lambda at: [moved(at, 0, plain), moved(at, source, keys, 1), moved(at, source, plain, 2)]
+
+
+def _one_after_the_other(op: str, fused: Operand, counts: tuple[int, int, int], turns_keys: bool) -> Local:
+    """All queries, all keys, all values."""
+    _check_one(op, fused)
+    width = head_width(op, fused, sum(counts))
+
+    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        q, k, v = separate(x, width).split(counts, -3)
+        return q, k.transpose(-2, -1) if turns_keys else k, v
+
+    return Local(compute, _rule_4d(turns_keys))
+
+
+@operation(
+    _BERT,
+    **_OPTIONS,
+    controls="memory_config output_tensors",
+    tuning="compute_with_storage_grid_size",
+    positional="compute_with_storage_grid_size",
+)
+def split_query_key_value_and_split_heads_on_grid(input_tensor: Operand, *, num_heads: int = 16) -> Local:
+    """[b, 1, s, 3 * heads * width] -> q and v [b, heads, s, width], k transposed."""
+    return _one_after_the_other(_BERT, input_tensor, (num_heads,) * 3, turns_keys=True)
+
+
+@operation("experimental.nlp_create_qkv_heads_falcon7b", **_OPTIONS, controls="memory_config")
+def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
+    """[b, 1, s, 4672] -> 71 query heads of width 64, and one head each of keys and values."""
+    op = "experimental.nlp_create_qkv_heads_falcon7b"
+    _check_features(op, input, _FALCON_FEATURES)
+    heads = _FALCON_FEATURES // _FALCON_WIDTH - 2
+    return _one_after_the_other(op, input, (heads, 1, 1), turns_keys=False)
+
+
+@operation("experimental.nlp_create_qkv_heads_vit", **_OPTIONS, controls="memory_config output_tensors")
+def nlp_create_qkv_heads_vit(input: Operand) -> Local:
+    """[b, 1, s, 2304] -> 12 heads of width 64 each of queries, keys and values."""
+    op = "experimental.nlp_create_qkv_heads_vit"
+    _check_features(op, input, _VIT_FEATURES)
+    return _one_after_the_other(op, input, (_VIT_HEADS,) * 3, turns_keys=False)
+
+
+def _check_features(op: str, operand: Operand, features: int) -> None:
+    if operand.rank == 4 and operand.shape[3] != features:
+        raise MeshError(f"{op}: takes rows of {features} features, got {list(operand.shape)}.")
+
+
+@operation("experimental.nlp_create_qkv_heads_segformer", **_OPTIONS, controls="memory_config output_tensors")
+def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
+    """[b, 1, s, heads * 32] -> [b, heads, s, 32], three times.
+
+    One projection goes in, and programs read the first result; what the other two hold in TT-NN is not known.
+    """
+    op = "experimental.nlp_create_qkv_heads_segformer"
+    _check_one(op, input)
+    head_width(op, input, max(input.shape[3] // _SEGFORMER_WIDTH, 1))
+
+    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        heads = separate(x, _SEGFORMER_WIDTH)
+        return heads, heads.clone(), heads.clone()
+
+    return Local(compute, _rule_4d(turns_keys=False))
+
+
+# -- queries, keys and values group by group -------------------------------------------------------
+
+
+@operation(_CREATE, **_OPTIONS, controls="memory_config output_tensors")
+def create_qkv_heads(
+    input: Operand, *, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
+) -> Local:
+    """[b, 1, s, features], for each key head: its queries, then its key, then its value.
+
+    Gives q [b, heads, s, width], k [b, kv_heads, width, s] (or as v, with `transpose_k_heads=False`) and v.
+    """
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    _check_one(_CREATE, input)
+    _check_groups(_CREATE, num_heads, kv_heads)
+    width = head_width(_CREATE, input, num_heads + 2 * kv_heads)
+    group = num_heads // kv_heads
+
+    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        parts = separate(x, width).unflatten(-3, (kv_heads, group + 2))
+        q, k, v = parts.split((group, 1, 1), -3)
+        keys = k.squeeze(-3)
+        return q.flatten(-4, -3), keys.transpose(-2, -1) if transpose_k_heads else keys, v.squeeze(-3)
+
+    return Local(compute, _rule_4d(transpose_k_heads))
+
+
+@operation(_SEPARATE, **_OPTIONS, controls="memory_config output_tensors")
+def create_qkv_heads_from_separate_tensors(
+    input: Operand,
+    input_kv: Operand,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    transpose_k_heads: bool = True,
+) -> Local:
+    """q from rows of `input`; k and v from rows of `input_kv`, which has each key head beside its value head."""
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    for operand in (input, input_kv):
+        _check_one(_SEPARATE, operand)
+    _check_groups(_SEPARATE, num_heads, kv_heads)
+    width = head_width(_SEPARATE, input, num_heads)
+    if head_width(_SEPARATE, input_kv, 2 * kv_heads) != width:
+        raise MeshError(
+            f"{_SEPARATE}: input {list(input.shape)} and input_kv {list(input_kv.shape)} must agree in the width of a head."
+        )
+
+    def compute(x: torch.Tensor, kv: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        k, v = separate(kv, width).unflatten(-3, (kv_heads, 2)).unbind(-3)
+        return separate(x, width), k.transpose(-2, -1) if transpose_k_heads else k, v
+
+    return Local(compute, _rule_4d(transpose_k_heads, source=1))
+
+
+@operation(
+    "experimental.concatenate_heads",
+    **_OPTIONS,
+    controls="memory_config output_tensor",
+    tuning="compute_with_storage_grid_size",
+    positional="compute_with_storage_grid_size",
+)
+def concatenate_heads_on_grid(input_tensor: Operand) -> Local:
+    """[b, heads, s, width] -> [b, 1, s, heads * width]"""
+    check_rank_4("experimental.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")
+    return Local(lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3), moving({0: 0, 1: 3, 2: 2}))

@@ -1,0 +1,218 @@
+"""Writing one token of each user at the user's own position, into caches that may be cut into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.attention import PagedCacheGeometryOverride
+from softmesh.ops.attention.checks import check_ints
+from softmesh.ops.attention.pages import check_table, geometry, read_as
+from softmesh.ops.cache_writing import (
+    OPTIONS,
+    Data,
+    OnChosenDevices,
+    check_cache,
+    check_inside,
+    kept,
+    write_rows,
+    writing_rule,
+)
+from softmesh.ops.operand import Operand, Value
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.convert import round_to
+
+_UPDATE = "experimental.paged_update_cache"
+_FUSED = "experimental.paged_fused_update_cache"
+_ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the input
+
+
+@operation(_UPDATE, **OPTIONS, writes="cache_tensor", kind=OnChosenDevices)
+def paged_update_cache(
+    cache_tensor: Operand,
+    input_tensor: Operand,
+    *,
+    update_idxs_tensor: Operand | None = None,
+    page_table: Operand | None = None,
+    mesh_coords: Operand | None = None,
+    update_idxs: Value | Sequence[int] = (),
+    share_cache: bool | None = None,
+    batch_offset: int = 0,
+    block_size: int | None = None,
+    num_kv_heads: int | None = None,
+    cache_position_modulo: int | None = None,
+) -> Local:
+    """Write one token of each user, [1, users, heads, width], at the user's position; returns the cache.
+
+    The cache is [users, kv_heads, length, width], or [1, ...] with `share_cache`; with a page table [users, pages]
+    it is [blocks, kv_heads, block, width]. A position of -1, and a page numbered -1, are not written. Heads of the
+    input beyond those of the cache are padding. `block_size` and `num_kv_heads` read the tiles of a block otherwise.
+    """
+    token = _Token(_UPDATE, input_tensor, batch_offset, bool(share_cache), cache_position_modulo)
+    override = PagedCacheGeometryOverride(block_size=block_size or 0, num_kv_heads=num_kv_heads or 0)
+    seen_as = token.check(cache_tensor, page_table, override)
+    listed = token.check_positions(update_idxs, update_idxs_tensor)
+    dtype = cache_tensor.dtype
+
+    def compute(
+        cache: torch.Tensor, values: torch.Tensor, at: Data, table: Data, chosen: Data, *numbers: int
+    ) -> torch.Tensor:
+        current = _positions(at, numbers if listed else (), values)
+        view = read_as(cache, seen_as)
+        token.write(view, round_to(values, dtype), current, table, chosen)
+        return kept(cache, view)
+
+    return Local(compute, writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache)))
+
+
+@operation(_FUSED, **OPTIONS, writes="cache_tensor1 cache_tensor2", kind=OnChosenDevices)
+def paged_fused_update_cache(
+    cache_tensor1: Operand,
+    input_tensor1: Operand,
+    cache_tensor2: Operand,
+    input_tensor2: Operand,
+    *,
+    update_idxs_tensor: Operand | None = None,
+    page_table: Operand | None = None,
+    mesh_coords: Operand | None = None,
+    update_idxs: Value | Sequence[int] = (),
+    share_cache: bool | None = None,
+    batch_offset: int = 0,
+) -> Local:
+    """paged_update_cache of two caches at the same positions, most often keys and values; returns both."""
+    tokens = [_Token(_FUSED, x, batch_offset, bool(share_cache)) for x in (input_tensor1, input_tensor2)]
+    caches = (cache_tensor1, cache_tensor2)
+    for token, cache in zip(tokens, caches, strict=True):
+        token.check(cache, page_table, None)
+    if tokens[0].users != tokens[1].users:
+        raise MeshError(
+            f"{_FUSED}: input_tensor1 holds {tokens[0].users} users and input_tensor2 {tokens[1].users}: "
+            "both caches are written at the same positions."
+        )
+    listed = tokens[0].check_positions(update_idxs, update_idxs_tensor)
+    dtypes = [cache.dtype for cache in caches]
+
+    def compute(
+        first: torch.Tensor,
+        new_first: torch.Tensor,
+        second: torch.Tensor,
+        new_second: torch.Tensor,
+        at: Data,
+        table: Data,
+        chosen: Data,
+        *numbers: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        current = _positions(at, numbers if listed else (), new_first)
+        pairs = ((first, new_first), (second, new_second))
+        for token, dtype, (cache, values) in zip(tokens, dtypes, pairs, strict=True):
+            token.write(cache, round_to(values, dtype), current, table, chosen)
+        return first, second
+
+    rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
+
+    def both(at: rules.Situation) -> list[rules.Placement]:
+        return [rules.among(at, (cache, values, 4, 5, 6), rule) for cache, values in ((0, 1), (2, 3))]
+
+    return Local(compute, both)
+
+
+def _positions(at: Data, numbers: Sequence[int], values: torch.Tensor) -> torch.Tensor:
+    """(*axes, users)"""
+    if at is not None:
+        return at.long()
+    return torch.tensor(list(numbers), device=values.device).reshape(*(1,) * (values.dim() - 4), len(numbers))
+
+
+class _Token:
+    """The newest token of each user, on its way into a cache."""
+
+    def __init__(
+        self, op: str, values: Operand, offset: int, share_cache: bool, modulo: int | None = None
+    ) -> None:
+        self.op, self.values, self.offset = op, values, offset
+        self.share_cache, self.modulo = share_cache, modulo
+        if values.rank != 4 or values.shape[0] != 1:
+            raise MeshError(
+                f"{op}: {values.name} must be [1, users, heads, width], got {list(values.shape)}."
+            )
+        if not 0 <= offset < values.shape[1]:
+            raise MeshError(
+                f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input."
+            )
+        self.users = values.shape[1] - offset
+
+    def check(
+        self, cache: Operand, table: Operand | None, override: PagedCacheGeometryOverride | None
+    ) -> tuple[int, int, int, int]:
+        """The cache's shape as it is written."""
+        op, values = self.op, self.values
+        check_cache(op, cache)
+        seen_as = geometry(op, cache, values.shape[3], override)
+        if values.shape[3] != seen_as[3] or values.shape[2] < seen_as[1]:
+            raise MeshError(
+                f"{op}: {values.name} {list(values.shape)} must hold the {seen_as[1]} heads of {cache.name} "
+                f"{list(seen_as)}, and have its width, on each device."
+            )
+        self._check_users(cache, table, seen_as)
+        length = seen_as[2] * (1 if table is None else table.shape[1])
+        if self.modulo is not None and not 0 < self.modulo <= length:
+            raise MeshError(
+                f"{op}: cache_position_modulo={self.modulo} must lie within 1 to {length}, the positions of a user."
+            )
+        return seen_as
+
+    def _check_users(self, cache: Operand, table: Operand | None, seen_as: Sequence[int]) -> None:
+        if table is not None:
+            if self.share_cache:
+                raise MeshError(
+                    f"{self.op}: share_cache=True is for caches without a page_table: pass one of them."
+                )
+            check_table(self.op, table, self.users)
+        elif seen_as[0] != (1 if self.share_cache else self.users):
+            why = "share_cache=True" if self.share_cache else f"{self.values.name} holds {self.users} users"
+            raise MeshError(
+                f"{self.op}: {why}, and {cache.name} {list(cache.shape)} has a batch of {seen_as[0]} on each device."
+            )
+
+    def check_positions(self, numbers: object, tensor: Operand | None) -> list[Any]:
+        """The positions that are given as numbers."""
+        listed: list[Any] = list(numbers) if isinstance(numbers, Sequence) else [numbers]
+        if bool(listed) == (tensor is not None):
+            raise ArgumentError(
+                f"{self.op}(): incompatible function arguments: pass update_idxs or update_idxs_tensor, one of them."
+            )
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in listed):
+            raise ArgumentError(f"{self.op}: update_idxs must hold ints, got {listed!r}")
+        if listed and len(listed) != self.users:
+            raise MeshError(
+                f"{self.op}: update_idxs has {len(listed)} positions for {self.users} users on each device."
+            )
+        check_ints(self.op, tensor, (self.users,), "the position of each user")
+        return listed
+
+    def write(
+        self, cache: torch.Tensor, values: torch.Tensor, current: torch.Tensor, table: Data, chosen: Data
+    ) -> None:
+        is_written = current >= 0
+        if self.modulo is not None:
+            current = torch.where(is_written, current % self.modulo, current)
+        places, heads, size, _ = cache.shape[-4:]
+        if table is None:
+            check_inside(self.op, current, size, "positions of the cache")
+            users = torch.arange(places, device=cache.device)
+            place = (torch.zeros_like(users) if self.share_cache else users).expand(current.shape)
+        else:
+            check_inside(self.op, current, table.shape[-1] * size, "positions of a user's pages")
+            page = (current.clamp(min=0) // size).unsqueeze(-1)
+            place = torch.take_along_dim(table.long(), page, -1).squeeze(-1)
+            is_written = is_written & (place >= 0)
+            check_inside(self.op, torch.where(is_written, place, 0), places, "blocks of the cache")
+        if chosen is not None:
+            is_written = is_written & chosen.bool()
+        tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
+        write_rows(cache, place, current % size, tokens, is_written)

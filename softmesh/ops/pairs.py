@@ -1,0 +1,200 @@
+"""Element by element, two in, with numbers beside them: what the table of binary ops has no column for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
+from softmesh.ops.activation import Activation
+from softmesh.ops.binary import BINARY, Binary, binary_local, broadcast_rank
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.operand import Operand, Value
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.ops.unary import gelu_function
+from softmesh.placement import rules
+
+_TINY = 1e-9  # keeps snake_beta from dividing by 0
+_PLAIN: dict[str, Any] = {"controls": "memory_config"}
+_INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
+
+
+def gelu_of_sum(a: Any, b: Any) -> torch.Tensor:
+    return gelu_function(GeluVariant.Accurate)((a + b).float())
+
+
+@operation(
+    cost=flops_per_element(14),
+    controls="dtype memory_config output_tensor",
+    tuning="fast_and_approximate_mode sub_core_grids sub_device_id",
+    floats_only=True,
+)
+def bias_gelu(
+    input_tensor_a: Operand,
+    input_tensor_b: Value,
+    *,
+    activations: Sequence[Activation] = (),
+    input_tensor_a_activations: Sequence[Activation] = (),
+    input_tensor_b_activations: Sequence[Activation] = (),
+) -> Local:
+    """gelu(a + b)."""
+    before = input_tensor_a_activations, input_tensor_b_activations
+    return binary_local("bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations)
+
+
+@operation(**_INTO)
+def addalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
+    """a + alpha * b."""
+    entry = Binary(lambda a, b: a + alpha * b, rules.additive)
+    return binary_local("addalpha", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_INTO)
+def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
+    """a - alpha * b."""
+    entry = Binary(lambda a, b: a - alpha * b, rules.additive)
+    return binary_local("subalpha", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(4), floats_only=True)
+def isclose(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Local:
+    """1 where |a - b| <= atol + rtol * |b|."""
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.isclose(a, b, rtol=rtol, atol=atol, equal_nan=bool(equal_nan))
+
+    return binary_local("isclose", Binary(compute), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, precision="native", floats_only=True)
+def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """The next number of the dtype from a towards b. TT-NN goes by a fixed step, which may be another."""
+    return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True)
+def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
+    """a / b, and 0 where b is 0."""
+
+    def compute(a: torch.Tensor, b: Any) -> torch.Tensor:
+        by = torch.as_tensor(b, device=a.device)
+        return torch.where(by == 0, 0.0, a / by)
+
+    return binary_local("div_no_nan", Binary(compute, rules.dividing), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(3))
+def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
+    """a / b, rounded down."""
+    entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
+    return binary_local("floor_div", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(2))
+def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """[1, 1, m, n]: every value of a times every value of b, each of them with one dim that is not 1."""
+    volumes = [_vector_length(operand) for operand in (input_tensor_a, input_tensor_b)]
+    ranks = (input_tensor_a.rank, input_tensor_b.rank)
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        column = a.reshape(*a.shape[: a.dim() - ranks[0]], 1, 1, volumes[0], 1)
+        return column * b.reshape(*b.shape[: b.dim() - ranks[1]], 1, 1, 1, volumes[1])
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """A vector split along its long dim splits rows or columns; where both are, no device has all pairs."""
+        if any(isinstance(word, rules.Partial) for word in at.words):
+            return rules.multiplicative(at._replace(words=at.words, out_shapes=at.out_shapes))
+        splits = [(i, word) for i, word in enumerate(at.words) if isinstance(word, rules.Shard)]
+        if len(splits) > 1:
+            return rules.LOCAL
+        index, word = splits[0]
+        shape = at.shapes[index]
+        assert shape is not None
+        is_long = math.prod(shape) == shape[word.dim]
+        return word.at(2 + index) if is_long else rules.LOCAL
+
+    return Local(compute, rule)
+
+
+def _vector_length(operand: Operand) -> int:
+    if sum(n != 1 for n in operand.shape) > 1:
+        raise MeshError(f"outer: {operand.name} {list(operand.shape)} must have one dim that is not 1, at most.")
+    return math.prod(operand.shape)
+
+
+@operation(**_PLAIN, cost=flops_per_element(2), floats_only=True)
+def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
+    """x above 0, weight * x below; a weight tensor has one value for each channel (dim 1), or one for all."""
+    entry = Binary(lambda x, w: torch.where(x > 0, x, w * x))
+    if isinstance(weight, Operand):
+        return _prelu_of_channels(input_tensor_a, weight)
+    if isinstance(weight, Sequence):
+        raise AssertionError("a list of numbers has become one")
+    return binary_local("prelu", entry, input_tensor_a, weight)
+
+
+def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
+    count, rank = math.prod(weight.shape), x.rank
+    channels = x.shape[1] if rank > 1 else 1
+    if count not in (1, channels):
+        raise MeshError(
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and channel "
+            f"size = {channels}. prelu takes one weight for each channel (dim 1), or one for all."
+        )
+    own_rank = weight.rank
+    sizes = (1,) * rank if count == 1 or rank < 2 else (1, count, *(1,) * (rank - 2))
+
+    def compute(values: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        slope = w.reshape(*w.shape[: w.dim() - own_rank], *sizes)
+        return torch.where(values > 0, values, slope * values)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        rules.refuse_partial(at)
+        word = at.words[1]
+        if isinstance(word, rules.Shard):
+            is_channels = count > 1 and weight.shape[word.dim] == count
+            word = word.at(1) if is_channels else rules.LOCAL
+        if word is rules.LOCAL:
+            return rules.LOCAL
+        return rules.elementwise(rules.Situation((at.words[0], word), (at.shapes[0], sizes), at.out_shapes))
+
+    return Local(compute, rule)
+
+
+@operation(**_INTO, floats_only=True)
+def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
+    """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
+    rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
+
+    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return x + torch.sin(a * x).square() / (b + _TINY)
+
+    return Local(compute, rules.elementwise, broadcast_rank=rank)
+
+
+_BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}
+_ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
+
+
+@operation(controls="memory_config output_tensor")
+def bcast(input_a: Operand, input_b: Operand, math_op: BcastOpMath, dim: BcastOpDim) -> Local:
+    """a + b, a - b or a * b; b has one row (H), one column (W) or one value (HW) for each matrix of a."""
+    wrong = [d for d in _ONE_ALONG[dim] if input_b.rank < -d or input_b.shape[d] != 1]
+    if wrong or input_a.rank < 2:
+        raise MeshError(
+            f"bcast: input_b {list(input_b.shape)} must have extent 1 along {dim.name}, and input_a "
+            f"{list(input_a.shape)} two dims or more."
+        )
+    return binary_local("bcast", BINARY[_BCAST[math_op]], input_a, input_b)

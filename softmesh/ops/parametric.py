@@ -1,0 +1,230 @@
+"""Functions of one value and a few numbers, as ops and as links of a chain: `hardtanh`, `threshold`, `softcap`.
+
+Each is one rounding here; where TT-NN composes one of other ops it rounds after each, and its last bit may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from softmesh.errors import MeshError
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+
+_BELOW_ZERO = -1e-6  # up to here the negative side of xielu follows exp
+_XIELU_SLOPE = 0.5
+_MULTIGAMMA_ORDER = 4
+_MAX_POLYGAMMA = 10
+
+
+def selu_function(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
+    return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
+
+
+def xielu_function(x: torch.Tensor, alpha_p: float, alpha_n: float) -> torch.Tensor:
+    below = alpha_n * (torch.expm1(x.clamp_max(_BELOW_ZERO)) - x)
+    return torch.where(x > 0, alpha_p * x.square(), below) + _XIELU_SLOPE * x
+
+
+def heaviside_function(x: torch.Tensor, value: float) -> torch.Tensor:
+    return torch.where(x == 0, value, (x > 0).to(x.dtype))
+
+
+def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+    return torch.logit(x, eps)
+
+
+def softcap_function(x: torch.Tensor, beta: float) -> torch.Tensor:
+    return beta * torch.tanh(x / beta)
+
+
+def rotate90(x: torch.Tensor) -> torch.Tensor:
+    """Pairs (a, b) along the last dim, read as a + bi, times i: (-b, a)."""
+    pairs = x.unflatten(-1, (-1, 2))
+    return torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
+
+
+# By the names of UnaryOpType, in lower case, with their parameters in TT-NN's order.
+PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
+    "add_unary_sfpu": torch.add,
+    "celu": F.celu,
+    "clamp_tss": torch.clamp,
+    "div_unary_sfpu": torch.div,
+    "elu": F.elu,
+    "fill": torch.full_like,
+    "fmod": torch.fmod,
+    "hardshrink": F.hardshrink,
+    "hardtanh": F.hardtanh,
+    "heaviside": heaviside_function,
+    "leaky_relu": F.leaky_relu,
+    "logit": logit_function,
+    "mac_tss": lambda x, factor, addend: x * factor + addend,
+    "maximum": lambda x, value: x.clamp_min(value),
+    "minimum": lambda x, value: x.clamp_max(value),
+    "mul_unary_sfpu": torch.mul,
+    "polygamma": lambda x, k: torch.polygamma(int(k), x),
+    "power": torch.pow,
+    "prelu_sfpu": F.leaky_relu,
+    "rdiv": lambda x, value: value / x,
+    "relu_max": lambda x, limit: x.clamp(0, limit),
+    "relu_min": lambda x, limit: x.clamp_min(limit),
+    "remainder": torch.remainder,
+    "round": lambda x, decimals: torch.round(x, decimals=int(decimals)),
+    "rpow": lambda x, base: torch.pow(base, x),
+    "rsub": lambda x, value: value - x,
+    "selu": selu_function,
+    "softcap": softcap_function,
+    "softplus": F.softplus,
+    "softshrink": F.softshrink,
+    "sub_unary_sfpu": torch.sub,
+    "threshold": F.threshold,
+    "unary_eq": lambda x, value: (x == value).to(x.dtype),
+    "unary_ge": lambda x, value: (x >= value).to(x.dtype),
+    "unary_gt": lambda x, value: (x > value).to(x.dtype),
+    "unary_le": lambda x, value: (x <= value).to(x.dtype),
+    "unary_lt": lambda x, value: (x < value).to(x.dtype),
+    "unary_ne": lambda x, value: (x != value).to(x.dtype),
+    "where_tss": lambda x, yes, no: torch.where(x != 0, yes, no),
+    "xielu": xielu_function,
+}
+
+_unary = partial(operation, controls="memory_config output_tensor", tuning="sub_core_grids", floats_only=True)
+_plain = partial(operation, controls="memory_config", floats_only=True)
+
+
+def _local(name: str, *parameters: Any) -> Local:
+    function = PARAMETRIC[name]
+    return Local(lambda x: function(x, *parameters), rules.elementwise)
+
+
+@_unary(cost=flops_per_element(9))
+def celu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
+    """x above 0, alpha * (exp(x / alpha) - 1) below."""
+    return _local("celu", alpha)
+
+
+@_unary(cost=flops_per_element(2))
+def hardtanh(input_tensor: Operand, *, min_val: float = -1.0, max_val: float = 1.0) -> Local:
+    return _local("hardtanh", min_val, max_val)
+
+
+@_unary(cost=flops_per_element(10))
+def selu(input_tensor: Operand, *, scale: float = 1.0507, alpha: float = 1.67326) -> Local:
+    return _local("selu", scale, alpha)
+
+
+@_unary(cost=flops_per_element(2))
+def softshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
+    """Nearer to 0 by lambd; 0 within lambd of it."""
+    return _local("softshrink", lambd)
+
+
+@_unary(cost=flops_per_element(2))
+def hardshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
+    """0 within lambd of 0, else as it is."""
+    return _local("hardshrink", lambd)
+
+
+@_unary()
+def threshold(input_tensor: Operand, threshold: float, value: float) -> Local:
+    """x where it is above `threshold`, else `value`."""
+    return _local("threshold", threshold, value)
+
+
+@_unary()
+def heaviside(input_tensor: Operand, value: float) -> Local:
+    """0 below 0, 1 above, `value` at 0."""
+    return _local("heaviside", value)
+
+
+@_unary(cost=flops_per_element(16))
+def rpow(input_tensor: Operand, exponent: float) -> Local:
+    """`exponent` to the power of x: TT-NN's name for the base."""
+    return _local("rpow", exponent)
+
+
+@_unary()
+def relu_max(input_tensor: Operand, upper_limit: float) -> Local:
+    return _local("relu_max", upper_limit)
+
+
+@_unary()
+def relu_min(input_tensor: Operand, lower_limit: float) -> Local:
+    return _local("relu_min", lower_limit)
+
+
+@_unary(cost=flops_per_element(12))
+def softcap(input_tensor: Operand, beta: float) -> Local:
+    """beta * tanh(x / beta)."""
+    if beta == 0:
+        raise MeshError("softcap: beta must not be 0.")
+    return _local("softcap", beta)
+
+
+@_unary(cost=flops_per_element(10))
+def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
+    """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
+    return _local("logit", eps)
+
+
+@_unary(cost=flops_per_element(12))
+def xielu(input_tensor: Operand, *, alpha_p: float = 0.8, alpha_n: float = 0.8) -> Local:
+    """alpha_p x^2 + x/2 above 0, alpha_n (expm1(min(x, -1e-6)) - x) + x/2 below."""
+    return _local("xielu", alpha_p, alpha_n)
+
+
+@_unary()
+def alt_complex_rotate90(input_tensor: Operand) -> Local:
+    """Pairs (real, imaginary) along the last dim, multiplied by i."""
+    if not input_tensor.rank or input_tensor.shape[-1] % 2:
+        raise MeshError(
+            f"alt_complex_rotate90: the last dim of {list(input_tensor.shape)} must hold pairs: an even extent."
+        )
+    return Local(rotate90, rules.linear)
+
+
+@_plain(cost=flops_per_element(64))
+def multigammaln(input_tensor: Operand) -> Local:
+    """The logarithm of the multivariate gamma function of order 4, as TT-NN has it."""
+    constant = _MULTIGAMMA_ORDER * (_MULTIGAMMA_ORDER - 1) / 4 * math.log(math.pi)
+    halves = [0.5 * i for i in range(_MULTIGAMMA_ORDER)]
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        total = torch.full_like(x, constant)
+        for half in halves:
+            total = total + torch.lgamma(x - half)
+        return total
+
+    return Local(compute, rules.elementwise)
+
+
+@_plain(cost=flops_per_element(32))
+def polygamma(input_tensor: Operand, k: int) -> Local:
+    """The k-th derivative of digamma, k from 1 to 10."""
+    if not 1 <= k <= _MAX_POLYGAMMA:
+        raise MeshError(f"polygamma: k={k} must be between 1 and {_MAX_POLYGAMMA}.")
+    return _local("polygamma", k)
+
+
+@_plain(cost=flops_per_element(8))
+def polyval(input_tensor_a: Operand, coeffs: Sequence[float]) -> Local:
+    """The polynomial with these coefficients, that of the highest power first."""
+    if not coeffs:
+        raise MeshError("polyval: coeffs is empty: give one coefficient at least.")
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        total = torch.full_like(x, coeffs[0])
+        for coefficient in coeffs[1:]:
+            total = total * x + coefficient
+        return total
+
+    return Local(compute, rules.elementwise)

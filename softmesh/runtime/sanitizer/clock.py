@@ -1,0 +1,103 @@
+"""Which work is known to be over.
+
+The host and each queue are agents; each does one thing after the other. A clock says, for every agent, how much of
+its work is known to be over. Agents learn of each other where the program makes them wait: a queue starts nothing
+before the host hands it over, and everything else takes an event, a blocking call, a synchronisation or a message.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from softmesh.callsite import RawSite
+from softmesh.mesh import MeshCoordinate
+
+Places = frozenset[MeshCoordinate]
+_NUMBERS = itertools.count()
+
+
+class Clock:
+    """By the number of an agent, how many of its steps are over: on all devices, and further ones on some."""
+
+    __slots__ = ("counts", "parts")
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.parts: dict[Places, dict[int, int]] = {}
+
+    def copy(self) -> Clock:
+        made = Clock()
+        made.learn(self)
+        return made
+
+    def only_on(self, places: Places) -> Clock:
+        """What somebody knows who heard of these devices only."""
+        made = Clock()
+        for part, counts in ((places, self.counts), *self.parts.items()):
+            if part & places:
+                _raise_to(made.parts.setdefault(part & places, {}), counts)
+        return made
+
+    def learn(self, other: Clock) -> None:
+        _raise_to(self.counts, other.counts)
+        for places, counts in other.parts.items():
+            _raise_to(self.parts.setdefault(places, {}), counts)
+
+    def knows(self, step: Step, places: Places | None) -> bool:
+        """Whether that step is over, on these devices (None: on all that its agent works on)."""
+        number, count = step.agent.number, step.count
+        if self.counts.get(number, 0) >= count:
+            return True
+        if not self.parts:
+            return False
+        known = [part for part, counts in self.parts.items() if counts.get(number, 0) >= count]
+        return (places or step.agent.devices) <= frozenset().union(*known)
+
+
+def _raise_to(counts: dict[int, int], others: dict[int, int]) -> None:
+    for agent, count in others.items():
+        if counts.get(agent, 0) < count:
+            counts[agent] = count
+
+
+class Agent:
+    """Does one thing after the other, on all `devices` of a mesh: the host, a queue, a queue's part of the cores."""
+
+    __slots__ = ("clock", "count", "devices", "heard", "name", "news", "number", "queue")
+
+    def __init__(self, name: str, queue: int | None = None, devices: Places = frozenset()) -> None:
+        self.name = name
+        self.queue = queue  # None: the host
+        self.devices = devices
+        self.number = next(_NUMBERS)
+        self.clock = Clock()
+        self.count = 0
+        self.news = 0  # how often it learnt something
+        self.heard = 0  # how much of the host's news it had when it was last told
+
+    def step(self, name: str, site: RawSite) -> Step:
+        """The next piece of its work."""
+        self.count = count = self.count + 1
+        self.clock.counts[self.number] = count
+        return Step(self, count, name, site)
+
+    def learn(self, clock: Clock) -> None:
+        """From here on, what is over by this clock is over for the agent."""
+        self.clock.learn(clock)
+        self.news += 1
+
+    def follow(self, host: Agent) -> None:
+        """The host hands something over: what it knows to be over by now is."""
+        if self.heard != host.news:
+            self.heard = host.news
+            self.clock.learn(host.clock)
+
+
+class Step(NamedTuple):
+    """One command, as the `count`-th of its agent."""
+
+    agent: Agent
+    count: int
+    name: str
+    site: RawSite

@@ -1,0 +1,84 @@
+"""Tensors that an op takes without being given them: a device's place on its mesh, its random numbers.
+
+They have values on each device and no memory there. The mesh keeps them, so that a trace finds them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from typing import cast
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.placement.distribution import distribution, mesh_coordinates
+from softmesh.placement.words import REPLICATE, Placement, Shard
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
+from softmesh.tensor.spec import make_spec
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+# (*extents, *local): full along the axes that are split, 1 along the others; and the word for each axis
+Made = tuple[torch.Tensor, tuple[Placement, ...]]
+
+
+def implied(device: MeshDevice, key: Hashable, dtype: DataType, make: Callable[[], Made]) -> Tensor:
+    """The tensor of this mesh that is known by `key`, made when first asked for."""
+    shape = tuple(device.shape)
+    found = device.implied.get((key, shape))
+    if found is None:
+        found = device.implied[key, shape] = _made(device, dtype, *make())
+    return cast(Tensor, found)
+
+
+def _made(device: MeshDevice, dtype: DataType, values: torch.Tensor, words: tuple[Placement, ...]) -> Tensor:
+    mesh = tuple(device.shape)
+    dist = distribution(mesh, mesh, words)
+    if device.block is not None:
+        values, dist = device.block.own_part(values, dist)
+    storage = Storage(values.to(device.torch_device), dist, device)
+    storage.spec = make_spec(tuple(values.shape[len(mesh) :]), dtype, Layout.ROW_MAJOR, DRAM_MEMORY_CONFIG)
+    return Tensor.make(storage, storage.spec)
+
+
+def place_along(device: MeshDevice, axis: int, op: str) -> Tensor:
+    """[1]: the index of each device along a mesh axis."""
+    mesh = tuple(device.shape)
+    if not 0 <= axis < len(mesh):
+        raise MeshError(
+            f"{op}: cluster axis {axis} is out of range for mesh shape rank {len(mesh)}: {device.shape}."
+        )
+
+    def make() -> Made:
+        extents = [n if a == axis else 1 for a, n in enumerate(mesh)]
+        words = [Shard(0) if a == axis else REPLICATE for a in range(len(mesh))]
+        return torch.arange(mesh[axis], dtype=torch.int32).reshape(*extents, 1), tuple(words)
+
+    return implied(device, ("place along", axis), DataType.INT32, make)
+
+
+def chosen_devices(device: MeshDevice, coords: Collection[MeshCoordinate], op: str) -> Tensor | None:
+    """[1]: 1 on these devices, 0 on the others; None where they are all of the mesh."""
+    mesh = tuple(device.shape)
+    every = mesh_coordinates(mesh)
+    chosen = frozenset(coords)
+    outside = sorted(chosen.difference(every), key=str)
+    if outside:
+        raise MeshError(f"{op}: mesh_coords names {outside[0]}, which is not on the mesh {MeshShape(mesh)}.")
+    if len(chosen) == len(every):
+        return None
+
+    def make() -> Made:
+        flags = torch.tensor([coord in chosen for coord in every], dtype=torch.int32).reshape(*mesh, 1)
+        words: list[Placement] = []
+        for axis in range(len(mesh)):
+            first = flags.narrow(axis, 0, 1)
+            is_same = bool((flags == first).all())
+            flags = first if is_same else flags
+            words.append(REPLICATE if is_same else Shard(0))
+        return flags, tuple(words)
+
+    return implied(device, ("chosen", chosen), DataType.INT32, make)
