@@ -29,8 +29,10 @@ from softmesh.cores import (
 from softmesh.distribute import distribute
 from softmesh.errors import (
     ArgumentError,
+    DeviceMemoryWarning,
     MeshError,
     NotModelled,
+    OutOfDeviceMemory,
     PartialError,
     PartialWarning,
     SoftmeshError,
@@ -124,6 +126,15 @@ from softmesh.runtime.machine import (
     get_pcie_device_ids,
     is_blackhole,
     is_wormhole_b0,
+)
+from softmesh.runtime.memory.reports import (
+    DeallocateBuffers,
+    dump_device_memory_state,
+    get_allocator_base_address,
+    get_dram_alignment,
+    get_l1_alignment,
+    get_max_worker_l1_unreserved_size,
+    get_memory_view,
 )
 from softmesh.runtime.memory_reuse import keep_freed_memory
 from softmesh.runtime.opening import (

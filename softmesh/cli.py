@@ -152,10 +152,12 @@ _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and ra
 
 
 @commands.command(context_settings=_FORWARDING)
-@click.argument("name", type=click.Choice(["ops", "mlp", "collectives", "fabric"]))
+@click.argument(
+    "name", type=click.Choice(["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified"])
+)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure small ops, parallel MLPs and collectives against peers, or how long a fabric takes to come up."""
+    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""
     sys.exit(importlib.import_module(f"softmesh.bench.{name}").main(list(args)))
 
 

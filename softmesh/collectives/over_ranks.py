@@ -173,7 +173,7 @@ def _sums_of_columns(
     alike = summing.alike
 
     def begin(pieces: torch.Tensor) -> Fill:
-        stack = deal.open(lambda place: place.copy_(pieces))
+        stack = deal.open(lambda place: _like(place, pieces).copy_(pieces))
 
         def finish(place: torch.Tensor) -> None:
             add(stack, place)
@@ -210,11 +210,11 @@ def _added_in_order(
     def begin(pieces: torch.Tensor) -> Fill:
         def fill(place: torch.Tensor) -> None:
             for first, last in others:
-                put(place[first:last], pieces[first:last])
+                put(_like(place[first:last], pieces), pieces[first:last])
 
         deal.open(fill)
         coming = iter(deal.pieces)
-        mine = pieces[me]
+        mine = pieces[me].reshape(*own, columns)
         rows = [_device(mine, index) if rank == me else next(coming) for rank, index in sources]
 
         def finish(place: torch.Tensor) -> None:
@@ -226,6 +226,11 @@ def _added_in_order(
         return finish
 
     return begin
+
+
+def _like(place: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
+    """The columns of a place under the dims that they have in the pieces."""
+    return place if place.ndim == pieces.ndim else place.view(*place.shape[:-1], *pieces.shape[place.ndim - 1 :])
 
 
 def _put_without_minus_zero(place: torch.Tensor, values: torch.Tensor) -> None:
@@ -280,7 +285,7 @@ def _scattered(scattering: Scattering, fellows: Fellows, data: torch.Tensor) -> 
     cut = (*data.shape[:at], *pairs, chunk, *data.shape[at + 1 :])
     first = [at + 2 * i for i in range(len(hosts))]  # dims that count processes
     order = [*first, *(i for i in range(len(cut)) if i not in first)]
-    rows = (fellows.count, *data.shape[:lead], columns)
+    rows = (fellows.count, *(cut[i] for i in order[len(first) :]))
     left = [1 if axis in scattering.total.distinct else n for axis, n in enumerate(data.shape[:lead])]
     here = _group_here(group, block, fellows.axes)
 

@@ -22,10 +22,13 @@ _HERE = {
 
 
 def __getattr__(name: str) -> object:
+    """The unified op of that name, or one of TT-NN's names for meshes."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _HERE:
         found = getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
-        globals()[name] = found
-        return found
-    return getattr(sys.modules[__name__.partition(".")[0]], name)
+    else:
+        found = getattr(sys.modules[__name__.partition(".")[0]], name)
+        found = importlib.import_module(f"{__name__}.catalogue").unified(found)
+    globals()[name] = found
+    return found

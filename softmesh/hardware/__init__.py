@@ -5,6 +5,7 @@ Also the facts about chips and fabric that later modules read: architectures, to
 
 from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
 from softmesh.hardware.attention import IndexerScoreProgramConfig, PagedCacheGeometryOverride, SparseKVFormat
+from softmesh.hardware.broadcast import BcastOpDim, BcastOpMath
 from softmesh.hardware.cluster import ClusterType as ClusterType
 from softmesh.hardware.compute import (
     BlackholeComputeKernelConfig,
@@ -19,10 +20,13 @@ from softmesh.hardware.convolution import (
     Conv2dConfig,
     Conv2dDRAMSliceHeight,
     Conv2dDRAMSliceWidth,
+    Conv2dL1Full,
     Conv2dL1FullSliceConfig,
     Conv2dSliceConfig,
+    Conv3dConfig,
     Op2DDRAMSliceHeight,
     Op2DDRAMSliceWidth,
+    Op2DL1Full,
     Op2DL1FullSliceConfig,
     Op2DSliceConfig,
     PaddingMode,
@@ -72,13 +76,17 @@ __all__ = [
     "FabricRouterConfig",
     "FabricManagerMode",
     "Arch",
+    "BcastOpDim",
+    "BcastOpMath",
     "BlackholeComputeKernelConfig",
     "Conv1dConfig",
     "Conv2dConfig",
     "Conv2dDRAMSliceHeight",
     "Conv2dDRAMSliceWidth",
+    "Conv2dL1Full",
     "Conv2dL1FullSliceConfig",
     "Conv2dSliceConfig",
+    "Conv3dConfig",
     "DataMovementProcessor",
     "DeviceComputeKernelConfig",
     "DispatchCoreAxis",
@@ -105,6 +113,7 @@ __all__ = [
     "NativeEnum",
     "Op2DDRAMSliceHeight",
     "Op2DDRAMSliceWidth",
+    "Op2DL1Full",
     "Op2DL1FullSliceConfig",
     "Op2DSliceConfig",
     "PaddingMode",

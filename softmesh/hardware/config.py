@@ -80,6 +80,7 @@ _CONVERSIONS: dict[str, Callable[[Any], object]] = {
     "bool | None": _optional(_bool),
     "int": _int,
     "int | None": _optional(_int),
+    "tuple[int, ...]": lambda values: tuple(map(_int, values)),
     "CoreCoord": CoreCoord.of,
     "UnaryWithParam | None": _optional(UnaryWithParam.of),
 }

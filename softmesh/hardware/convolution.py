@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from softmesh.cores import CoreRangeSet
+from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config import HardwareConfig
 from softmesh.native_enum import NativeEnum
@@ -32,6 +32,18 @@ def _tile_layout() -> Layout:
     from softmesh.tensor.dtype import Layout  # tensors are built on hardware, not the other way round
 
     return Layout.TILE
+
+
+def _row_major_layout() -> Layout:
+    from softmesh.tensor.dtype import Layout
+
+    return Layout.ROW_MAJOR
+
+
+def _bfloat16() -> DataType:
+    from softmesh.tensor.dtype import DataType
+
+    return DataType.BFLOAT16
 
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)
@@ -74,7 +86,25 @@ class Conv2dSliceConfig(HardwareConfig):
     num_slices: int = 0
 
 
+@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+class Conv3dConfig(HardwareConfig):
+    """How a 3-D convolution is blocked; `C_in_block` and `alignment` also say how its weights were prepared."""
+
+    weights_dtype: DataType = field(default_factory=_bfloat16)
+    output_layout: Layout = field(default_factory=_row_major_layout)
+    T_out_block: int = 1
+    W_out_block: int = 1
+    H_out_block: int = 1
+    C_out_block: int = 0
+    C_in_block: int = 0
+    dilation: tuple[int, ...] = (1, 1, 1)
+    alignment: int = 32
+    compute_with_storage_grid_size: CoreCoord = field(default_factory=lambda: CoreCoord(1, 1))
+    enable_fp32_operand_split: bool = False
+
+
 Op2DSliceConfig = Conv2dSliceConfig
 Conv2dDRAMSliceHeight = Op2DDRAMSliceHeight = SliceType.DRAMSliceHeight
 Conv2dDRAMSliceWidth = Op2DDRAMSliceWidth = SliceType.DRAMSliceWidth
+Conv2dL1Full = Op2DL1Full = SliceType.L1Full
 Conv2dL1FullSliceConfig = Op2DL1FullSliceConfig = Conv2dSliceConfig(slice_type=SliceType.L1Full)

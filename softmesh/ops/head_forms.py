@@ -49,9 +49,9 @@ def split_query_key_value_and_split_heads(
     transpose_key: bool = True,
     use_falcon7b_backend: bool = False,
 ) -> Local:
-    """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k [b, kv_heads, width, s], v [b, kv_heads, s, width].
+    """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
 
-    k is not transposed with `transpose_key=False`. With `kv_input_tensor` the queries come from `input_tensor`
+    k comes transposed, [b, kv_heads, width, s]; it does not with `transpose_key=False`. With `kv_input_tensor` the queries come from `input_tensor`
     alone. Of a sharded operand TT-NN reads the features of each core by themselves; here they are one row.
     """
     if use_falcon7b_backend:
@@ -203,7 +203,8 @@ def create_qkv_heads_from_separate_tensors(
     width = head_width(_SEPARATE, input, num_heads)
     if head_width(_SEPARATE, input_kv, 2 * kv_heads) != width:
         raise MeshError(
-            f"{_SEPARATE}: input {list(input.shape)} and input_kv {list(input_kv.shape)} must agree in the width of a head."
+            f"{_SEPARATE}: input {list(input.shape)} and input_kv {list(input_kv.shape)} must agree in the width of "
+            "a head."
         )
 
     def compute(x: torch.Tensor, kv: torch.Tensor) -> tuple[torch.Tensor, ...]:

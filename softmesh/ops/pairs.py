@@ -115,7 +115,7 @@ def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     def rule(at: rules.Situation) -> rules.Placement:
         """A vector split along its long dim splits rows or columns; where both are, no device has all pairs."""
         if any(isinstance(word, rules.Partial) for word in at.words):
-            return rules.multiplicative(at._replace(words=at.words, out_shapes=at.out_shapes))
+            return rules.multiplicative(at)
         splits = [(i, word) for i, word in enumerate(at.words) if isinstance(word, rules.Shard)]
         if len(splits) > 1:
             return rules.LOCAL
@@ -137,12 +137,11 @@ def _vector_length(operand: Operand) -> int:
 @operation(**_PLAIN, cost=flops_per_element(2), floats_only=True)
 def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
     """x above 0, weight * x below; a weight tensor has one value for each channel (dim 1), or one for all."""
-    entry = Binary(lambda x, w: torch.where(x > 0, x, w * x))
     if isinstance(weight, Operand):
         return _prelu_of_channels(input_tensor_a, weight)
-    if isinstance(weight, Sequence):
-        raise AssertionError("a list of numbers has become one")
-    return binary_local("prelu", entry, input_tensor_a, weight)
+    if isinstance(weight, Sequence) and len(weight) != 1:
+        raise MeshError(f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them.")
+    return Local(lambda x, w: torch.where(x > 0, x, w * x), rules.elementwise)
 
 
 def _prelu_of_channels(x: Operand, weight: Operand) -> Local:

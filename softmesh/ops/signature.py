@@ -20,6 +20,7 @@ _SPELLINGS = {
     "memory_config": ("memory_config",),
     "output_tensor": (
         "output_tensor",
+        "output",
         "optional_tensor",
         "optional_output_tensor",
         "output_tensors",

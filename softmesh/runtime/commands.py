@@ -59,6 +59,8 @@ class Command:
         "queue",
         "raw_site",
         "reads",
+        "receives",
+        "sends",
         "sub_devices",
         "trace",
         "writes",
@@ -82,6 +84,8 @@ class Command:
         trace: int | None = None,
         sub_devices: tuple[int, ...] = (),
         blocking: bool = False,
+        sends: tuple[object, ...] = (),
+        receives: tuple[object, ...] = (),
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -98,6 +102,8 @@ class Command:
         self.trace = trace  # the id of the trace that is captured or replayed
         self.sub_devices = sub_devices  # whose cores it runs on, or whose work it waits for
         self.blocking = blocking  # the host waited until it, and all before it on its queue, were done
+        self.sends = sends  # channels that it puts a message into; `receives`: that it takes one from
+        self.receives = receives
 
     @property
     def site(self) -> CallSite:
@@ -142,6 +148,10 @@ def attach(observer: Observer) -> None:
     _OBSERVERS.append(observer)
 
 
+def detach(observer: Observer) -> None:
+    _OBSERVERS.remove(observer)
+
+
 @contextmanager
 def observe(observer: Observer) -> Iterator[Observer]:
     """Attach `observer` to the stream for the length of a `with` block."""
@@ -153,7 +163,7 @@ def observe(observer: Observer) -> Iterator[Observer]:
     try:
         yield observer
     finally:
-        _OBSERVERS.remove(observer)
+        detach(observer)
 
 
 def emit(

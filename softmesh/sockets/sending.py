@@ -254,7 +254,7 @@ def _note(
 ) -> None:
     socket.get_mesh_device().note_program((op, tensor.spec, socket.get_config_buffer_address()))
     if observed():
-        ends = socket.get_active_cores()
+        ends, channels = socket.get_active_cores(), tuple(lane.channel for lane in socket.lanes)
         emit(
             f"experimental.{op}",
             inputs,
@@ -263,6 +263,8 @@ def _note(
             arguments={"mesh_socket": socket},
             queue=chosen_queue(op, queue),
             cost=lambda: Cost(0, tensor.spec.bytes()),
+            sends=channels if inputs else (),
+            receives=channels if outputs else (),
         )
 
 

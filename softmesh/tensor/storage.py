@@ -95,6 +95,14 @@ class Storage:
             memory.returned.append(self.address)
             self._memory = None
 
+    def span(self) -> tuple[Pool, int, int, int] | None:
+        """Where its memory lies: from which address to which, and the number of the allocation; None without any."""
+        memory = self._memory
+        if memory is None:
+            return None
+        pool = memory.pool if isinstance(memory, SharedMemory) else memory
+        return pool, self.address, *pool.extent(self.address)
+
     def lose_memory(self) -> None:
         """The allocator has taken it away."""
         for storage in self._memory.living() if isinstance(self._memory, SharedMemory) else [self]:
@@ -151,10 +159,10 @@ class Storage:
 class SharedMemory:
     """Memory that several storages lie in; it goes back when the last of them does."""
 
-    __slots__ = ("__weakref__", "_address", "_holders", "_is_released", "_pool", "returned")
+    __slots__ = ("__weakref__", "_address", "_holders", "_is_released", "pool", "returned")
 
     def __init__(self, pool: Pool, first: Storage) -> None:
-        self._pool = pool
+        self.pool = pool
         self._address = first.address
         self._is_released = False
         self._holders = [ref(first)]
@@ -169,12 +177,12 @@ class SharedMemory:
 
     def __del__(self) -> None:
         if not self._is_released:
-            self._pool.returned.append(self._address)
+            self.pool.returned.append(self._address)
 
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
-            self._pool.returned.append(self._address)
+            self.pool.returned.append(self._address)
         for storage in self.living():
             storage.data = None
 

@@ -6,6 +6,7 @@ leave their address in `returned`; it is free from the next allocation or questi
 
 from __future__ import annotations
 
+import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -24,8 +25,15 @@ from softmesh.runtime.memory.records import Allocation, Statistics
 _BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
 
 FindOwner = Callable[[], "object | None"]
-# Bytes in each bank, how to find the owner, what it is (None: the owner knows), who asked for it.
-_Held = tuple[int, FindOwner, "str | None", "RawSite | None"]
+# Bytes in each bank, how to find the owner, what it is (None: the owner knows), who asked for it, and its number.
+_Held = tuple[int, FindOwner, "str | None", "RawSite | None", int]
+_NUMBERS = itertools.count(1)
+
+
+def next_number() -> int:
+    """Allocations are numbered through the life of the process: later ones of any memory have higher numbers."""
+    return next(_NUMBERS)
+
 
 
 class Pool:
@@ -55,7 +63,7 @@ class Pool:
             address = self._take(size)
             if address is None:
                 address = self._when_full(size, requested)
-            self._live[address] = (size, ref(owner), None, raw_call_site(5))
+            self._live[address] = (size, ref(owner), None, raw_call_site(5), next(_NUMBERS))
             self._in_order = None
             return address
         finally:
@@ -70,7 +78,7 @@ class Pool:
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
             if address is None:
                 address = self._when_full(size, requested)
-            self._live[address] = (size, ref(owner), label, raw_call_site(2))
+            self._live[address] = (size, ref(owner), label, raw_call_site(2), next(_NUMBERS))
             self._in_order = None
         return address
 
@@ -87,8 +95,8 @@ class Pool:
         """Several hold what is at the address; `find_owner` gives one that still lives."""
         with self._lock:
             if address in self._live:
-                size, _, label, site = self._live[address]
-                self._live[address] = (size, find_owner, label, site)
+                size, _, label, site, number = self._live[address]
+                self._live[address] = (size, find_owner, label, site, number)
 
     def occupy(self, ranges: Iterable[tuple[int, int]], label: str) -> None:
         """Take exactly these (first address, end), for nobody."""
@@ -98,7 +106,7 @@ class Pool:
                     f"{start} to {end} cannot be occupied in {self.region.buffer_type.name}, which lies from "
                     f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
                 )
-            self._live[start] = (end - start, _nobody, label, None)
+            self._live[start] = (end - start, _nobody, label, None, next(_NUMBERS))
 
     def keep_back(self, size: int) -> None:
         """Leave `size` bytes at the bottom to others; 0 takes them back."""
@@ -139,6 +147,18 @@ class Pool:
             held = self._live.get(start)
             return self._allocation(start) if held is not None and address < start + held[0] else None
 
+    def extent(self, address: int) -> tuple[int, int]:
+        """Where that ends which is live and begins at the address, and its number; 0 where nothing begins there."""
+        held = self._live.get(address)
+        return (address, 0) if held is None else (address + held[0], held[4])
+
+    def since(self, number: int) -> list[Allocation]:
+        """What was allocated after the allocation of this number and is live, the latest first."""
+        with self._lock:
+            self._settle()
+            later = itertools.takewhile(lambda address: self._live[address][4] > number, reversed(self._live))
+            return [self._allocation(address) for address in later]
+
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
         with self._lock:
@@ -176,11 +196,11 @@ class Pool:
                 self._give_back(address, held[0])
 
     def _allocation(self, address: int) -> Allocation:
-        size, find_owner, label, site = self._live[address]
+        size, find_owner, label, site, number = self._live[address]
         if label is None:
             label = str(find_owner())
         where = None if site is None else resolved(site)
-        return Allocation(address, size, self.region.buffer_type, label, where, find_owner)
+        return Allocation(address, size, self.region.buffer_type, label, where, number, find_owner)
 
     def _statistics(self) -> Statistics:
         allocated = sum(entry[0] for entry in self._live.values())
@@ -220,6 +240,9 @@ class Uncounted(Pool):
 
     def free(self, address: int) -> bool:
         return True
+
+    def extent(self, address: int) -> tuple[int, int]:
+        return address + self.region.grain, address
 
     def share(self, address: int, find_owner: FindOwner) -> None:
         pass

@@ -28,6 +28,7 @@ class Allocation:
     buffer_type: BufferType
     label: str
     site: CallSite | None  # the line that allocated it
+    number: int  # counts up through the life of the process
     _find_owner: Callable[[], object | None]
 
     @property

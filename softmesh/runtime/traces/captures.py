@@ -19,6 +19,7 @@ class Captures:
     def __init__(self) -> None:
         self.recordings: dict[int, Recording] = {}
         self.traces: dict[int, Trace] = {}
+        self.corruptible: set[int] = set()  # numbers of allocations whose values a replay may destroy
 
     @property
     def bytes_held(self) -> int:

@@ -8,6 +8,10 @@ from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.traces.allocation_tracking import (
+    trace_allocation_tracking_enabled,
+    verify_before_replay,
+)
 from softmesh.runtime.traces.captures import BLOCKING, refuse_while_recording
 from softmesh.runtime.traces.trace import Trace
 
@@ -53,6 +57,8 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     trace = trace_of(mesh, number)
     if mesh.captures.recordings:
         refuse_while_recording(mesh, queue, BLOCKING, "execute_trace")
+    if trace_allocation_tracking_enabled():
+        verify_before_replay(mesh, trace)
     mesh.note_launch(queue)
     if not mesh.is_remote_only():
         trace.replay()

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from softmesh.callsite import CallSite
+from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Source, Step
 from softmesh.runtime.traces.trace_id import MeshTraceId
+from softmesh.runtime.traces.written import Span
 
 
 class Recording:
@@ -22,6 +24,8 @@ class Recording:
         self.site = site
         self.steps: list[Step] = []
         self.launches = 0
+        self.began = next_number()  # what is allocated from here on has a higher number
+        self.spans: list[Span | None] = []  # the memory of all that the steps write
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
         self._made: set[int] = set()  # slots
@@ -45,12 +49,15 @@ class Recording:
     ) -> None:
         writes = tuple(self.slot(memory) for memory in made)
         self._made.update(writes)
+        self.spans += [memory.span() for memory in made]
         self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several))
         self.launches += 1
 
     def act(self, call: Callable[..., object], reads: Sequence[Source], changed: Iterable[Memory]) -> None:
         """With nothing read and nothing changed, the call finds its memories by address."""
-        changes = tuple(self.slot(memory) for memory in changed)
+        written = list(changed)
+        changes = tuple(self.slot(memory) for memory in written)
+        self.spans += [memory.span() for memory in written]
         self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes))
         self.launches += 1
 

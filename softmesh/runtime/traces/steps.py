@@ -12,10 +12,14 @@ from typing import Any, Protocol
 
 import torch
 
+from softmesh.runtime.traces.written import Span
+
 
 class Memory(Protocol):
     data: torch.Tensor | None
     dist: Any
+
+    def span(self) -> Span | None: ...
 
 
 @dataclass(frozen=True)

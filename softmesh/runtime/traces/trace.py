@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from softmesh.callsite import CallSite
 from softmesh.errors import MeshError
+from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.recording import Recording
-from softmesh.runtime.traces.steps import Memory
+from softmesh.runtime.traces.steps import Act, Memory
 from softmesh.runtime.traces.straight_line import StraightLine
 from softmesh.runtime.traces.trace_id import MeshTraceId
+from softmesh.runtime.traces.written import Written
 
 if TYPE_CHECKING:
     from softmesh.runtime.queues.sub_devices import SubDeviceManagerId
@@ -28,17 +30,26 @@ class Trace:
         self.site: CallSite = recording.site
         self.size = recording.launches * BYTES_PER_LAUNCH
         self.manager = manager
+        self.began, self.ended = recording.began, next_number()
+        self.written = Written(recording.spans)
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()
         self._outputs = [outputs[slot] for slot in sorted(outputs)]
         lines = StraightLine(recording.steps, outputs, found)
         self._replay = lines.function()
         self._memories = [(found | outputs)[slot] for slot in lines.memories]
+        acts = (step for step in recording.steps if isinstance(step, Act))
+        changed = {slot for act in acts for slot in act.changes}
+        self._changed = [found[slot] for slot in sorted(changed & found.keys())]
         self._placed = [_placement(ref) for ref in self._memories]
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
         return [memory for ref in self._memories if (memory := ref()) is not None]
+
+    def changed(self) -> list[Memory]:
+        """What was there before and is written to."""
+        return [memory for ref in self._changed if (memory := ref()) is not None]
 
     def outputs(self) -> list[Memory]:
         return [memory for ref in self._outputs if (memory := ref()) is not None]
