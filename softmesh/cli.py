@@ -149,6 +149,7 @@ _elsewhere(
 )
 _elsewhere("bindings", "softmesh.processes.presets_command", "Write rank bindings for tt-run.")
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
+_elsewhere("coverage", "softmesh.coverage.command", "Hold the names that programs use against those there are.")
 
 
 @commands.command(context_settings=_FORWARDING)

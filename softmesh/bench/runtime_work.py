@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import softmesh as ttnn
 from softmesh import metal
+from softmesh.bench.operands import put
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.kernels import (
     TensorAccessor,
@@ -66,15 +67,9 @@ def mlp(mesh: ttnn.MeshDevice, rows: int, width: int) -> Replay:
     draw = torch.Generator().manual_seed(0)
     shapes = ((rows, width), (width, 4 * width), (4 * width, width))
     values = [torch.randn(*shape, generator=draw) / 16 for shape in shapes]
-    mappers = [
-        ttnn.ShardTensorToMesh(mesh, 0),
-        ttnn.ReplicateTensorToMesh(mesh),
-        ttnn.ReplicateTensorToMesh(mesh),
-    ]
-    x, up, down = (
-        ttnn.from_torch(value, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
-        for value, mapper in zip(values, mappers, strict=True)
-    )
+    on_all = ttnn.ReplicateTensorToMesh(mesh)
+    x = put(values[0], "float32", mesh, ttnn.ShardTensorToMesh(mesh, 0))
+    up, down = (put(value, "float32", mesh, on_all) for value in values[1:])
 
     def ops() -> ttnn.Tensor:
         return ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down)
@@ -102,7 +97,7 @@ def _tiles(mesh: ttnn.MeshDevice, seed: int) -> ttnn.Tensor:
     rows, columns = mesh.shape
     values = torch.randn(32 * rows, 32 * columns, generator=torch.Generator().manual_seed(seed))
     mapper = ttnn.ShardTensor2dMesh(mesh, dims=(0, 1), mesh_shape=(rows, columns))
-    return ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    return put(values, "float32", mesh, mapper)
 
 
 def event(mesh: ttnn.MeshDevice) -> Work:
@@ -150,8 +145,7 @@ class _Owner:
 def copy_program(mesh: ttnn.MeshDevice, tiles: int) -> Work:
     """A reader and a writer that copy tiles through a circular buffer, the same on every device."""
     values = torch.randn(mesh.get_num_devices() * 32, 32 * tiles, generator=torch.Generator().manual_seed(0))
-    mapper = ttnn.ShardTensorToMesh(mesh, 0)
-    source = ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    source = put(values, "bfloat16", mesh, ttnn.ShardTensorToMesh(mesh, 0))
     target = ttnn.zeros_like(source)
     tile_bytes = ttnn.tile_size(ttnn.bfloat16)
     program = metal.CreateProgram()
@@ -167,7 +161,12 @@ def copy_program(mesh: ttnn.MeshDevice, tiles: int) -> Work:
     workload = metal.MeshWorkload()
     workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), program)
     queue = mesh.mesh_command_queue(0)
-    return lambda: (source, target, queue.enqueue_mesh_workload(workload, False))
+
+    def run() -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        queue.enqueue_mesh_workload(workload, False)
+        return source, target
+
+    return run
 
 
 def _read() -> None:

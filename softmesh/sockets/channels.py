@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import torch
 
 from softmesh.callsite import CallSite
 from softmesh.errors import MeshError
@@ -15,7 +13,7 @@ from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waiting import Wait, waiting
 from softmesh.runtime.device import MeshDevice
-from softmesh.sockets.parcel import Description, Parcel
+from softmesh.sockets.parcel import Description, Parcel, Target
 from softmesh.sockets.transfers import TRANSFERS, watch
 
 _HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new
@@ -164,12 +162,10 @@ class RankChannel:
             self._descriptions[number] = Description.decoded(bytes(text))
         self.announced = self._descriptions[number]
 
-    def take(self, target: torch.Tensor) -> Generator[None, None, torch.Tensor]:
-        """Ends with the memory that the message is in: `target`, or other."""
+    def take(self, target: Target) -> Iterator[None]:
         self.announced = None
-        yield from self._arrived(target)
+        yield from self._arrived(target.buffer)
         TRANSFERS.leave(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
-        return target
 
     def _arrived(self, target: Any) -> Iterator[None]:
         pending = self._pair.irecv(target, self._peer, self._tag, op="recv_async")

@@ -10,6 +10,7 @@ from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.native_enum import NativeEnum
 from softmesh.processes.buffers import byte_view
+from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.byte_stream import ByteStream
 from softmesh.sockets.capsules import memory_of
@@ -129,7 +130,10 @@ class D2HSocket(HostSocket):
                 "ttnn.experimental.send_async_d2h(tensor, socket) first."
             )
         remedy = f"{count} bytes are wanted, and nobody sent as many: {_SEND}"
-        return finished(stream.take(count, frees=frees), self.waiting(f"D2HSocket.{where}", remedy, count))
+        data = finished(stream.take(count, frees=frees), self.waiting(f"D2HSocket.{where}", remedy, count))
+        if observed():
+            emit(f"D2HSocket.{where}", (), (), coords=(), receives=(stream,))
+        return data
 
     def discard_pending_pages(self) -> int:
         """Drop what was sent and not read; how many pages that were."""

@@ -141,4 +141,5 @@ def _note(
             coords=(socket.core.device_coord,),
             queue=chosen_queue(op, queue),
             cost=lambda: Cost(0, byte_count(tensor.spec)),
+            sends=(socket.stream,) if inputs and isinstance(socket.stream, ByteStream) else (),
         )

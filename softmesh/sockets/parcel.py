@@ -113,6 +113,7 @@ def spec_facts(spec: TensorSpec) -> tuple[tuple[str, str], ...]:
     )
 
 
+@lru_cache(maxsize=256)
 def fingerprint(spec: TensorSpec) -> str:
     return f"{list(spec.shape)} {spec.dtype.name}"
 
@@ -163,6 +164,7 @@ def _sent(dist: Distribution, routes: Routes) -> Words | None:
     return Words(dist.mesh, dist.grid, dist.spread, dist.placements)
 
 
+@lru_cache(maxsize=1024)
 def load_of(spec: TensorSpec, routes: Routes) -> int:
     return max(-(-spec.num_pages() // route.connections) for route in routes.each) * spec.aligned_page_size()
 
@@ -218,20 +220,27 @@ class Target:
     def __init__(self, storage: Storage, output: Tensor, description: Description, routes: Routes) -> None:
         self._storage, self._output, self._description, self._routes = storage, output, description, routes
         self._dist = None if output._where is not None else _landing(storage.dist, description, routes)
-        self.buffer = self._memory()
+        lead = (description.pieces,) if self._dist is None else self._dist.extents
+        assert storage.data is not None
+        self.shape, self.dtype = (*lead, *output.spec.shape), storage.data.dtype
+        self._buffer: torch.Tensor | None = None
+
+    @property
+    def buffer(self) -> torch.Tensor:
+        """The memory that is there, where nothing else reads it; or what was put in its place, of this shape."""
+        if self._buffer is None:
+            self._buffer = self._memory()
+        return self._buffer
+
+    @buffer.setter
+    def buffer(self, memory: torch.Tensor) -> None:
+        self._buffer = memory
 
     def _memory(self) -> torch.Tensor:
         old = self._storage.data
         assert old is not None
-        local = tuple(self._output.spec.shape)
-        if self._dist is not None:
-            shape = (*self._dist.extents, *local)
-            usable = old.shape == shape and old.is_contiguous() and old.device.type == "cpu"
-            if usable and is_sole_owner(old):
-                return old
-        else:
-            shape = (self._description.pieces, *local)
-        return torch.empty(shape, dtype=old.dtype)
+        is_usable = self._dist is not None and old.shape == self.shape and old.is_contiguous() and old.is_cpu
+        return old if is_usable and is_sole_owner(old) else torch.empty(self.shape, dtype=self.dtype)
 
     def fill(self, payload: torch.Tensor) -> None:
         """From a parcel in this process: shares its memory where it can, as a later write is then a copy."""

@@ -22,7 +22,7 @@ from softmesh.sockets.config import SocketEndpoint
 from softmesh.sockets.parcel import Parcel, Target, check_covered, check_spec, fingerprint, load_of, packed
 from softmesh.sockets.receipt import Receipt
 from softmesh.sockets.socket import Lane, MeshSocket
-from softmesh.sockets.transfers import TRANSFERS, Task, check_room
+from softmesh.sockets.transfers import TRANSFERS, Task, check_room, has_lanes
 from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import warn_if_undefined
@@ -172,7 +172,7 @@ def _from_rank(op: str, channel: RankChannel, output: Tensor, receipt: Receipt, 
     check_spec(op, description, output.spec)
     copy = arriving.copy_now(receipt.storage)
     target = Target(copy, output, description, lane.routes)
-    target.buffer = yield from channel.take(target.buffer)
+    yield from channel.take(target)
     target.finish()
     receipt.settle(copy)
 
@@ -254,7 +254,9 @@ def _note(
 ) -> None:
     socket.get_mesh_device().note_program((op, tensor.spec, socket.get_config_buffer_address()))
     if observed():
-        ends, channels = socket.get_active_cores(), tuple(lane.channel for lane in socket.lanes)
+        ends = socket.get_active_cores()
+        lanes = (lane.channel for lane in socket.lanes)
+        channels = tuple(channel for channel in lanes if isinstance(channel, LocalChannel))
         emit(
             f"experimental.{op}",
             inputs,
@@ -271,6 +273,8 @@ def _note(
 @finishes_with
 def finish_transfers(mesh: MeshDevice) -> None:
     """Wait until the mesh has sent and received all it was told to: what `synchronize_device` does."""
+    if TRANSFERS.is_idle and not has_lanes():
+        return
     devices = frozenset(mesh.get_device_ids())
     TRANSFERS.finish_all(devices)
     check_room(devices)

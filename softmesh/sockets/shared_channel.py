@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -18,7 +19,7 @@ from softmesh.processes.context import DistributedContext
 from softmesh.processes.shared_memory import SPAN, Segment, shared_segment
 from softmesh.processes.shelf import ALL, FIRST, SLOTS, Block, Shelf, rounded
 from softmesh.sockets.channels import RankChannel
-from softmesh.sockets.parcel import Description, Parcel
+from softmesh.sockets.parcel import Description, Parcel, Target
 
 _WORD = 8
 _LINE = 64  # bytes that processors keep together
@@ -32,7 +33,7 @@ _HALVES = (FIRST, SPAN // 2, SPAN - _RING)  # of the addresses: each process fil
 _NO_PLACE = 0  # an offset: the payload comes as a message
 _KEPT_FROM = 1 << 17  # bytes of a payload that becomes the tensor; smaller ones are quicker copied
 _MOST_LOOKS = 16
-_BYTES_OF_NUMBER = 32
+_BITS_OF_NUMBER = 32
 
 
 class SharedPair:
@@ -156,16 +157,17 @@ class SharedChannel(RankChannel):
         begin = -(-len(text) // _LINE) * _LINE
         block = self._memory.take(rounded(begin + payload.nbytes))
         if block is None:
-            place = (_NO_PLACE, _NO_PLACE)
+            where = (_NO_PLACE, _NO_PLACE)
             for part in (text, payload) if text else (payload,):
                 self._leave(part)
         else:
-            place = (block.slot, block.offset)
+            where = (block.slot, block.offset)
             self._map[block.offset : block.offset + len(text)] = text
-            (memory,) = block.views((begin, payload.dtype, payload.shape), lambda all: (_part(all, begin, payload),))
-            memory.copy_(payload)
+            dtype, shape = payload.dtype, payload.shape
+            place = block.views((begin, dtype, shape), partial(_part, begin, payload.nbytes, dtype, shape))
+            place.copy_(payload)
         at = self._ring + 2 * _LINE + self._posted % _ENTRIES * _ENTRY.size
-        _ENTRY.pack_into(self._map, at, number | len(text) << _BYTES_OF_NUMBER, *place, payload.nbytes)
+        _ENTRY.pack_into(self._map, at, number | len(text) << _BITS_OF_NUMBER, *where, payload.nbytes)
         if self._memory.segment.order is not None:
             self._memory.segment.order()
         self._posted += 1
@@ -181,7 +183,7 @@ class SharedChannel(RankChannel):
         self._memory.look()
         at = self._ring + 2 * _LINE + self._taken % _ENTRIES * _ENTRY.size
         named, slot, offset, nbytes = _ENTRY.unpack_from(self._map, at)
-        number, length = named & (1 << _BYTES_OF_NUMBER) - 1, named >> _BYTES_OF_NUMBER
+        number, length = named & (1 << _BITS_OF_NUMBER) - 1, named >> _BITS_OF_NUMBER
         if length and offset == _NO_PLACE:
             text = bytearray(length)
             yield from self._arrived(text)
@@ -191,28 +193,29 @@ class SharedChannel(RankChannel):
         self._coming = (slot, offset, -(-length // _LINE) * _LINE, nbytes)
         self.announced = self._descriptions[number]
 
-    def take(self, target: torch.Tensor) -> Generator[None, None, torch.Tensor]:
+    def take(self, target: Target) -> Iterator[None]:
         slot, offset, begin, nbytes = self._coming
         self.announced = None
         if offset == _NO_PLACE:
-            yield from self._arrived(target)
+            yield from self._arrived(target.buffer)
         else:
-            block = self._memory.block(slot, offset, rounded(begin + nbytes))
-            target = self._read(block, begin, target)
+            self._read(self._memory.block(slot, offset, rounded(begin + nbytes)), begin, nbytes, target)
         self._taken += 1
         self._words[self._taken_at] = self._taken
-        return target
 
-    def _read(self, block: Block, begin: int, target: torch.Tensor) -> torch.Tensor:
-        (there,) = block.views((begin, target.dtype, target.shape), lambda all: (_part(all, begin, target),))
-        if target.nbytes < _KEPT_FROM:
-            target.copy_(there)
+    def _read(self, block: Block, begin: int, nbytes: int, target: Target) -> None:
+        there = block.views(
+            (begin, target.dtype, target.shape), partial(_part, begin, nbytes, target.dtype, target.shape)
+        )
+        if nbytes < _KEPT_FROM:
+            target.buffer.copy_(there)
             self._memory.done(block)
-            return target
-        self._memory.read_later(block)
-        return block.lend(there)
+        else:
+            self._memory.read_later(block)
+            target.buffer = block.lend(there)
 
 
-def _part(memory: torch.Tensor, begin: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and dtype in a block."""
-    return memory[begin : begin + like.nbytes].view(like.dtype).view(like.shape)
+def _part(
+    begin: int, nbytes: int, dtype: torch.dtype, shape: tuple[int, ...], memory: torch.Tensor
+) -> torch.Tensor:
+    return memory[begin : begin + nbytes].view(dtype).view(shape)

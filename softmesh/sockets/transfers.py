@@ -188,7 +188,8 @@ class Transfers:
 
     def _of(self, devices: frozenset[int] | None) -> list[Task]:
         with self._lock:
-            return [task for task in self._tasks if devices is None or not task.devices.isdisjoint(devices)]
+            mine = [task for task in self._tasks if devices is None or not task.devices.isdisjoint(devices)]
+            return [task for task in mine if not task.is_forlorn]
 
     # -- while nobody waits ------------------------------------------------------------------------
 
@@ -244,6 +245,11 @@ _LANES: weakref.WeakKeyDictionary[Lane, MeshDevice] = weakref.WeakKeyDictionary(
 def watch(lane: Lane, mesh: MeshDevice) -> None:
     """Look at its FIFO when the sending mesh is waited for."""
     _LANES[lane] = mesh
+
+
+def has_lanes() -> bool:
+    """Whether there is a socket within this process at all."""
+    return bool(_LANES)
 
 
 def check_room(devices: frozenset[int]) -> None:
