@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
+from softmesh.collectives.plain_names import PLAIN_NAMES as _PLAIN_NAMES
 from softmesh.collectives.reduce_type import ReduceType
 from softmesh.collectives.semaphores import (
     create_global_semaphore,
@@ -15,6 +16,14 @@ from softmesh.collectives.semaphores import (
     reset_global_semaphore_value,
 )
 from softmesh.comparison import pearson_correlation_coefficient
+from softmesh.config import (
+    CONFIG,
+    Config,
+    load_config_from_dictionary,
+    load_config_from_json_file,
+    manage_config,
+)
+from softmesh.config import load_environment as _load_environment
 from softmesh.cores import (
     CoreCoord,
     CoreGrid,
@@ -35,6 +44,8 @@ from softmesh.errors import (
     OutOfDeviceMemory,
     PartialError,
     PartialWarning,
+    SanitizerError,
+    SanitizerWarning,
     SoftmeshError,
     SoftmeshWarning,
 )
@@ -50,10 +61,13 @@ from softmesh.mesh import (
     ring_order,
 )
 from softmesh.namespaces import load_late, publish
+from softmesh.ops import call_log as _call_log
 from softmesh.ops import catalogue as _catalogue
-from softmesh.ops.convolution import conv2d
+from softmesh.ops import comparing as _comparing
 from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
 from softmesh.ops.embedding import EmbeddingsType
+from softmesh.ops.functions import DOTTED as _DOTTED
+from softmesh.ops.functions import TOP as _TOP
 from softmesh.ops.layout import assign, copy, to_dtype
 from softmesh.ops.registry import operations_under
 from softmesh.placement.composers import (
@@ -263,13 +277,28 @@ from softmesh.tensor.transfer import (
 __version__ = "0.1.0"
 
 keep_freed_memory()
+_load_environment()
+_comparing.follow_config()
+_call_log.follow_config()
 
 Device = MeshDevice
+DEVICE_STORAGE_TYPE = StorageType.DEVICE
+HOST_STORAGE_TYPE = StorageType.HOST
 CppTensorToMesh = TensorToMesh
 CppMeshToTensor = MeshToTensor
 
+globals().update(_TOP)
 globals().update({name: op for name, op in operations_under("").items() if name not in globals()})
-publish(__name__, {**_COMPOSITES, **_SOCKET_OPERATIONS})
+publish(
+    __name__,
+    {
+        **_COMPOSITES,
+        **_SOCKET_OPERATIONS,
+        **_PLAIN_NAMES,
+        **_DOTTED,
+        "transformer.SparseKVFormat": SparseKVFormat,
+    },
+)  # noqa: F405
 
 
 def __getattr__(name: str) -> Any:

@@ -149,12 +149,14 @@ _elsewhere(
 )
 _elsewhere("bindings", "softmesh.processes.presets_command", "Write rank bindings for tt-run.")
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
-_elsewhere("coverage", "softmesh.coverage.command", "Hold the names that programs use against those there are.")
+_elsewhere(
+    "coverage", "softmesh.coverage.command", "Hold the names that programs use against those there are."
+)
 
 
 @commands.command(context_settings=_FORWARDING)
 @click.argument(
-    "name", type=click.Choice(["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified"])
+    "name", type=click.Choice(["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama"])
 )
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:

@@ -15,10 +15,43 @@ import torch
 
 import softmesh as ttnn  # the namespace, not its parts: `distribute` rebinds names in it
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
+from softmesh.module_args import (
+    Conv2dArgs,
+    ConvTranspose2dArgs,
+    GroupNormArgs,
+    MaxPool2dArgs,
+    ModuleArgs,
+    infer_ttnn_module_args,
+    merge_ttnn_module_args_into_parameters,
+)
 from softmesh.placement.mappers import Mapper
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
+
+__all__ = [
+    "Conv2dArgs",
+    "ConvTranspose2dArgs",
+    "GroupNormArgs",
+    "MaxPool2dArgs",
+    "ModuleArgs",
+    "ParameterDict",
+    "ParameterList",
+    "convert_torch_model_to_ttnn_model",
+    "default_preprocessor",
+    "fold_batch_norm2d_into_conv2d",
+    "from_torch",
+    "infer_ttnn_module_args",
+    "make_parameter_dict",
+    "merge_ttnn_module_args_into_parameters",
+    "move_to_device",
+    "preprocess_embedding_weight",
+    "preprocess_layernorm_parameter",
+    "preprocess_linear_bias",
+    "preprocess_linear_weight",
+    "preprocess_model",
+    "preprocess_model_parameters",
+]
 
 ConvertToTtnn = Callable[[torch.nn.Module, str], bool]
 CustomPreprocessor = Callable[..., Mapping[str, Any] | None]
@@ -253,6 +286,41 @@ def preprocess_model_parameters(
         model, convert_to_ttnn=convert_to_ttnn, custom_preprocessor=custom_preprocessor, name=prefix
     )
     return parameters if device is None else move_to_device(parameters, device)
+
+
+def preprocess_model(
+    *,
+    model_name: str | None = None,
+    version: str | None = None,
+    initialize_model: Callable[[], torch.nn.Module] | None = None,
+    convert_to_ttnn: ConvertToTtnn | None = None,
+    custom_preprocessor: CustomPreprocessor | None = None,
+    device: MeshDevice | None = None,
+    prefix: str = "",
+    run_model: Callable[[torch.nn.Module], Any] | None = None,
+    reader_patterns_cache: dict[Any, Any] | None = None,
+) -> Any:
+    """`preprocess_model_parameters`, and among the parameters what `run_model(model)` tells of their modules.
+
+    `reader_patterns_cache` is where TT-NN keeps what convolutions share; there is nothing to keep here.
+    """
+    model = None if initialize_model is None else initialize_model()
+    parameters = preprocess_model_parameters(
+        model_name=model_name,
+        version=version,
+        initialize_model=initialize_model if model is None else lambda: model,
+        convert_to_ttnn=convert_to_ttnn,
+        custom_preprocessor=custom_preprocessor,
+        device=device,
+        prefix=prefix,
+    )
+    if run_model is not None and model is not None:
+        args = infer_ttnn_module_args(model=model, run_model=run_model, device=device)
+        merge_ttnn_module_args_into_parameters(parameters, args)
+    return parameters
+
+
+from_torch = preprocess_model
 
 
 def fold_batch_norm2d_into_conv2d(

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, EnumMeta
 
 
-class NativeEnum(Enum):
+class _NativeEnumMeta(EnumMeta):
+    """Gives an enum the table of its members that bindings keep: `{name: (member, doc)}`."""
+
+
+# Named so in the native bindings; written inside a class, Python would mangle it.
+setattr(
+    _NativeEnumMeta,
+    "__entries",
+    property(lambda kind: {name: (member, None) for name, member in kind.__members__.items()}),
+)
+
+
+class NativeEnum(Enum, metaclass=_NativeEnumMeta):
     """An enum that prints as `Topology.Ring` both ways and hashes by identity.
 
     Members are singletons, so identity is enough, and it skips the Python-level `Enum.__hash__`.

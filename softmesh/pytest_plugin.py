@@ -2,6 +2,7 @@
 
 `import ttnn` means softmesh, the fixtures that TT-NN's suites share are here, and what a test leaves open
 is closed after it. A suite's own conftest.py may define any of the fixtures again: pytest prefers those.
+The sanitizer watches: what it finds is a SanitizerWarning of the test.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from softmesh.runtime.opening import (
     open_mesh_device,
     open_meshes,
 )
+from softmesh.runtime.sanitizer import switch as sanitizer
 
 _SEED = 213919
 # What tests may put into `device_params` for the fabric, and the argument of set_fabric_config it is.
@@ -53,8 +55,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     _alias_during(early_config)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("softmesh")
+    group.addoption(
+        "--no-sanitize",
+        action="store_true",
+        default=False,
+        help="do not watch for races between command queues",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SHARED] = set()
+    if not config.getoption("--no-sanitize", default=False):
+        sanitizer.start()
+        config.add_cleanup(sanitizer.stop)
     _alias_during(config)  # where a conftest.py names this plugin, it comes too late for the hook above
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from softmesh.runtime.commands import observed
 from softmesh.runtime.opening import open_meshes
 
 pytest_plugins = ["pytester"]
@@ -257,3 +258,30 @@ def test_silicon_arch_name_is_the_machines(run_suite):
 def test_fixtures_of_the_suite_come_first(pytester, run_suite):
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef device(): return 'mine'")
     run_suite("def test_it(device): assert device == 'mine'").assert_outcomes(passed=1)
+
+
+_RACE = """
+    import pytest
+    import torch
+    import ttnn
+
+    @pytest.mark.parametrize("device_params", [{"num_command_queues": 2}], indirect=True)
+    def test_two_queues(mesh_device):
+        x = ttnn.from_torch(torch.ones(2, 2), device=mesh_device, cq_id=1)
+        ttnn.relu(x)
+    """
+
+
+def test_the_sanitizer_watches_every_test(run_suite):
+    result = run_suite(_RACE, "-W", "default")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*SanitizerWarning: race: queue 0 reads what queue 1 may still be writing*"])
+
+
+def test_the_sanitizer_can_be_turned_off(run_suite):
+    run_suite(_RACE, "-W", "default", "--no-sanitize").assert_outcomes(passed=1, warnings=0)
+
+
+def test_the_sanitizer_ends_with_the_run(run_suite):
+    run_suite("def test_it(): pass").assert_outcomes(passed=1)
+    assert not observed()

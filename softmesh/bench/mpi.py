@@ -23,11 +23,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softmesh.bench.mpi_jobs import check_engine, measured_by_ranks, seconds_to_start
+from softmesh.bench.mpi_jobs import OURS, RAW, check_engine, measured_by_ranks, seconds_to_start
 from softmesh.bench.peer_process import PeerMissing
 from softmesh.bench.presentation import machine, show, show_json, table
 
-OURS, RAW = "softmesh", "mpi4py"
 WORKS = ("all_reduce", "all_gather", "socket")
 STARTS = {"mpi4py": "bare mpirun", "torch": "bare mpirun, import torch", "softmesh": "tt-run, open a mesh"}
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -53,7 +52,9 @@ class Effort:
         }
 
 
-QUICK = Effort((2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, told_sizes=(64 * _KIB,), told_jobs=1)
+QUICK = Effort(
+    (2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, told_sizes=(64 * _KIB,), told_jobs=1
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,10 @@ def in_words(found: Found) -> list[str]:
                 f"{work}: no slower than mpi4py in {len(of_it) - len(slower)} of {len(of_it)}; at most "
                 f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {_size(worst.bytes)})."
             )
-    said += [f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s." for kind, seconds in found.starts.items()]
+    said += [
+        f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s."
+        for kind, seconds in found.starts.items()
+    ]
     if found.told:
         ratios = [told.ratio for told in found.told]
         said.append(
@@ -161,9 +165,7 @@ def present(found: Found, effort: Effort, *, as_json: bool) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="softmesh bench mpi", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="softmesh bench mpi", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="2 ranks, two sizes, two rounds")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     given = parser.parse_args(argv)

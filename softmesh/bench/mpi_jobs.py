@@ -14,6 +14,7 @@ from typing import Any
 from softmesh.bench.mpi_peer import launcher
 from softmesh.bench.peer_process import PeerMissing
 
+OURS, RAW = "softmesh", "mpi4py"
 ROWS = 4  # devices of each rank
 WORKER = Path(__file__).with_name("mpi_ranks.py")
 STARTER = Path(__file__).with_name("mpi_start.py")

@@ -14,21 +14,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 import softmesh as ttnn
+from softmesh.bench.mpi_jobs import OURS, RAW, ROWS
 from softmesh.bench.timing import Peer, interleave
 from softmesh.processes.reports import ADDRESS
 
-ROWS = 4
-OURS, RAW = "softmesh", "mpi4py"
 _TILE = 32
 _COLUMNS = 512
-_LARGEST = 8
+_LARGEST = 8  # small integers: their sums are exact in any order
+_FIFO = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,40 @@ class Trial:
     ours: Callable[[], object]
     raw: Callable[[], object]
     is_right: Callable[[], bool]
+
+
+class Ends(NamedTuple):
+    """A device of this rank's own, its neighbour, and the sockets to and from that one's."""
+
+    mesh: ttnn.MeshDevice
+    neighbour: int
+    to: ttnn.MeshSocket
+    back: ttnn.MeshSocket
+
+
+def _socket(mesh: ttnn.MeshDevice, sender: int, receiver: int) -> ttnn.MeshSocket:
+    core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, int(sender > receiver)))
+    memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, _FIFO)
+    connections = [ttnn.SocketConnection(core, core)]
+    config = ttnn.SocketConfig(connections, memory, sender_rank=sender, receiver_rank=receiver)
+    return ttnn.MeshSocket(mesh, config)
+
+
+def _shape(nbytes: int) -> tuple[int, int]:
+    """Rows and columns of float32."""
+    columns = min(_COLUMNS, nbytes // 4 // _TILE)
+    return nbytes // 4 // columns, columns
+
+
+def put(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: Any = None) -> ttnn.Tensor:
+    return _there(
+        ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    )
+
+
+def _there(tensor: ttnn.Tensor | None) -> ttnn.Tensor:
+    assert tensor is not None
+    return tensor
 
 
 class Rank:
@@ -53,17 +88,24 @@ class Rank:
 
     def operand(self, nbytes: int, devices: int) -> ttnn.Tensor:
         """A tensor of which each rank holds so many bytes, on one device or on its four."""
-        shards = (devices, self.size)
-        columns = min(_COLUMNS, nbytes // devices // 4 // _TILE)
-        rows = nbytes // devices // 4 // columns
+        rows, columns = _shape(nbytes // devices)
         draw = torch.Generator().manual_seed(0)
-        shape = (shards[0] * rows, shards[1] * columns)
+        shape = (devices * rows, self.size * columns)
         values = torch.randint(-_LARGEST, _LARGEST, shape, generator=draw).float()
         dims = (None if devices == 1 else 0, 1)
-        mapper = ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims)
-        return ttnn.from_torch(
-            values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=self.mesh, mesh_mapper=mapper
-        )
+        return put(values, self.mesh, ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims))
+
+    @cached_property
+    def ends(self) -> Ends:
+        """Ranks 0 and 1 are neighbours, and 2 and 3."""
+        parts = [
+            self.mesh.create_submesh(ttnn.MeshShape(1, 1), ttnn.MeshCoordinate(0, column))
+            for column in range(self.size)
+        ]
+        own, other = parts[self.rank], self.rank ^ 1
+        low, high = sorted((self.rank, other))
+        up, down = (_socket(own, *ranks) for ranks in ((low, high), (high, low)))
+        return Ends(own, other, *((up, down) if self.rank == low else (down, up)))
 
     def slowest(self, seconds: float) -> float:
         return float(self.world.allreduce(seconds, self.MPI.MAX))
@@ -106,73 +148,44 @@ def all_gather(rank: Rank, nbytes: int, devices: int) -> Trial:
         return bool((ttnn.all_gather(x, 0, cluster_axis=axis).view_data().numpy() == expected).all())
 
     return Trial(
-        lambda: ttnn.all_gather(x, 0, cluster_axis=axis), lambda: rank.world.Allgather(piece, pieces), is_right
+        lambda: ttnn.all_gather(x, 0, cluster_axis=axis),
+        lambda: rank.world.Allgather(piece, pieces),
+        is_right,
     )
 
 
 def socket(rank: Rank, nbytes: int, devices: int) -> Trial:
-    """There and back, between ranks 0 and 1, 2 and 3: two transfers one after the other."""
-    mine, other, come, go = _ends(rank)
-    columns = min(_COLUMNS, nbytes // 4 // _TILE)
-    shape = (nbytes // 4 // columns, columns)
-    values = torch.full(shape, float(rank.rank))
-    x = ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mine)
-    y = ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mine)
-    sent, got = values.numpy(), np.empty(shape, np.float32)
-    first = rank.rank % 2 == 0
+    """There and back, between neighbours: two transfers one after the other."""
+    mesh, other, to, back = rank.ends
+    values = torch.full(_shape(nbytes), float(rank.rank))
+    x, y = put(values, mesh), put(values, mesh)
+    sent, got = values.numpy(), np.empty(tuple(values.shape), np.float32)
+    is_first = rank.rank < other
 
     def send() -> None:
-        ttnn.experimental.send_async(x, go)
+        ttnn.experimental.send_async(x, to)
 
     def receive() -> None:
-        ttnn.experimental.recv_async(y, come)
-        ttnn.synchronize_device(mine)
-
-    def raw() -> None:
-        if first:
-            rank.world.Send(sent, other)
-            rank.world.Recv(got, other)
-        else:
-            rank.world.Recv(got, other)
-            rank.world.Send(sent, other)
-
-    def ours() -> None:
-        if first:
-            send()
-            receive()
-        else:
-            receive()
-            send()
+        ttnn.experimental.recv_async(y, back)
+        ttnn.synchronize_device(mesh)
 
     return Trial(
-        ours, raw, lambda: bool((got == other).all() and (y.view_data().numpy() == other).all())
+        _there_and_back(send, receive, is_first),
+        _there_and_back(lambda: rank.world.Send(sent, other), lambda: rank.world.Recv(got, other), is_first),
+        lambda: bool((got == other).all() and (y.view_data().numpy() == other).all()),
     )
 
 
-_ENDS: list[Any] = []
+def _there_and_back(
+    send: Callable[[], object], receive: Callable[[], object], is_first: bool
+) -> Callable[[], object]:
+    first, second = (send, receive) if is_first else (receive, send)
 
+    def both() -> None:
+        first()
+        second()
 
-def _ends(rank: Rank) -> Any:
-    """A device of this rank's own, and sockets to and from the neighbour's."""
-    if not _ENDS:
-        parts = [
-            rank.mesh.create_submesh(ttnn.MeshShape(1, 1), ttnn.MeshCoordinate(0, r)) for r in range(rank.size)
-        ]
-        other = rank.rank ^ 1
-        core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
-        far = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 1))
-        memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, 1 << 26)
-
-        def made(sender: int, receiver: int) -> ttnn.MeshSocket:
-            ends = [ttnn.SocketConnection(*((core, far) if sender < receiver else (far, core)))]
-            config = ttnn.SocketConfig(ends, memory, sender_rank=sender, receiver_rank=receiver)
-            return ttnn.MeshSocket(parts[rank.rank], config)
-
-        low, high = sorted((rank.rank, other))
-        up, down = made(low, high), made(high, low)
-        go, come = (up, down) if rank.rank == low else (down, up)
-        _ENDS[:] = [parts[rank.rank], other, come, go]
-    return _ENDS
+    return both
 
 
 WORKS: dict[str, tuple[Callable[[Rank, int, int], Trial], tuple[int, ...]]] = {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from softmesh.arguments import checked, checked_int
 from softmesh.collectives.groups import Group
 from softmesh.collectives.topology import closes, get_usable_topology
+from softmesh.config import CONFIG
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.fabric import settings
 from softmesh.hardware import Topology
@@ -85,12 +86,15 @@ def check_wishes(
 
 def _tell_where_it_does_not_close(op: str, mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> None:
     why = _why_open(mesh, axis, tensor)
-    if why is not None:
-        _tell(
-            f"{op}: topology={Topology.Ring} was asked for along {_named(axis)} of {mesh.shape} on "
-            f"{mesh.system.name}, but {why}. It goes on as {Topology.Linear}, which is the "
-            "longer way."
-        )
+    if why is None:
+        return
+    asked = (
+        f"{op}: topology={Topology.Ring} was asked for along {_named(axis)} of {mesh.shape} on "
+        f"{mesh.system.name}, but {why}."
+    )
+    if CONFIG.strict_ccl_topology:
+        raise MeshError(f"{asked} ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
+    _tell(f"{asked} It goes on as {Topology.Linear}, which is the longer way.")
 
 
 def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> str | None:

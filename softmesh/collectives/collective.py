@@ -16,6 +16,7 @@ import torch
 from softmesh.collectives.choice import check_wishes
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.collectives.reach import Reach
+from softmesh.config import CONFIG
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient, is_strict
@@ -177,7 +178,7 @@ class Collective(Operation):
         device = tensors[0]._storage.device
         parts.append(None if device is None else device.id())  # which links join its chips matters too
         parts.append(settings.serial())
-        parts.append((is_lenient(), is_strict()))
+        parts.append((is_lenient(), is_strict(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh.collectives.over_ranks import Fellows, dealt_out, is_dealt_out
+from softmesh.collectives.columns import Fellows
+from softmesh.collectives.over_ranks import dealt_out, is_dealt_out
 from softmesh.placement.blocks import Block
 from softmesh.placement.distribution import Distribution
 from softmesh.processes.rank_grid import RankGrid
@@ -60,10 +61,13 @@ class Reach:
         shared = self._dealt_out(moved.compute, held[0], compute) if len(held) == 1 else compute
         return replace(moved, compute=shared, dists=tuple(map(block.narrow, moved.dists)))
 
-    def _dealt_out(self, compute: object, dist: Distribution, alone: Callable[..., Any]) -> Callable[..., Any]:
+    def _dealt_out(
+        self, compute: object, dist: Distribution, alone: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """The collective with its work dealt out, where that can be; `alone` each process does all of it."""
         block, ranks = self.block, self.ranks
-        assert block is not None and ranks is not None
+        assert block is not None
+        assert ranks is not None
         axes = block.spread_axes(dist, self.axes)
         group = ranks.group(axes)
         if group is None or not is_dealt_out(compute):

@@ -10,14 +10,28 @@ import importlib
 import sys
 
 _HERE = {
+    "concat": "movement",
+    "embedding": "embeddings",
     "explain": "explanation",
     "implicit": "policy",
     "ImplicitCommunication": "policy",
     "ImplicitCommunicationError": "policy",
+    "layer_norm": "statistics",
     "linear": "products",
     "matmul": "products",
+    "max": "reductions",
+    "mean": "reductions",
     "mesh_mapper": "axes",
+    "min": "reductions",
+    "permute": "movement",
     "redistribute": "movement",
+    "reshape": "movement",
+    "rms_norm": "statistics",
+    "scaled_dot_product_attention": "attention",
+    "slice": "movement",
+    "softmax": "statistics",
+    "sum": "reductions",
+    "transpose": "movement",
 }
 
 
@@ -25,6 +39,8 @@ def __getattr__(name: str) -> object:
     """The unified op of that name, or one of TT-NN's names for meshes."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "ttrun":  # the launcher, which TT-NN keeps here as a module
+        return importlib.import_module(f"{__name__}.ttrun")
     if name in _HERE:
         found = getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
     else:

@@ -54,11 +54,13 @@ def wanted_layout(where: str, request: object, rank: int, device: MeshDevice) ->
 def request_key(request: object, device: MeshDevice) -> object:
     """What a cached plan is found by: TT-NN's own placements have no value equality."""
     words = request.placements() if isinstance(request, TensorTopology) else request
-    if not isinstance(words, Sequence):
+    if not isinstance(words, list | tuple):
         return repr(request)
     names = getattr(device, "axis_names", None)
-    parts = [w if isinstance(w, Placement) else (type(w).__name__, getattr(w, "dim", repr(w))) for w in words]
-    return tuple(parts), None if names is None else tuple(names)
+    for word in words:
+        if not isinstance(word, Placement):
+            return repr(words), repr(names)
+    return (*words, names if names is None or type(names) is tuple else repr(names))
 
 
 def _words(where: str, request: object, device: MeshDevice) -> Sequence[object]:
@@ -73,8 +75,8 @@ def _words(where: str, request: object, device: MeshDevice) -> Sequence[object]:
         return _by_name(where, request, named, device)
     if len(request) != device.shape.dims():
         raise ArgumentValueError(
-            f"{where}: {len(request)} placements for the {device.shape.dims()} axes of {device.shape}: give one for each, "
-            f"or name their axes. {_example(device)}"
+            f"{where}: {len(request)} placements for the {device.shape.dims()} axes of {device.shape}: give one for "
+            f"each, or name their axes. {_example(device)}"
         )
     return request
 
@@ -94,8 +96,8 @@ def _by_name(
     names = axis_names(device)
     if len(named) != len(request):
         raise ArgumentValueError(
-            f"{where}: {list(request)}: either every placement names its axis, or none does and they stand in the order "
-            f"of the axes of {device.shape}."
+            f"{where}: {list(request)}: either every placement names its axis, or none does and they stand in the "
+            f"order of the axes of {device.shape}."
         )
     if names is None and named:
         raise ArgumentValueError(
@@ -104,11 +106,13 @@ def _by_name(
         )
     found: dict[str, Placement] = {}
     for word in named:
-        assert isinstance(word, Shard | Partial) and word.axis is not None and names is not None
+        assert isinstance(word, Shard | Partial)
+        assert word.axis is not None
+        assert names is not None
         if word.axis not in names:
             raise ArgumentValueError(
                 f"{where}: {word!r}: the axes of {device} are {', '.join(map(repr, names))}."
-                f"{did_you_mean(word.axis, names)}"
+                f"{did_you_mean(word.axis, names, cutoff=0.4)}"
             )
         if found.setdefault(word.axis, word) is not word:
             raise ArgumentValueError(
@@ -123,8 +127,8 @@ def _of_topology(where: str, topology: TensorTopology, device: MeshDevice) -> Se
     shape, mesh = tuple(topology.distribution_shape()), tuple(device.shape)
     if common_refinement(shape, mesh) != mesh:
         raise MeshError(
-            f"{where}: a topology over {topology.distribution_shape()} does not follow the axes of {device.shape}: give a "
-            f"placement for each axis. {_example(device)}"
+            f"{where}: a topology over {topology.distribution_shape()} does not follow the axes of {device.shape}: "
+            f"give a placement for each axis. {_example(device)}"
         )
     words: list[object] = [REPLICATE] * len(mesh)
     for axes, word in zip(split_axes(shape, mesh), topology.placements(), strict=True):
@@ -157,8 +161,8 @@ def check_possible(where: str, layout: Layout, shape: Sequence[int], device: Mes
         if pieces > extent and not is_lenient():
             raise MeshError(
                 f"{where}: ({described(layout)}) over {device.shape} splits dim {dim} of {list(shape)} over {pieces} "
-                f"devices, and it has {extent} elements.{_nearest(layout, dim, shape, device)} Or pad it to {pieces}, or "
-                "let devices go without under softmesh.lenient()."
+                f"devices, and it has {extent} elements. {_nearest(layout, dim, shape, device)} Or pad it to {pieces}, "
+                "or let devices go without under softmesh.lenient()."
             )
 
 
@@ -170,7 +174,7 @@ def _nearest(layout: Layout, dim: int, shape: Sequence[int], device: MeshDevice)
         if is_split(word, dim) and left > shape[dim]:
             words[axis] = REPLICATE
             left //= device.shape[axis]
-    return f" ({described(words)}) would work."
+    return f"({described(words)}) would work."
 
 
 def mesh_mapper(mesh_device: MeshDevice, placements: Sequence[object] | object) -> TensorToMesh:
@@ -191,8 +195,9 @@ def mesh_mapper(mesh_device: MeshDevice, placements: Sequence[object] | object) 
         return ShardTensorToMesh(mesh_device, split[0])
     if len(set(split)) != len(split):
         raise MeshError(
-            f"{where}: {words} splits dim {split[0]} along some of the axes of {mesh_device.shape}, which TT-NN's mappers "
-            "do along one axis or along all. Place it along one, then softmesh.distributed.redistribute(tensor, ...)."
+            f"{where}: {words} splits dim {split[0]} along some of the axes of {mesh_device.shape}, which TT-NN's "
+            "mappers do along one axis or along all. Place it along one, then change that: "
+            "softmesh.distributed.redistribute(tensor, placements)."
         )
     return create_mesh_mapper(
         mesh_device,

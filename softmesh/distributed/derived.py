@@ -34,7 +34,7 @@ _NOWHERE = torch.device("meta")
 
 
 def describe(given: Given) -> Work:
-    if is_elementwise(given):
+    if is_elementwise(given.local):
         return describe_elementwise(given)
     found = {n: tuple(_choices(given, n)) for n in set(given.mesh)}
     return Work(
@@ -76,7 +76,7 @@ def _trials(given: Given, devices: int) -> Iterator[tuple[Placement, ...]]:
 
 def _name(given: Given, words: tuple[Placement, ...]) -> str:
     said = []
-    for name, word in zip(given.names, words, strict=True):
+    for name, word in zip(given.spoken, words, strict=True):
         if isinstance(word, Shard):
             said.append(f"split dim {word.dim} of {name}")
         elif word is not REPLICATE:

@@ -6,11 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents
 from softmesh.distributed.operands import bits
 from softmesh.distributed.patterns import Split, broadcast_labels, by_labels
 from softmesh.distributed.planned import Work
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
 from softmesh.perf.chip_costs import elementwise_seconds
 from softmesh.placement import rules
 
@@ -26,8 +30,20 @@ _CARRIES: dict[rules.Rule, str | None] = {
 }
 
 
-def is_elementwise(given: Given) -> bool:
-    return given.local.rule in _CARRIES and given.container is None
+def is_elementwise(local: Local) -> bool:
+    return local.rule in _CARRIES
+
+
+def shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents | None:
+    """Of an element-wise op; of no other."""
+    if not is_elementwise(local):
+        return None
+    return tuple(torch.broadcast_shapes(*(operand.shape for operand in operands)))
+
+
+def shape_of_first(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    """Of an op whose result is like its first operand."""
+    return operands[0].shape
 
 
 def describe_elementwise(given: Given) -> Work:
@@ -38,7 +54,7 @@ def describe_elementwise(given: Given) -> Work:
         result,
         [label for label, extent in zip(result, shape, strict=True) if extent > 1],
         carries=_carries(given),
-        names=given.names,
+        names=given.spoken,
     )
     return Work(choices, memory_seconds(given), always(given.plain()))
 

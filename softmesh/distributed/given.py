@@ -6,16 +6,16 @@ moved, and tells the shape, dtype and layout of the result; what is left to say 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from softmesh.distributed.layouts import Extents, Layout, Value, described
 from softmesh.distributed.operands import is_respelled, layout_of, value_of
 from softmesh.errors import ArgumentError, NotModelled, SoftmeshError
+from softmesh.ops.kinds import check_kinds
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local
 from softmesh.ops.planning import Planner
@@ -38,6 +38,7 @@ _NOWHERE = torch.device("meta")
 class Given:
     """What the description of an op sees: `operands` are the tensors, whole, in the order of the signature."""
 
+    name: str  # of the unified op
     op: Operation
     bound: tuple[Any, ...]  # the arguments, one for each name; stand-ins for the tensors
     arguments: dict[str, Any]  # those that the definition has, tensors as whole Operands
@@ -52,6 +53,14 @@ class Given:
     mesh: Extents
     chip: Chip
     lines: tuple[Line, ...]
+    is_spread: bool  # whether this process holds only a block of the mesh
+
+    @property
+    def spoken(self) -> tuple[str, ...]:
+        """The names of the operands as a plan says them: `a` for `input_tensor_a`."""
+        return tuple(
+            "input" if name == "input_tensor" else name.removeprefix("input_tensor_") for name in self.names
+        )
 
     @property
     def result(self) -> TensorSpec:
@@ -62,13 +71,40 @@ class Given:
         """Of the whole result."""
         return tuple(self.results[0].shape)
 
-    def plain(self, **instead: Any) -> Callable[..., Any]:
-        """The plain op as it was called, to be given tensors; `instead` changes arguments by name."""
-        return _caller(self.op, self.bound, instead)
+    def plain(self, op: Operation | None = None, /, **instead: Any) -> Callable[..., Any]:
+        """The plain op as it was called, or one with the same arguments, to be given tensors.
+
+        `instead` changes arguments by name.
+        """
+        return _caller(self.op, op or self.op, self.bound, instead)
+
+
+# The shape of the whole result, of a definition, its arguments and its operands; None where it must be tried.
+ShapeOf = Callable[[Local, dict[str, Any], Sequence[Operand]], Extents | None]
+
+
+class Form(NamedTuple):
+    """What a call would make: the specs of its results, whole, and what holds several of them."""
+
+    local: Local
+    arguments: dict[str, Any]
+    results: tuple[TensorSpec, ...]
+    container: type | None
 
 
 class _Rehearsal(Planner):
     """A call planned on stand-ins: the values of none are looked at."""
+
+    def form(self, operands: Sequence[Operand], shape_of: ShapeOf) -> Form:
+        self._check_forms()
+        arguments = self._described()
+        check_kinds(self.op.name, self.op.define, arguments)
+        local = self.op.define(**arguments)
+        shape = shape_of(local, arguments, operands)
+        if shape is None:  # torch takes a second to get ready for tensors without values
+            plan, _ = self.build()
+            return Form(local, arguments, tuple(output.spec for output in plan.outputs), plan.container)
+        return Form(local, arguments, tuple(self._out_specs(local, [shape])), None)
 
     def _operand(self, name: str, value: Any) -> Any:
         found = super()._operand(name, value)
@@ -77,48 +113,63 @@ class _Rehearsal(Planner):
     def _computation(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         return form_only(compute)
 
-    def described(self) -> dict[str, Any]:
-        return self._described()
 
-
-def given_of(op: Operation, bound: list[Any], device: MeshDevice, lines: tuple[Line, ...]) -> Given:
-    signature, mesh = op.definition.signature, tuple(device.shape)
+def given_of(
+    called: str,
+    op: Operation,
+    bound: list[Any],
+    device: MeshDevice,
+    lines: tuple[Line, ...],
+    shape_of: ShapeOf,
+) -> Given:
+    mesh = tuple(device.shape)
     _check_can_be_unified(op, bound)
     tensors, names = tensors_of(op, bound)
-    layouts = tuple(layout_of(op.name, tensor) for tensor in tensors)
+    layouts = tuple(layout_of(called, tensor) for tensor in tensors)
     values = tuple(value_of(tensor, layout, mesh) for tensor, layout in zip(tensors, layouts, strict=True))
-    stand_ins = [_stand_in(t, v.shape) for t, v in zip(tensors, values, strict=True)]
-    waiting = iter(stand_ins)
-    whole = list(bound)
-    for at in signature.operand_at:
-        whole[at] = _with_tensors(bound[at], waiting)
-    data = [stand.view_data() if isinstance(stand, Tensor) else stand for stand in _flat(signature, whole)]
-    rehearsal = _Rehearsal(op.definition, whole, stand_ins, data, None)
+    stand_ins = [_stand_in(tensor, value.shape) for tensor, value in zip(tensors, values, strict=True)]
+    whole = _with_stand_ins(op, bound, stand_ins)
+    operands = tuple(Operand(op.name, name, t.spec) for name, t in zip(names, stand_ins, strict=True))
     try:
-        plan, _ = rehearsal.build()
+        form = _rehearsal(op, whole, stand_ins).form(operands, shape_of)
     except SoftmeshError as error:
-        held = "; ".join(
-            f"{name} {list(v.shape)} ({described(layout)})"
-            for name, v, layout in zip(names, values, layouts, strict=True)
-        )
-        raise type(error)(f"{error} distributed.{op.name} got the whole values {held}.") from error
-    arguments = rehearsal.described()
+        held = zip(names, values, layouts, strict=True)
+        told = "; ".join(f"{name} {list(v.shape)} ({described(layout)})" for name, v, layout in held)
+        raise type(error)(f"{error} distributed.{called} got the whole values {told}.") from error
     return Given(
+        called,
         op,
         tuple(whole),
-        arguments,
-        tuple(Operand(op.name, name, t.spec) for name, t in zip(names, stand_ins, strict=True)),
+        form.arguments,
+        operands,
         names,
         values,
         layouts,
         tuple(map(is_respelled, tensors)),
-        tuple(output.spec for output in plan.outputs),
-        plan.container,
-        op.definition.define(**arguments),
+        form.results,
+        form.container,
+        form.local,
         mesh,
         device.system.chip,
         lines,
+        device.block is not None,
     )
+
+
+def _with_stand_ins(op: Operation, bound: Sequence[Any], stand_ins: Sequence[Tensor]) -> list[Any]:
+    waiting = iter(stand_ins)
+    whole = list(bound)
+    for at in op.definition.signature.operand_at:
+        whole[at] = _with_tensors(bound[at], waiting)
+    return whole
+
+
+def _rehearsal(op: Operation, whole: list[Any], stand_ins: list[Tensor]) -> _Rehearsal:
+    data: list[Any] = []  # the operands as the registry counts them
+    for at in op.definition.signature.operand_at:
+        several = whole[at] if isinstance(whole[at], list) else [whole[at]]
+        data += [one.view_data() if isinstance(one, Tensor) else one for one in several]
+    return _Rehearsal(op.definition, whole, stand_ins, data, None)
 
 
 def tensors_of(op: Operation, bound: Sequence[Any]) -> tuple[list[Tensor], tuple[str, ...]]:
@@ -133,14 +184,6 @@ def tensors_of(op: Operation, bound: Sequence[Any]) -> tuple[list[Tensor], tuple
                 tensors.append(item)
                 names.append(f"{signature.names[at]}[{i}]" if several else signature.names[at])
     return tensors, tuple(names)
-
-
-def _flat(signature: Any, values: Sequence[Any]) -> list[Any]:
-    """The operands as the registry counts them."""
-    found: list[Any] = []
-    for at in signature.operand_at:
-        found += values[at] if isinstance(values[at], list | tuple) else [values[at]]
-    return found
 
 
 def _with_tensors(value: Any, stand_ins: Any) -> Any:
@@ -165,26 +208,25 @@ def _check_can_be_unified(op: Operation, bound: Sequence[Any]) -> None:
     at = op.definition.signature.output_at
     if at is not None and bound[at] is not None:
         raise ArgumentError(
-            f"distributed.{op.name}: where its result lies is part of the plan: leave {op.definition.signature.names[at]} "
-            "out, and ask for a placement with output_topology."
+            f"distributed.{op.name}: where its result lies is part of the plan: leave "
+            f"{op.definition.signature.names[at]} out, and ask for a placement with output_topology."
         )
 
 
-def _caller(op: Operation, bound: Sequence[Any], instead: dict[str, Any]) -> Callable[..., Any]:
-    """`op` with all but its tensors bound: leading tensors by position, others by name."""
-    signature = op.definition.signature
+def _caller(
+    given: Operation, op: Operation, bound: Sequence[Any], instead: dict[str, Any]
+) -> Callable[..., Any]:
+    """`op` with all but its tensors bound as `given` was called: leading tensors by position, others by name."""
+    told, own = given.definition.signature, op.definition.signature
     lead = 0
-    while lead < signature.positional and isinstance(bound[lead], Tensor):
+    while lead < told.positional and isinstance(bound[lead], Tensor):
         lead += 1
-    names = signature.names
-    others = {name: value for name, value in zip(names[lead:], bound[lead:], strict=True)}
-    others |= instead
-    defaults = dict(zip(names, signature.defaults, strict=True))
     fixed = {
         name: value
-        for name, value in others.items()
-        if value is not inspect.Parameter.empty and not (value is defaults[name] and name not in instead)
+        for name, value, default in zip(told.names, bound, told.defaults, strict=True)
+        if value is not default and name in own.names and name not in told.names[:lead]
     }
+    fixed |= instead
     later = [name for name, value in fixed.items() if _holds_tensors(value)]
     if not later:
         return (lambda *tensors: op(*tensors, **fixed)) if fixed else op

@@ -44,9 +44,8 @@ def move(name: str, precision: str = "data") -> Callable[[Callable[..., Across]]
 
     def make(define: Callable[..., Across]) -> Collective:
         known_as = f"distributed.{name}"
-        return _Move(
-            Definition(known_as, define, Signature(known_as, define, [], []), moves_bytes, precision)
-        )  # type: ignore[arg-type]
+        signature = Signature(known_as, define, [], [])
+        return _Move(Definition(known_as, define, signature, moves_bytes, precision))  # type: ignore[arg-type]
 
     return make
 
@@ -75,7 +74,7 @@ partition.reads_other_devices = False
 
 
 @move("gather")
-def gather_uneven(input_tensor: Operand, dim: int, keep: int | None, *, cluster_axis: int) -> Across:
+def gather_uneven(input_tensor: Operand, dim: int, keep: int | None = None, *, cluster_axis: int) -> Across:
     """All chunks side by side; `keep` of their elements, without the filler behind them."""
 
     def move(group: Group) -> Moved:
@@ -173,9 +172,9 @@ def _gather(step: Step, value: Value) -> Run:
     dim, axis = _dim(step), step.axis
     size = value.shape[dim]
     if size % value.mesh[axis]:
-        return _gathering(dim, size, axis)
+        return gathering(dim, size, axis)
     if not _is_plain(step, value):
-        return _gathering(dim, None, axis)
+        return gathering(dim, None, axis)
     return lambda t: all_gather(t, dim, cluster_axis=axis)
 
 
@@ -226,31 +225,5 @@ def _dim(step: Step) -> int:
     return step.dim
 
 
-def ungathered(dim: int, axes: Sequence[int], size: int) -> tuple[Run, ...]:
-    """Undo an uneven split over several axes, the innermost first; only the last knows where the filler begins."""
-    inner, outer = sorted(axes)[1:], min(axes)
-    return (
-        *(_gathering(dim, None, axis) for axis in reversed(inner)),
-        _gathering(dim, size, outer),
-    )
-
-
-def split_over(dim: int, axes: Sequence[int], size: int, mesh: Sequence[int]) -> tuple[Run, ...]:
-    """An uneven split over several axes, the outermost first, with all of the filler behind the last chunk."""
-    pieces = 1
-    for axis in axes:
-        pieces *= mesh[axis]
-    room = -(-size // pieces) * pieces
-    moves = []
-    for axis in sorted(axes):
-        moves.append(_partitioning(dim, room, size, axis))
-        room //= mesh[axis]
-    return tuple(moves)
-
-
-def _gathering(dim: int, keep: int | None, axis: int) -> Run:
+def gathering(dim: int, keep: int | None, axis: int) -> Run:
     return lambda tensor: gather_uneven(tensor, dim, keep, cluster_axis=axis)
-
-
-def _partitioning(dim: int, room: int, size: int, axis: int) -> Run:
-    return lambda tensor: partition(tensor, dim, room, size, cluster_axis=axis)

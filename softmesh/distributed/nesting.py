@@ -5,10 +5,12 @@ All of the filler lies behind the last chunk of all, so no axis can be gathered 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout, Value, unsized, with_word
-from softmesh.distributed.moves import Run, split_over, ungathered
+from softmesh.distributed.moves import Run, gathering, partition
 from softmesh.distributed.operands import nested_unevenly
 from softmesh.distributed.steps import GATHER, PARTITION, Step
 from softmesh.perf.chip_costs import copy_seconds
@@ -26,19 +28,23 @@ class Apart(NamedTuple):
 
 def taken_apart(layout: Layout, value: Value, lines: tuple[Line, ...]) -> Apart:
     """From an operand's layout to one without."""
-    at, steps, moves = unsized(layout), [], []
+    at = unsized(layout)
+    steps: list[Step] = []
+    moves: list[Run] = []
     for dim, axes in nested_unevenly(layout, value).items():
         for axis in reversed(axes):
             cost = all_gather(lines[axis], value.bytes_on_each(at))
             at = with_word(at, axis, REPLICATE)
             steps.append(Step(GATHER, axis, dim, None, at, cost))
-        moves += ungathered(dim, axes, value.shape[dim])
+        moves += _ungathered(dim, axes, value.shape[dim])
     return Apart(at, tuple(steps), tuple(moves))
 
 
 def put_together(wanted: Layout, value: Value, lines: tuple[Line, ...]) -> Apart:
     """From a layout without to the one that is asked for."""
-    goal, at, steps, moves = wanted, wanted, [], []
+    goal = at = wanted
+    steps: list[Step] = []
+    moves: list[Run] = []
     nested = nested_unevenly(wanted, value)
     for axes in nested.values():
         for axis in axes:
@@ -48,5 +54,29 @@ def put_together(wanted: Layout, value: Value, lines: tuple[Line, ...]) -> Apart
             at = with_word(at, axis, Shard(dim))
             copy = LinkCost(copy_seconds(lines[axis].chip, value.bytes_on_each(at)), 0)
             steps.append(Step(PARTITION, axis, dim, None, at, copy))
-        moves += split_over(dim, axes, value.shape[dim], value.mesh)
+        moves += _split_over(dim, axes, value.shape[dim], value.mesh)
     return Apart(goal, tuple(steps), tuple(moves))
+
+
+def _ungathered(dim: int, axes: Sequence[int], size: int) -> tuple[Run, ...]:
+    """Undo an uneven split over several axes, the innermost first; only the last knows where the filler begins."""
+    inner, outer = sorted(axes)[1:], min(axes)
+    return (
+        *(gathering(dim, None, axis) for axis in reversed(inner)),
+        gathering(dim, size, outer),
+    )
+
+
+def _split_over(dim: int, axes: Sequence[int], size: int, mesh: Sequence[int]) -> tuple[Run, ...]:
+    """An uneven split over several axes, the outermost first, with all of the filler behind the last chunk."""
+    pieces = math.prod(mesh[axis] for axis in axes)
+    room = -(-size // pieces) * pieces
+    moves = []
+    for axis in sorted(axes):
+        moves.append(_partitioning(dim, room, size, axis))
+        room //= mesh[axis]
+    return tuple(moves)
+
+
+def _partitioning(dim: int, room: int, size: int, axis: int) -> Run:
+    return lambda tensor: partition(tensor, dim, room, size, cluster_axis=axis)

@@ -29,9 +29,10 @@ def mesh_of(op: str, tensors: Sequence[Tensor]) -> MeshDevice:
         storage = tensor._storage
         if storage.data is None:
             tensor.check_allocated(f"distributed.{op}")
-        if storage.device is not device or device is None:
+        if storage.device is not device:
             raise _on_several(op, tensors)
-    assert device is not None
+    if device is None:
+        raise _on_several(op, tensors)
     if not device.is_open:
         device.check_open(f"distributed.{op}")
     return device

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from softmesh.distributed.layouts import SUM, Layout
-from softmesh.placement.words import REPLICATE, Placement, Shard
+from softmesh.distributed.layouts import SUM, Layout, Value
+from softmesh.placement.words import REPLICATE, Partial, Placement, Shard
 
 Labels = tuple[str | None, ...]  # the same label: the same dim; None: broadcast along it
 
@@ -88,3 +88,40 @@ def broadcast_labels(shape: Sequence[int], result: Labels, sizes: Sequence[int])
     return tuple(
         label if n == whole and n > 1 else None for label, n, whole in zip(own, shape, full, strict=True)
     )
+
+
+def uneven_splits(
+    choices: Sequence[Sequence[Choice]],
+    layouts: Sequence[Layout],
+    wanted: Layout | None,
+    values: Sequence[Value],
+) -> list[frozenset[tuple[int, int]]]:
+    """For each operand and, last, the result: the splits (axis, dim) that do not divide and may be kept.
+
+    A choice may split unevenly where an operand is split so already, or the result is asked for so.
+    """
+    kept: list[set[tuple[int, int]]] = [set() for _ in values]
+    given = [*layouts, wanted]
+    for axis, several in enumerate(choices):
+        for choice in several:
+            words = (*choice.needs, choice.gives)
+            if choice.takes_uneven and any(
+                layout is not None and layout[axis] is word and isinstance(word, Shard)
+                for layout, word in zip(given, words, strict=True)
+            ):
+                for uneven, word in zip(kept, words, strict=True):
+                    if isinstance(word, Shard):
+                        uneven.add((axis, word.dim))
+    for uneven, layout in zip(kept, given, strict=True):
+        for axis, word in enumerate(layout or ()):
+            if isinstance(word, Shard):
+                uneven.add((axis, word.dim))
+    return [
+        frozenset((axis, dim) for axis, dim in uneven if value.shape[dim] % value.mesh[axis])
+        for uneven, value in zip(kept, values, strict=True)
+    ]
+
+
+def carries_nothing(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Without those that leave contributions."""
+    return tuple(choice for choice in choices if not isinstance(choice.gives, Partial))

@@ -8,22 +8,14 @@ from typing import Any
 
 from softmesh.distributed.axes import check_possible, wanted_layout
 from softmesh.distributed.given import Given
-from softmesh.distributed.layouts import Value, is_whole
+from softmesh.distributed.layouts import Value, described, is_whole, unsized
 from softmesh.distributed.moves import Run, runner
 from softmesh.distributed.nesting import Apart, put_together, taken_apart
 from softmesh.distributed.operands import along_the_mesh, bits
-from softmesh.distributed.patterns import Choice, Split
-from softmesh.distributed.planner import (
-    Inside,
-    Plan,
-    Problem,
-    Seconds,
-    carries_nothing,
-    plan_of,
-    uneven_splits,
-)
+from softmesh.distributed.patterns import Choice, Split, carries_nothing, uneven_splits
+from softmesh.distributed.planner import Inside, Plan, Problem, Seconds, plan_of
 from softmesh.distributed.redistribution import Way
-from softmesh.errors import ArgumentError
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.perf.chip_costs import memory_bytes
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import facts
@@ -46,6 +38,7 @@ class Work:
     is_true: Callable[[Split], bool] | None = None
 
 
+REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology
 Describe = Callable[[Given], Work]
 
 
@@ -64,6 +57,7 @@ class Runnable:
         self.call = call
         self.finish = finish
         self.inserted = ", ".join(f"{step} of {name}" for name, step in plan.inserted)
+        self._is_checked = False
 
     def run(self, tensors: list[Tensor]) -> Any:
         for at, moves in self.moving:
@@ -72,7 +66,20 @@ class Runnable:
         result = self.call(*tensors)
         for move in self.finish:
             result = move(result)
+        if not self._is_checked:
+            self._check(result)
         return result
+
+    def _check(self, result: Any) -> None:
+        """The first time: the result lies as planned."""
+        for tensor in result if isinstance(result, list | tuple) else [result]:
+            found = unsized(tensor.view_distribution().placements)
+            if found != self.plan.final_layout:
+                raise MeshError(
+                    f"distributed.{self.plan.problem.op}: planned as ({described(self.plan.final_layout)}), the result "
+                    f"is ({described(found)}): the op and its plan disagree. Please report this with the call."
+                )
+        self._is_checked = True
 
 
 def planned(given: Given, work: Work, request: object, device: MeshDevice) -> Runnable:
@@ -96,7 +103,7 @@ def _problem(
     given: Given, work: Work, request: object, device: MeshDevice
 ) -> tuple[Problem, list[Apart], Apart]:
     """What the planner is asked, and what is taken apart before and put together after."""
-    op, mesh, lines = given.op.name, given.mesh, given.lines
+    op, mesh, lines = given.name, given.mesh, given.lines
     result = Value(given.shape, bits(given.result.dtype), mesh)
     wanted = _wanted(given, request, device)
     starts = [
@@ -109,7 +116,9 @@ def _problem(
     kept = uneven_splits(choices, layouts, goal, (*given.values, result))
     problem = Problem(
         op,
-        given.names,
+        given.spoken,
+        tuple(dtype.name.lower() for dtype in (*(o.dtype for o in given.operands), given.result.dtype)),
+        given.layouts,
         tuple(value.keeping(uneven) for value, uneven in zip(given.values, kept, strict=False)),
         layouts,
         result.keeping(kept[-1]),
@@ -127,7 +136,7 @@ def _problem(
 
 
 def _wanted(given: Given, request: object, device: MeshDevice) -> Any:
-    where = f"distributed.{given.op.name}: output_topology"
+    where = f"distributed.{given.name}: {REQUESTS.get(given.name, 'output_topology')}"
     if request is not None and given.container is not None:
         raise ArgumentError(
             f"{where}: it has {len(given.results)} results: leave it out, and place them with "

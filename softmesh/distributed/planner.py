@@ -17,7 +17,7 @@ from softmesh.distributed.redistribution import Way, routes
 from softmesh.distributed.steps import Step
 from softmesh.errors import MeshError
 from softmesh.perf.link_costs import Line
-from softmesh.placement.words import Partial, Shard
+from softmesh.placement.words import Shard
 
 Seconds = Callable[[Sequence[Extents], Extents], float]  # of the operands' and the result's local shapes
 Inside = Callable[[Split], tuple[Step, ...]]
@@ -29,8 +29,10 @@ class Problem:
 
     op: str
     names: tuple[str, ...]  # of the operands
+    forms: tuple[str, ...]  # the dtypes of the operands and, last, of the result
+    given_layouts: tuple[Layout, ...]
     operands: tuple[Value, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Layout, ...]  # those given, but for what is done in any case
     result: Value
     wanted: Layout | None
     choices: tuple[tuple[Choice, ...], ...]  # for each axis
@@ -76,6 +78,15 @@ class Plan:
             step.cost.seconds for steps in (*self.problem.before, self.problem.behind) for step in steps
         )
         return self.strategy.seconds_before_output + self.way_out.seconds + always
+
+    @property
+    def moving_seconds(self) -> float:
+        """Of all but the op itself."""
+        return self.seconds - self.strategy.compute_seconds
+
+    @property
+    def final_layout(self) -> Layout:
+        return self.problem.behind[-1].after if self.problem.behind else self.layout
 
     @property
     def steps_before(self) -> list[tuple[str, Step]]:
@@ -132,10 +143,9 @@ def ranking(problem: Problem) -> tuple[list[Plan], list[Strategy]]:
 
 
 def strategies_for(problem: Problem) -> Iterator[Strategy]:
-    ways = [
-        routes(value, problem.lines).ways_from(layout)
-        for layout, value in zip(problem.layouts, problem.operands, strict=True)
-    ]
+    known = [routes(value, problem.lines) for value in problem.operands]
+    ways = [one.ways_from(layout) for one, layout in zip(known, problem.layouts, strict=True)]
+    result = routes(problem.result, problem.lines)
     for choices in product(*_open_choices(problem)):
         split = Split(problem.mesh, choices)
         needs = tuple(split.needs(i) for i in range(len(problem.operands)))
@@ -143,23 +153,17 @@ def strategies_for(problem: Problem) -> Iterator[Strategy]:
         ways_in = tuple(way for way in found if way is not None)
         gives = split.gives
         if len(ways_in) == len(found) and problem.result.can_be(gives):
-            yield _costed(problem, split, needs, gives, ways_in)
-
-
-def _costed(
-    problem: Problem, split: Split, needs: tuple[Layout, ...], gives: Layout, ways_in: tuple[Way, ...]
-) -> Strategy:
-    shapes = [value.local_shape(layout) for value, layout in zip(problem.operands, needs, strict=True)]
-    held = sum(value.bytes_on_each(n) for value, n in zip(problem.operands, needs, strict=True))
-    return Strategy(
-        split,
-        needs,
-        gives,
-        ways_in,
-        () if problem.inside is None else problem.inside(split),
-        problem.seconds(shapes, problem.result.local_shape(gives)),
-        held + problem.result.bytes_on_each(gives),
-    )
+            held = [one.held(layout) for one, layout in zip(known, needs, strict=True)]
+            shape, size = result.held(gives)
+            yield Strategy(
+                split,
+                needs,
+                gives,
+                ways_in,
+                () if problem.inside is None else problem.inside(split),
+                problem.seconds([own for own, _ in held], shape),
+                size + sum(own for _, own in held),
+            )
 
 
 def _open_choices(problem: Problem) -> list[list[Choice]]:
@@ -174,8 +178,9 @@ def _can_be_shared(problem: Problem, axis: int, choice: Choice) -> bool:
     """Whether each dim that the choice splits divides, or is split unevenly and may be."""
     words = [*zip(problem.operands, choice.needs, strict=True), (problem.result, choice.gives)]
     for value, word in words:
-        is_uneven = isinstance(word, Shard) and value.shape[word.dim] % value.mesh[axis] != 0
-        if is_uneven and not (choice.takes_uneven and (axis, word.dim) in value.uneven):  # type: ignore[union-attr]
+        if not isinstance(word, Shard) or value.shape[word.dim] % value.mesh[axis] == 0:
+            continue
+        if not choice.takes_uneven or (axis, word.dim) not in value.uneven:
             return False
     return True
 
@@ -184,9 +189,8 @@ def _ways_out(problem: Problem, strategies: Sequence[Strategy]) -> dict[Layout, 
     """From each layout in which a strategy leaves the result to the one that is wanted, or to any whole one."""
     found = routes(problem.result, problem.lines)
     starts = dict.fromkeys(strategy.gives for strategy in strategies)
-    if problem.wanted is not None:
-        return found.ways_to([problem.wanted], starts)
-    return found.ways_to(filter(is_whole, found.reachable(starts)), starts)
+    wanted = problem.wanted
+    return found.ways_to(is_whole if wanted is None else lambda layout: layout == wanted, starts)
 
 
 def _finished(problem: Problem, strategy: Strategy, ways_out: dict[Layout, Way]) -> Plan | None:
@@ -207,40 +211,3 @@ def _no_room(problem: Problem, strategies: Sequence[Strategy]) -> MeshError:
         f"distributed.{problem.op}: no way of splitting it over {mesh} devices fits their memory: the least takes "
         f"{least:,} B on each, of {problem.memory:,} B. Use a larger mesh, a smaller dtype, or smaller tensors."
     )
-
-
-def uneven_splits(
-    choices: Sequence[Sequence[Choice]],
-    layouts: Sequence[Layout],
-    wanted: Layout | None,
-    values: Sequence[Value],
-) -> list[frozenset[tuple[int, int]]]:
-    """For each operand and, last, the result: the splits (axis, dim) that do not divide and may be kept.
-
-    A choice may split unevenly where an operand is split so already, or the result is asked for so.
-    """
-    kept: list[set[tuple[int, int]]] = [set() for _ in values]
-    given = [*layouts, wanted]
-    for axis, several in enumerate(choices):
-        for choice in several:
-            words = (*choice.needs, choice.gives)
-            if choice.takes_uneven and any(
-                layout is not None and layout[axis] is word and isinstance(word, Shard)
-                for layout, word in zip(given, words, strict=True)
-            ):
-                for uneven, word in zip(kept, words, strict=True):
-                    if isinstance(word, Shard):
-                        uneven.add((axis, word.dim))
-    for uneven, layout in zip(kept, given, strict=True):
-        for axis, word in enumerate(layout or ()):
-            if isinstance(word, Shard):
-                uneven.add((axis, word.dim))
-    return [
-        frozenset((axis, dim) for axis, dim in uneven if value.shape[dim] % value.mesh[axis])
-        for uneven, value in zip(kept, values, strict=True)
-    ]
-
-
-def carries_nothing(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Without those that leave contributions."""
-    return tuple(choice for choice in choices if not isinstance(choice.gives, Partial))

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents, is_whole
 from softmesh.distributed.operands import bits
+from softmesh.distributed.own_ops import own_operation
 from softmesh.distributed.patterns import Choice, Labels, Split, broadcast_labels, by_labels
 from softmesh.distributed.planned import Work
 from softmesh.distributed.unified import Unified
 from softmesh.ops.activation import Activation, activation_function
-from softmesh.ops.definition import Definition
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local
-from softmesh.ops.registry import Operation
-from softmesh.ops.signature import Signature
 from softmesh.perf.chip_costs import matmul_seconds
 from softmesh.placement import rules
 
@@ -29,7 +29,7 @@ def describe_product(given: Given) -> Work:
     transpose_a, transpose_b = arguments["transpose_a"], arguments["transpose_b"]
     activation = arguments.get("activation")
     shapes = [operand.shape for operand in given.operands]
-    choices = product_choices(shapes, transpose_a, transpose_b, given.names)
+    choices = product_choices(shapes, transpose_a, transpose_b, given.spoken)
     whole = given.plain()
     bare = whole if activation is None else given.plain(activation=None)
 
@@ -42,6 +42,12 @@ def describe_product(given: Given) -> Work:
         call,
         after=None if activation is None else lambda tensor: _activated(tensor, activation),
     )
+
+
+def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    a, b, *bias = (operand.shape for operand in operands)
+    m, n = a[-1 if arguments["transpose_a"] else -2], b[-2 if arguments["transpose_b"] else -1]
+    return tuple(torch.broadcast_shapes((*a[:-2], 1, 1), (*b[:-2], 1, 1), (m, n), *bias))
 
 
 def product_choices(
@@ -88,19 +94,11 @@ def _seconds(given: Given, transpose_a: bool) -> Callable[[Sequence[Extents], Ex
     return seconds
 
 
-def _define_activated(input_tensor: Operand, activation: Activation) -> Local:
+@own_operation("activation", cost=flops_per_element(8))
+def _activated(input_tensor: Operand, activation: Activation) -> Local:
     return Local(activation_function(activation, "activation"), rules.elementwise)
 
 
-_activated = Operation(
-    Definition(
-        "distributed.activation",
-        _define_activated,
-        Signature("distributed.activation", _define_activated, [], []),
-        flops_per_element(8),
-    )
-)
-
 _SHORT = {"a": "input_tensor_a", "b": "input_tensor_b"}
-matmul = Unified("matmul", describe_product, _SHORT)
-linear = Unified("linear", describe_product, _SHORT)
+matmul = Unified("matmul", describe_product, _shape_of, _SHORT)
+linear = Unified("linear", describe_product, _shape_of, _SHORT)

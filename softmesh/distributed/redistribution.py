@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from softmesh.distributed.layouts import Layout, Value
+from softmesh.distributed.layouts import Extents, Layout, Value
 from softmesh.distributed.steps import Step, steps_from
 from softmesh.perf.link_costs import Line
 
@@ -33,6 +33,15 @@ class Routes:
         self._value, self._lines = value, lines
         self._steps: dict[Layout, tuple[Step, ...]] = {}
         self._from: dict[Layout, dict[Layout, Way]] = {}
+        self._held: dict[Layout, tuple[Extents, int]] = {}
+
+    def held(self, layout: Layout) -> tuple[Extents, int]:
+        """What a device has of it: the shape of its piece, and the bytes."""
+        found = self._held.get(layout)
+        if found is None:
+            value = self._value
+            found = self._held[layout] = (value.local_shape(layout), value.bytes_on_each(layout))
+        return found
 
     def steps(self, layout: Layout) -> tuple[Step, ...]:
         found = self._steps.get(layout)
@@ -51,19 +60,17 @@ class Routes:
             )
         return found
 
-    def ways_to(self, goals: Iterable[Layout], starts: Iterable[Layout]) -> dict[Layout, Way]:
+    def ways_to(self, is_goal: Callable[[Layout], bool], starts: Iterable[Layout]) -> dict[Layout, Way]:
         """The cheapest to any of the goals, from each layout that can be met on the way from `starts`."""
         before = self._predecessors(starts)
         return _shortest(
-            [goal for goal in goals if goal in before],
+            [layout for layout in before if is_goal(layout)],
             lambda layout: before[layout],
             lambda known, step: (step, *known),
         )
 
-    def reachable(self, starts: Iterable[Layout]) -> list[Layout]:
-        return list(self._predecessors(starts))
-
     def _predecessors(self, starts: Iterable[Layout]) -> dict[Layout, list[tuple[Step, Layout]]]:
+        """For each layout that can be reached, the steps that lead there and where they begin."""
         before: dict[Layout, list[tuple[Step, Layout]]] = {}
         waiting = list(dict.fromkeys(starts))
         for start in waiting:

@@ -39,10 +39,14 @@ class Step(NamedTuple):
         return self.kind not in LOCAL_STEPS
 
     def __str__(self) -> str:
+        return self.named(f"axis {self.axis}")
+
+    def named(self, axis: str) -> str:
+        """The step with what its axis is called."""
         dims = "" if self.dim is None else f"dim {self.dim}"
         dims += "" if self.to_dim is None else f" to dim {self.to_dim}"
         how = "" if self.combines == "sum" else self.combines
-        return f"{self.kind}({', '.join(filter(None, (how, dims, f'axis {self.axis}')))})"
+        return f"{self.kind}({', '.join(filter(None, (how, dims, axis)))})"
 
 
 def steps_from(layout: Layout, value: Value, lines: tuple[Line, ...]) -> Iterator[Step]:

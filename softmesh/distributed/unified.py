@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from softmesh.distributed import policy
 from softmesh.distributed.axes import request_key
-from softmesh.distributed.given import given_of
+from softmesh.distributed.given import ShapeOf, given_of
 from softmesh.distributed.listening import LISTENERS
 from softmesh.distributed.operands import lines_of, mesh_of
 from softmesh.distributed.planned import Describe, Runnable, planned
@@ -37,28 +37,35 @@ _Found = tuple[
 class Unified:
     """What `softmesh.distributed.matmul` is: the plain op of that name, on whole values however they are placed."""
 
-    def __init__(self, name: str, describe: Describe, keywords: Mapping[str, str] | None = None) -> None:
-        self.name = name
-        self.__name__ = name.rpartition(".")[2]
-        self.plain: Operation = OPERATIONS[name]
+    def __init__(
+        self,
+        plain: str,
+        describe: Describe,
+        shape_of: ShapeOf,
+        keywords: Mapping[str, str] | None = None,
+        called: str | None = None,
+    ) -> None:
+        self.plain: Operation = OPERATIONS[plain]
+        self.name = called or plain.rpartition(".")[2]
+        self.__name__ = self.name
         self.__doc__ = self.plain.__doc__
         self._describe = describe
+        self._shape_of = shape_of
         self._keywords = keywords or {}  # other names of arguments
         self._plans: dict[Any, _Found] = {}
 
     def __repr__(self) -> str:
-        return f"<unified operation softmesh.distributed.{self.__name__}>"
+        return f"<unified operation softmesh.distributed.{self.name}>"
 
     def __call__(
         self, *args: Any, output_topology: Any = None, implicit: str | None = None, **kwargs: Any
     ) -> Any:
         """As the plain op; `output_topology` has a placement for each mesh axis, `implicit` is the policy."""
         runnable, tensors, device = self.planned(args, kwargs, output_topology)
-        allowed = policy.checked_policy(implicit)
+        if implicit is not None:
+            policy.checked_policy(implicit)
         if runnable.inserted:
-            self._check_reach(runnable)
-            if allowed != "allow":
-                policy.apply(allowed, f"distributed.{self.name} inserts {runnable.inserted}. {_SAY_IT}")
+            self._check_insertion(runnable, policy.checked_policy(implicit))
         for listener in LISTENERS.get():
             listener(runnable.plan, device)
         return runnable.run(tensors)
@@ -68,18 +75,22 @@ class Unified:
     ) -> tuple[Runnable, list[Tensor], MeshDevice]:
         """The plan for such a call, the tensors that it is for, and their mesh. Nothing is moved."""
         tensors: list[Tensor] = []
-        key: list[Any] = []
+        key: list[Any] = [settings.serial()]
         for value in args:
-            _note(value, tensors, key)
+            if value.__class__ is Tensor and value._where is None:  # as _note, without the call
+                tensors.append(value)
+                key.append(value._spec)
+                key.append(value._storage.dist)
+            else:
+                _note(value, tensors, key)
         for name, value in kwargs.items():
             key.append(name)
             _note(value, tensors, key)
-        if not tensors:
-            self._refuse(args)
-        device = mesh_of(self.name, tensors)
-        key += (device.id(), settings.serial(), is_lenient())
+        device = mesh_of(self.name, tensors) if tensors else self._refuse(args)
+        key.append(device.id())
         if request is not None:
             key.append(request_key(request, device))
+            key.append(is_lenient())
         try:
             found = self._plans.get(tuple(key))
         except TypeError:  # an argument is a list
@@ -100,7 +111,7 @@ class Unified:
     ) -> _Found:
         named = {self._keywords.get(name, name): value for name, value in kwargs.items()}
         bound = self.plain.definition.signature.bind(args, named)
-        given = given_of(self.plain, bound, device, lines_of(device))
+        given = given_of(self.name, self.plain, bound, device, lines_of(device), self._shape_of)
         runnable = planned(given, self._describe(given), request, device)
         order = self._order(args, named)
         if len(self._plans) >= _MAX_PLANS:
@@ -120,16 +131,19 @@ class Unified:
             found += bound[at] if isinstance(bound[at], list) else [bound[at]]
         return tuple(mark.number for mark in found if isinstance(mark, _Mark))
 
-    def _check_reach(self, runnable: Runnable) -> None:
-        """Communication needs a fabric, and that is known before anything is moved."""
+    def _check_insertion(self, runnable: Runnable, allowed: str) -> None:
+        """Communication needs a fabric and leave, and both are known before anything is moved."""
         if not settings.active().is_on and not is_lenient():
             raise MeshError(
-                f"Trying to get un-initialized fabric context: distributed.{self.name} inserts {runnable.inserted}, and "
-                "no fabric is configured. Call ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the "
-                "mesh, or compute under softmesh.lenient()."
+                f"Trying to get un-initialized fabric context: distributed.{self.name} inserts "
+                f"{runnable.inserted}, and no fabric is configured. Call "
+                "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the mesh, or compute under "
+                "softmesh.lenient()."
             )
+        if allowed != "allow":
+            policy.apply(allowed, f"distributed.{self.name} inserts {runnable.inserted}. {_SAY_IT}")
 
-    def _refuse(self, args: tuple[Any, ...]) -> None:
+    def _refuse(self, args: tuple[Any, ...]) -> MeshDevice:
         given = ", ".join(type(value).__name__ for value in args) or "nothing"
         raise ArgumentError(
             f"distributed.{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "

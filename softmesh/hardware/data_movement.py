@@ -16,6 +16,8 @@ class NOC(NativeEnum):
 
     RISCV_0_default = 0
     RISCV_1_default = 1
+    NOC_0 = 0
+    NOC_1 = 1
 
 
 class DataMovementProcessor(NativeEnum):

@@ -63,7 +63,8 @@ def generic_op(
     _enqueue(mesh, parts, tensors, _key(program_descriptor))
     if observed():
         coords = [coordinate for place, _ in parts for coordinate in place]
-        emit("generic_op", tensors[:-1], tensors[-1:], coords=coords)
+        queue = mesh.mesh_command_queue().id()
+        emit("generic_op", tensors[:-1], tensors[-1:], coords=coords, queue=queue)
     return tensors[-1]
 
 

@@ -21,7 +21,10 @@ Activation = str | UnaryOpType | UnaryWithParam
 
 _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{name: entry.function for name, entry in UNARY.items()},
-    **{name: PARAMETRIC[name] for name in ("celu", "elu", "hardshrink", "hardtanh", "logit", "softplus", "softshrink")},
+    **{
+        name: PARAMETRIC[name]
+        for name in ("celu", "elu", "hardshrink", "hardtanh", "logit", "softplus", "softshrink")
+    },
     "alt_complex_rotate90": rotate90,
     "gelu": gelu_function(GeluVariant.Accurate),
     "gelu_approx": gelu_function(GeluVariant.Tanh),

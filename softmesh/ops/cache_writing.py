@@ -31,15 +31,16 @@ OPTIONS: dict[str, Any] = {
 class OnChosenDevices(Operation):
     """`mesh_coords` names the devices that write; the others keep what they have."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         coords = kwargs.get("mesh_coords")
         if coords is not None:
             wanted = "mesh coordinates such as ttnn.MeshCoordinate(0, 1)"
             listed = checked_all(self.name, "mesh_coords", coords, (MeshCoordinate,), wanted)
             cache = args[0] if args else kwargs.get(self.definition.signature.names[0])
             device = cache.device() if isinstance(cache, Tensor) else None
-            kwargs["mesh_coords"] = None if device is None else chosen_devices(device, listed, self.name)
-        return super().__call__(*args, **kwargs)
+            chosen = None if device is None else chosen_devices(device, listed, self.name)
+            kwargs = kwargs | {"mesh_coords": chosen}
+        return super()._call(args, kwargs)
 
 
 def check_cache(op: str, cache: Operand) -> None:
@@ -97,7 +98,7 @@ def _write(
     if not bool(is_written.all()):
         chosen = is_written.expand(shape)
         where = [part[chosen] for part in where]
-        values = values.expand(*shape, *values.shape[-(values.dim() - len(shape)) :])[chosen]
+        values = values.expand(*shape, *cache.shape[len(where) :])[chosen]
     cache.index_put_(tuple(where), values)
 
 

@@ -52,7 +52,9 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     def define(input_tensor: Operand, dim: int = -1) -> Local:
         return _gated(name, input_tensor, dim, gate)
 
-    define.__doc__ = "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
+    define.__doc__ = (
+        "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
+    )
     operation(name, cost=flops_per_element(9), controls="memory_config", floats_only=True)(define)
 
 

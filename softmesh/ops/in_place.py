@@ -56,7 +56,7 @@ def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Acti
         shape = check_broadcast(op, [(a.name, a.shape), (b.name, b.shape)])
         if shape != a.shape:
             raise MeshError(
-                f"{op}: the result {list(shape)} does not fit into {a.name} {list(a.shape)}, where it would be written: "
+                f"{op}: the result {list(shape)} does not fit into {a.name} {list(a.shape)}, where it would go: "
                 f"use ttnn.{op.removesuffix('_')}, which makes a new tensor."
             )
     local = binary_local(op, entry, a, b, *several)

@@ -170,7 +170,7 @@ def interleaved_to_sharded(
                 "shard_shape, shard_scheme and shard_orientation."
             )
         assert not isinstance(grid, MemoryConfig)
-        cores = grid if isinstance(grid, CoreRangeSet) else _all_cores(grid)
+        cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
         config = MemoryConfig(
             shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation)
         )
@@ -179,7 +179,7 @@ def interleaved_to_sharded(
     return Local(_same, rules.keeping, memory_config=config)
 
 
-def _all_cores(extent: CoreCoord) -> CoreRangeSet:
+def all_cores(extent: CoreCoord) -> CoreRangeSet:
     return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
@@ -368,50 +367,6 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
         return x.expand(*lead, *sizes)
 
     return Local(compute, rules.resizing(touched, shift=added))
-
-
-@operation(**_OPTIONS, controls="memory_config", tuning="use_multicore sub_core_grids")
-def pad(
-    input_tensor: Operand,
-    padding: Sequence[Sequence[int]] | Sequence[int],
-    value: float | Sequence[int] = 0.0,
-    fill: float | None = None,
-) -> Local:
-    """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
-    filler = (fill or 0.0) if isinstance(value, Sequence) else value
-    pairs = _pad_widths(input_tensor.shape, padding, value if isinstance(value, Sequence) else None)
-    reverse = [n for pair in reversed(pairs) for n in pair]
-    touched = [d for d, pair in enumerate(pairs) if pair != (0, 0)]
-
-    def rule(at: rules.Situation) -> rules.Placement:
-        if isinstance(at.word, rules.Partial) and filler:
-            raise rules.UsesPartial(0)
-        return rules.resizing(touched)(at)
-
-    return Local(lambda x: F.pad(x, reverse, value=filler), rule)
-
-
-def _pad_widths(
-    shape: tuple[int, ...], padding: Sequence[Sequence[int]] | Sequence[int], starts: Sequence[int] | None
-) -> list[tuple[int, ...]]:
-    """(before, after) for each dim: given so, or by the padded shape and where the tensor starts in it."""
-    pairs = [tuple(entry) for entry in padding if not isinstance(entry, int)]
-    wanted = [entry for entry in padding if isinstance(entry, int)]
-    if starts is not None and len(starts) == len(wanted) == len(shape):
-        pairs = [(start, n - start - m) for start, n, m in zip(starts, wanted, shape, strict=True)]
-    elif wanted or starts is not None:
-        pairs = []
-    widths = [(0, 0)] * (len(shape) - len(pairs)) + pairs
-    if (
-        len(widths) != len(shape)
-        or any(len(pair) != 2 or min(pair) < 0 for pair in widths)
-        or (padding and not pairs)
-    ):
-        raise MeshError(
-            f"pad: padding={list(padding)} does not fit a tensor of shape {list(shape)}: give (before, after) for "
-            "each of its last dims, or the padded shape and the start of the tensor in it."
-        )
-    return widths
 
 
 @operation(**_OPTIONS, controls="memory_config")

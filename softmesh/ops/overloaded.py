@@ -18,13 +18,13 @@ class Overloaded(Operation):
         self._at = at
         self._positional = names.split()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) <= self._at or not isinstance(args[self._at], Tensor):
-            return super().__call__(*args, **kwargs)
+            return super()._call(args, kwargs)
         if len(args) > len(self._positional):
             raise refused(self.name, f"takes {', '.join(self._positional)} by position, got {len(args)}")
         named = dict(zip(self._positional, args, strict=False))
         twice = sorted(named.keys() & kwargs.keys())
         if twice:
             raise refused(self.name, f"argument {twice[0]!r} is given twice")
-        return super().__call__(**named, **kwargs)
+        return super()._call((), named | kwargs)

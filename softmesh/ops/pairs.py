@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +17,14 @@ from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
+from softmesh.ops.spelled import Spelled
 from softmesh.ops.unary import gelu_function
 from softmesh.placement import rules
 
 _TINY = 1e-9  # keeps snake_beta from dividing by 0
 _PLAIN: dict[str, Any] = {"controls": "memory_config"}
 _INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
+_OR_VALUE = partial(Spelled, spellings={"value": "input_tensor_b"})
 
 
 def gelu_of_sum(a: Any, b: Any) -> torch.Tensor:
@@ -44,7 +47,9 @@ def bias_gelu(
 ) -> Local:
     """gelu(a + b)."""
     before = input_tensor_a_activations, input_tensor_b_activations
-    return binary_local("bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations)
+    return binary_local(
+        "bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations
+    )
 
 
 @operation(**_INTO)
@@ -84,7 +89,7 @@ def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True)
+@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True, kind=_OR_VALUE)
 def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, and 0 where b is 0."""
 
@@ -95,7 +100,7 @@ def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     return binary_local("div_no_nan", Binary(compute, rules.dividing), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3))
+@operation(**_PLAIN, cost=flops_per_element(3), kind=_OR_VALUE)
 def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, rounded down."""
     entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
@@ -130,7 +135,9 @@ def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
 
 def _vector_length(operand: Operand) -> int:
     if sum(n != 1 for n in operand.shape) > 1:
-        raise MeshError(f"outer: {operand.name} {list(operand.shape)} must have one dim that is not 1, at most.")
+        raise MeshError(
+            f"outer: {operand.name} {list(operand.shape)} must have one dim that is not 1, at most."
+        )
     return math.prod(operand.shape)
 
 
@@ -140,7 +147,9 @@ def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
     if isinstance(weight, Operand):
         return _prelu_of_channels(input_tensor_a, weight)
     if isinstance(weight, Sequence) and len(weight) != 1:
-        raise MeshError(f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them.")
+        raise MeshError(
+            f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them."
+        )
     return Local(lambda x, w: torch.where(x > 0, x, w * x), rules.elementwise)
 
 

@@ -53,6 +53,14 @@ def rotate90(x: torch.Tensor) -> torch.Tensor:
     return torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
 
 
+def multigammaln_function(x: torch.Tensor) -> torch.Tensor:
+    """Of order 4: log(pi) * 4 * 3 / 4 + the sum of lgamma(x - i / 2)."""
+    total = torch.full_like(x, _MULTIGAMMA_ORDER * (_MULTIGAMMA_ORDER - 1) / 4 * math.log(math.pi))
+    for i in range(_MULTIGAMMA_ORDER):
+        total = total + torch.lgamma(x - i / 2)
+    return total
+
+
 # By the names of UnaryOpType, in lower case, with their parameters in TT-NN's order.
 PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "add_unary_sfpu": torch.add,
@@ -195,16 +203,7 @@ def alt_complex_rotate90(input_tensor: Operand) -> Local:
 @_plain(cost=flops_per_element(64))
 def multigammaln(input_tensor: Operand) -> Local:
     """The logarithm of the multivariate gamma function of order 4, as TT-NN has it."""
-    constant = _MULTIGAMMA_ORDER * (_MULTIGAMMA_ORDER - 1) / 4 * math.log(math.pi)
-    halves = [0.5 * i for i in range(_MULTIGAMMA_ORDER)]
-
-    def compute(x: torch.Tensor) -> torch.Tensor:
-        total = torch.full_like(x, constant)
-        for half in halves:
-            total = total + torch.lgamma(x - half)
-        return total
-
-    return Local(compute, rules.elementwise)
+    return Local(multigammaln_function, rules.elementwise)
 
 
 @_plain(cost=flops_per_element(32))

@@ -75,6 +75,7 @@ class Plan:
     problem: str | None = None
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
+    program: object = None  # what the chips would compile: the same for operands that are placed otherwise
 
     def __post_init__(self) -> None:
         self.needs_adapting = any(adapt is not None for adapt in self.adapts)

@@ -152,7 +152,8 @@ class Planner:
             dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
             layout = local.layouts[i] if local.layouts else first.layout
             where = config or local.memory_config or first.memory_config
-            if where.is_sharded() and config is None and shape != tuple(first.shape):
+            is_inherited = config is None and local.memory_config is None
+            if is_inherited and where.is_sharded() and shape != tuple(first.shape):
                 where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
             layout = Layout.TILE if facts(dtype).is_block else layout
             specs.append(make_spec(shape, dtype, layout, where, first.tile))

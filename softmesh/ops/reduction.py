@@ -119,22 +119,43 @@ _LARGEST_UINT16 = 65535
 @operation(
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
-    tuning="sub_core_grids indices_tensor stable",
+    tuning="sub_core_grids stable",
 )
 def topk(
-    input_tensor: Operand, k: int = 32, dim: int = -1, largest: bool = True, sorted: bool = True
+    input_tensor: Operand,
+    k: int = 32,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    indices_tensor: Operand | None = None,
 ) -> Local:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
+
+    `indices_tensor` has an index for each value, to stand for it in the result.
+    """
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
     if not 1 <= k <= n:
         raise MeshError(f"topk: k={k} must be between 1 and {n}, the extent of dim {dim}.")
+    if indices_tensor is not None and (indices_tensor.shape != input_tensor.shape or indices_tensor.is_float):
+        raise MeshError(
+            f"topk: indices_tensor {list(indices_tensor.shape)} {indices_tensor.dtype} must hold an integer for each "
+            f"of the values {list(input_tensor.shape)}."
+        )
     at = d - input_tensor.rank
     index_type = DataType.UINT16 if n <= _LARGEST_UINT16 else DataType.UINT32
+
+    def compute(x: torch.Tensor, indices: torch.Tensor | None) -> list[torch.Tensor]:
+        values, places = x.topk(k, at, largest, sorted)
+        if indices is None:
+            return [values, places]
+        return [values, torch.take_along_dim(indices, places, at)]
+
     return Local(
-        lambda x: list(x.topk(k, at, largest, sorted)),
+        compute,
         rules.within(d),
-        dtypes=(input_tensor.dtype, index_type),
+        dtypes=(input_tensor.dtype, index_type if indices_tensor is None else indices_tensor.dtype),
     )
 
 

@@ -18,17 +18,21 @@ from typing import Any
 
 import torch
 
+from softmesh.callsite import raw_call_site
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.definition import Define, Definition
+from softmesh.ops.interception import INTERCEPTORS, call_through
 from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
 from softmesh.ops.recorded import check_compiled, record_result, record_writing
+from softmesh.ops.refusal import CallRefused, refused_call
 from softmesh.ops.signature import Signature
-from softmesh.runtime.commands import emit, observed
+from softmesh.placement.distribution import Distribution
+from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.queues.queue_id import chosen_queue
+from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
 from softmesh.tensor.storage import Storage
@@ -51,20 +55,48 @@ class Operation:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.name = definition.name
-        self.__name__ = definition.name.rpartition(".")[2]
+        self.__name__ = self.python_fully_qualified_name
         self.__doc__ = definition.define.__doc__
+        self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._writes = definition.writes
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._programs: dict[tuple[Any, ...], object] = {}
 
     @property
     def python_fully_qualified_name(self) -> str:
         return f"ttnn.{self.name}"
 
+    @property
+    def golden_function(self) -> Callable[..., Any] | None:
+        """Its torch reference."""
+        if self._golden is None:
+            from softmesh.ops.golden.lookup import known_golden
+
+            self._golden = known_golden(self)
+        return self._golden
+
+    @golden_function.setter
+    def golden_function(self, function: Callable[..., Any] | None) -> None:
+        self._golden = function
+
+    def forget_plans(self) -> None:
+        self._plans.clear()
+
     def __repr__(self) -> str:
         return f"<operation ttnn.{self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if INTERCEPTORS:
+                return call_through(self, lambda *args, **kwargs: self._call(args, kwargs), args, kwargs)
+            return self._call(args, kwargs)
+        except CallRefused:
+            raise
+        except ArgumentError as error:
+            raise refused_call(self.__name__, self._signature, error, args, kwargs) from error
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature = self._signature
         values = signature.bind(args, kwargs)
         key: list[Any] = []
@@ -103,8 +135,8 @@ class Operation:
         if device is not None:
             if device.captures.recordings:
                 recording = self._recording(device, plan, values)
-            if plan not in device._program_cache:
-                device.note_program(plan)
+            if plan.program not in device._program_cache:
+                device.note_program(plan.program)
             if recording is None:
                 device.note_launch(None if signature.queue_at is None else values[signature.queue_at])
         if recording is not None:
@@ -116,7 +148,7 @@ class Operation:
         if marking is not None:
             marking(made)
         if observed():
-            self._tell(values, tensors, made, plan)
+            self._tell(values, tensors, made, plan, device)
         return made[0] if plan.container is None else plan.container(made)
 
     def _planned(
@@ -135,6 +167,8 @@ class Operation:
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
         self._plans[key] = plan
+        form = tuple(part for part in key if not isinstance(part, Distribution))
+        plan.program = self._programs.setdefault(form, object())
         return plan, results
 
     def _check(self, tensors: list[Tensor], data: list[Any], target: Any) -> MeshDevice | None:
@@ -219,7 +253,7 @@ class Operation:
     def _recording(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         recording = recording_on(device, self._queue(values))
         if recording is not None:
-            check_compiled(recording, self.name, plan in device._program_cache)
+            check_compiled(recording, self.name, plan.program in device._program_cache)
         return recording
 
     def _run_recorded(
@@ -244,18 +278,30 @@ class Operation:
 
     def _queue(self, values: list[Any]) -> int:
         at = self._signature.queue_at
-        return chosen_queue(self.name, None if at is None else values[at])
+        given = None if at is None else values[at]
+        return current_queue() if given is None else chosen_queue(self.name, given)
 
-    def _tell(self, values: list[Any], tensors: list[Tensor], made: list[Tensor], plan: Plan) -> None:
+    def _tell(
+        self,
+        values: list[Any],
+        tensors: list[Tensor],
+        made: list[Tensor],
+        plan: Plan,
+        device: MeshDevice | None,
+    ) -> None:
         cost = plan.cost or self.definition.cost
-        emit(
-            self.name,
-            tensors,
-            made,
-            coords=plan.outputs[0].dist.coordinates(),
-            arguments=lambda: self._arguments(values),
-            queue=self._queue(values),
-            cost=lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
+        tell(
+            Command(
+                self.name,
+                tensors,
+                made,
+                plan.outputs[0].dist.coordinates(),
+                self._queue(values),
+                device,
+                raw_call_site(2),
+                lambda: self._arguments(values),
+                lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
+            )
         )
 
     def _arguments(self, values: list[Any]) -> dict[str, Any]:

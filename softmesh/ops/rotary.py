@@ -82,7 +82,8 @@ def rotary_embedding(
         at = slice(0, rows) if index is None else slice(index, index + 1)
         return turned(x, cos[..., at, :], sin[..., at, :])
 
-    return Local(compute, rows_rule(input_tensor, cos_cache, splits_width=False))
+    rule = rows_rule(input_tensor, cos_cache, splits_width=False, one_row=token_index is not None)
+    return Local(compute, rule)
 
 
 @operation(_HALVES_HF, **_OPTIONS)

@@ -72,12 +72,17 @@ def _along(dims: dict[int, _Pairs]) -> rules.SingleRule:
     return lambda at: cast(Sequence[rules.Placement], rule(at))[0]
 
 
-def rows_rule(x: Operand, cos: Operand, splits_width: bool) -> rules.SingleRule:
-    """Split by batch and heads; by rows where the caches are as long as x, and so may be split alike."""
+def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = False) -> rules.SingleRule:
+    """Split by batch and heads; by rows where the caches are as long as x, and so may be split alike.
+
+    With `one_row` all rows take the same one of the caches, which are not split then.
+    """
     dims: dict[int, _Pairs] = {0: [(0, 0)], 1: [(0, 1)]}
     for dim in (0, 1):
         dims[dim] += [(1, dim), (2, dim)] if cos.shape[dim] == x.shape[dim] else []
-    if cos.shape[2] == x.shape[2]:
+    if one_row:
+        dims[2] = [(0, 2)]
+    elif cos.shape[2] == x.shape[2]:
         dims[2] = [(0, 2), (1, 2), (2, 2)]
     if splits_width:
         dims[3] = [(0, 3), (1, 3), (2, 3)]

@@ -43,32 +43,20 @@ def _streams(device: MeshDevice) -> Tensor:
 class _Drawing(Operation):
     """An op that takes its mesh's streams of random numbers, which advance as it runs."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         device = kwargs.get("device") or next((value.device() for value in given), None)
         if not isinstance(device, MeshDevice):
             raise refused(self.name, "it needs device=mesh_device, or tensors on one")
-        return self._with(_streams(device), args, kwargs)
-
-    def _with(self, streams: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return super().__call__(*args, streams=streams, **kwargs)
+        return super()._call(args, kwargs | {"streams": _streams(device)})
 
     def _run_recorded(
         self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
     ) -> list[Tensor]:
-        recording.keep_as_it_was(tensors[-1]._storage)
-        data[-1] = tensors[-1].view_data()
+        if not self._writes:
+            recording.keep_as_it_was(tensors[-1]._storage)
+            data[-1] = tensors[-1].view_data()
         return super()._run_recorded(recording, plan, tensors, data, target)
-
-
-class _Seeding(_Drawing):
-    def _with(self, streams: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return Operation.__call__(self, streams, *args, **kwargs)
-
-    def _run_recorded(
-        self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
-    ) -> list[Tensor]:
-        return Operation._run_recorded(self, recording, plan, tensors, data, target)
 
 
 @operation(
@@ -77,9 +65,10 @@ class _Seeding(_Drawing):
     controls="",
     tuning="device sub_core_grids",
     writes="streams",
-    kind=_Seeding,
+    positional="seeds",
+    kind=_Drawing,
 )
-def manual_seed(streams: Operand, seeds: Value = 0, *, user_ids: Value | None = None) -> Local:
+def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = None) -> Local:
     """Begin the random numbers of all users, or of those in `user_ids`, anew; a tensor has a seed for each of them."""
     if isinstance(seeds, Operand) and not isinstance(user_ids, Operand):
         raise MeshError("manual_seed: a tensor of seeds needs a tensor of user_ids, whose seeds they are.")

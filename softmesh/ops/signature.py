@@ -17,7 +17,7 @@ from softmesh.errors import ArgumentError, did_you_mean
 _MISSING = inspect.Parameter.empty
 _SPELLINGS = {
     "dtype": ("dtype", "output_dtype"),
-    "memory_config": ("memory_config",),
+    "memory_config": ("memory_config", "output_memory_config"),
     "output_tensor": (
         "output_tensor",
         "output",
@@ -95,6 +95,16 @@ class Signature:
 
     def _refused(self, cause: str) -> ArgumentError:
         return ArgumentError(f"{self.op}(): incompatible function arguments: {cause}.")
+
+    def text(self) -> str:
+        """`(input_tensor, dim=-1, *, memory_config=None)`"""
+        parts = [
+            name if default is _MISSING else f"{name}={default!r}"
+            for name, default in zip(self.names, self.defaults, strict=True)
+        ]
+        if self.positional < len(parts):
+            parts.insert(self.positional, "*")
+        return f"({', '.join(parts)})"
 
     def named(self, values: list[Any], positions: Sequence[int]) -> dict[str, Any]:
         return {self.names[i]: values[i] for i in positions}

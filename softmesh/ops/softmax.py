@@ -132,7 +132,12 @@ def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | Non
         return torch.softmax(scores, -1)
 
     def rule(at: rules.Situation) -> rules.Placement:
-        return rules.within(-1)(at if used is None else at._replace(shapes=(at.shape, used)))
+        """Where one row stands for all, a split of the mask's rows leaves each device another one."""
+        if used is None:
+            return rules.within(-1)(at)
+        word = at.words[1]
+        rows = isinstance(word, rules.Shard) and word.dim == len(used) - 2 and not is_causal
+        return rules.opaque(at) if rows else rules.within(-1)(at._replace(shapes=(at.shape, used)))
 
     return Local(compute, rule)
 

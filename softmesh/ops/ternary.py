@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from softmesh.ops.matmul import product
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local, check_broadcast
 from softmesh.ops.registry import operation
+from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
@@ -25,8 +27,8 @@ def _local(op: str, function: Callable[..., torch.Tensor], rule: rules.Rule, *op
 
 def _some(at: rules.Situation, *indices: int) -> rules.Situation:
     """The same axis for some of the operands."""
-    words, shapes = ([several[i] for i in indices] for several in (at.words, at.shapes))
-    return rules.Situation(tuple(words), tuple(shapes), at.out_shapes)
+    words, shapes = tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices)
+    return rules.Situation(words, shapes, at.out_shapes)
 
 
 def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
@@ -41,9 +43,7 @@ def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.Singl
             product = rules.REPLICATE if shared else term(inner)
         except rules.UsesPartial as use:
             raise rules.UsesPartial(factors[use.index]) from None
-        total = rules.Situation(
-            (at.words[addend], product), (at.shapes[addend], at.out_shape), at.out_shapes
-        )
+        total = rules.Situation((at.words[addend], product), (at.shapes[addend], at.out_shape), at.out_shapes)
         return _total(total, addend, factors)
 
     return rule
@@ -70,7 +70,21 @@ def addcdiv(input_a: Operand, input_b: Operand, input_c: Operand, *, value: floa
     return _local("addcdiv", lambda a, b, c: a + value * b / c, rule, input_a, input_b, input_c)
 
 
-@operation(**_THREE, tuning="sub_core_grids")
+class Mac(Spelled):
+    """`value` is the number among three operands, `value1` and `value2` are two of them."""
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if "value" in kwargs:
+            is_factor = len(args) < 2 and "input_tensor_b" not in kwargs
+            given = "input_tensor_b" if is_factor else "input_tensor_c"
+            kwargs = {given if name == "value" else name: value for name, value in kwargs.items()}
+        return super()._call(args, kwargs)
+
+
+_TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
+
+
+@operation(**_THREE, tuning="sub_core_grids", kind=partial(Mac, spellings=_TWO_VALUES))
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
     rule = _sum_with(2, rules.multiplicative, 0, 1)

@@ -77,9 +77,7 @@ class Block:
 
     def spread_axes(self, dist: Distribution, axes: Sequence[int]) -> tuple[int, ...]:
         """Those of the axes along which other processes hold other pieces."""
-        return tuple(
-            axis for axis in axes if self.hosts[axis] > 1 and dist.placements[axis] is not REPLICATE
-        )
+        return tuple(axis for axis in axes if self.hosts[axis] > 1 and dist.placements[axis] is not REPLICATE)
 
     def narrow(self, dist: Distribution) -> Distribution:
         """A wide distribution as this block sees it again."""

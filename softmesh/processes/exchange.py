@@ -1,8 +1,8 @@
 """Tensors that all ranks of a group put together, each its own part: in memory they share, or by messages.
 
     exchange = Assembly(group, "all_gather", fingerprint, whole)
-    found = exchange.open(lambda own_part: own_part.copy_(data))     # waits for the others
-    kept = exchange.keep()                                           # or exchange.close(), if it was only read
+    views = exchange.open(lambda own: own[0].copy_(data))     # waits for the others
+    kept = exchange.keep()                                    # or exchange.close(), if it was only read
 
 In shared memory there is one copy of it on a host, however many ranks keep it. An exchange is planned once for a
 call with given shapes, and used again.
@@ -13,19 +13,18 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.meeting import MOST_RANKS, MeetingPlace
-from softmesh.processes.shared_memory import shared_segment
+from softmesh.processes.meeting import MeetingPlace, meeting_place
 from softmesh.processes.shelf import Block, rounded
 
-Fill = Callable[[torch.Tensor], object]
-Pieces = Callable[[torch.Tensor], Iterable[torch.Tensor]]
+Fill = Callable[[Sequence[torch.Tensor]], object]
+Cut = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -62,71 +61,86 @@ class RankGroup:
     def meeting(self, op: str) -> MeetingPlace | None:
         """Where they share memory; the first call, which all make, is what finds out."""
         if not self._has_met:
-            self._has_met = True
-            segment = shared_segment(self.context, op) if self.context.size <= MOST_RANKS else None
-            self._meeting = None if segment is None else MeetingPlace(self.context, segment)
+            self._meeting, self._has_met = meeting_place(self.context, op), True
         return self._meeting
 
 
+@dataclass(frozen=True)
+class Views:
+    """Of one place in memory: what is found there, the parts that this rank fills, and pieces to be read."""
+
+    found: torch.Tensor
+    own: Sequence[torch.Tensor]
+    pieces: Sequence[torch.Tensor]
+
+
 class Exchange(ABC):
+    """`parts` cuts the place that this rank fills, and `pieces` what it finds: once for each place in memory."""
+
     def __init__(
-        self, group: RankGroup, op: str, fingerprint: object, whole: Whole, pieces: Pieces = lambda _: ()
+        self,
+        group: RankGroup,
+        op: str,
+        fingerprint: object,
+        whole: Whole,
+        parts: Cut = lambda place: (place,),
+        pieces: Cut = lambda found: (),
     ) -> None:
-        """`pieces` cuts what is found, once for each place in memory."""
         self.group, self.op, self.fingerprint, self.whole = group, op, fingerprint, whole
+        self._context = group.context
+        self._parts, self._pieces = parts, pieces
         self._digest = zlib.crc32(repr((op, fingerprint)).encode())
         self._nbytes = whole.nbytes
         self._size = rounded(self._nbytes)
         self._block: Block | None = None
-        self._found: torch.Tensor | None = None
-        self._pieces = pieces
-        self.pieces: list[torch.Tensor] = []  # of what was found, while it is open
+        self._views: Views | None = None
 
-    def open(self, fill: Fill) -> torch.Tensor:
-        """What all ranks have put in; `fill` writes this rank's part. Until `close`, not longer."""
+    def open(self, fill: Fill) -> Views:
+        """What all ranks have put in; `fill` writes this rank's parts. Until `close`, not longer."""
         meeting = self.group.meeting(self.op)
         block = None if meeting is None else meeting.borrow(self._size)
         if meeting is None or block is None:
-            self._found = self._by_messages(fill)
-            self.pieces = list(self._pieces(self._found))
-            return self._found
-        found, own, *self.pieces = block.views(self, self._views)
-        fill(own)
-        meeting.meet(self.op, self.fingerprint, self._digest, self._nbytes)
-        self._found, self._block = found, block
-        return found
+            self._views = views = self._by_messages(fill)
+            return views
+        views = block.views(self, self._views_of)
+        fill(views.own)
+        meeting.meet(self._context.collective(self.op, self.fingerprint, self._nbytes), self._digest)
+        self._views, self._block = views, block
+        return views
 
     def keep(self) -> torch.Tensor:
-        """What `open` gave, for good."""
-        found, block = self._found, self._block
-        assert found is not None
-        self._forget()
+        """What `open` found, for good."""
+        views, block = self._views, self._block
+        assert views is not None
+        self._views = self._block = None
         meeting = None if block is None else self.group.meeting(self.op)
-        return found if block is None or meeting is None else meeting.lend(block, found)
+        return views.found if block is None or meeting is None else meeting.lend(block, views.found)
 
     def close(self) -> None:
         block = self._block
-        self._forget()
+        self._views = self._block = None  # a block counts views to know whether it is still read
         meeting = None if block is None else self.group.meeting(self.op)
         if block is not None and meeting is not None:
             meeting.give_back(block)
 
-    def _forget(self) -> None:
-        """Keep no view: a block counts those of others to know whether it is still read."""
-        self._found = self._block = None
-        self.pieces = []
-
-    def _views(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def _views_of(self, memory: torch.Tensor) -> Views:
         whole = memory[: self._nbytes].view(self.whole.dtype).view(self.whole.shape)
-        found = self._found_in(whole)
-        return found, self.whole.place(whole, self.group.context.rank), *self._pieces(found)
+        place, found = self.whole.place(whole, self._context.rank), self._found_in(whole)
+        return Views(found, self._parts(place), self._pieces(found))
+
+    def _by_messages(self, fill: Fill) -> Views:
+        own = torch.empty(self.whole.part(), dtype=self.whole.dtype)
+        fill(self._parts(own))
+        found = self._sent(own)
+        return Views(found, (), self._pieces(found))
 
     @abstractmethod
     def _found_in(self, whole: torch.Tensor) -> torch.Tensor:
         """What of the whole is for this rank."""
 
     @abstractmethod
-    def _by_messages(self, fill: Fill) -> torch.Tensor: ...
+    def _sent(self, own: torch.Tensor) -> torch.Tensor:
+        """What this rank finds after all have sent each other their parts."""
 
 
 class Assembly(Exchange):
@@ -135,12 +149,9 @@ class Assembly(Exchange):
     def _found_in(self, whole: torch.Tensor) -> torch.Tensor:
         return whole if self.whole.seen_as is None else whole.view(self.whole.seen_as)
 
-    def _by_messages(self, fill: Fill) -> torch.Tensor:
-        context = self.group.context
-        own = torch.empty(self.whole.part(), dtype=self.whole.dtype)
-        fill(own)
-        parts = own.new_empty((context.size, *own.shape))
-        context.allgather(own, parts, op=self.op, fingerprint=self.fingerprint)
+    def _sent(self, own: torch.Tensor) -> torch.Tensor:
+        parts = own.new_empty((self._context.size, *own.shape))
+        self._context.allgather(own, parts, op=self.op, fingerprint=self.fingerprint)
         return self._found_in(_put_together(self.whole.empty(), parts, self.whole.place))
 
 
@@ -148,14 +159,11 @@ class Deal(Exchange):
     """The first dim of the whole counts ranks: each gets its row, to which all have contributed."""
 
     def _found_in(self, whole: torch.Tensor) -> torch.Tensor:
-        return whole[self.group.context.rank]
+        return whole[self._context.rank]
 
-    def _by_messages(self, fill: Fill) -> torch.Tensor:
-        context = self.group.context
-        own = torch.empty(self.whole.part(), dtype=self.whole.dtype)
-        fill(own)
+    def _sent(self, own: torch.Tensor) -> torch.Tensor:
         parts = torch.empty_like(own)
-        context.all_to_all(own, parts, op=self.op, fingerprint=self.fingerprint)
+        self._context.all_to_all(own, parts, op=self.op, fingerprint=self.fingerprint)
         return _put_together(self.whole.empty(rows=1), parts.unsqueeze(1), self.whole.place)[0]
 
 

@@ -14,8 +14,9 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.shared_memory import Segment
+from softmesh.processes.shared_memory import Segment, shared_segment
 from softmesh.processes.shelf import ALL, FIRST, SLOTS, Block, Shelf
+from softmesh.processes.waiting import Wait
 
 _WORD = 8
 _MASK = SLOTS // 8  # bytes
@@ -26,14 +27,15 @@ _MOST_LOOKS = 16  # at lent blocks, for each meeting
 
 
 class MeetingPlace:
-    def __init__(self, context: DistributedContext, segment: Segment) -> None:
-        self._context, self._segment = context, segment
+    def __init__(self, rank: int, size: int, segment: Segment) -> None:
+        self._segment = segment
+        self._forgets = rank == 0  # one of them gives memory back for all
         self._shelf = Shelf(segment)
         self._map, self._words = segment.map, segment.words
-        others = [rank for rank in range(context.size) if rank != context.rank]
-        self._own_word = context.rank * _APART // _WORD
-        self._other_words = tuple(rank * _APART // _WORD for rank in others)
-        self._own_masks = _masks_of(context.rank)
+        others = [other for other in range(size) if other != rank]
+        self._own_word = rank * _APART // _WORD
+        self._other_words = tuple(other * _APART // _WORD for other in others)
+        self._own_masks = _masks_of(rank)
         self._other_masks = tuple(zip(*map(_masks_of, others), strict=True))
         self._step = 0
         self._awaited = 0
@@ -45,7 +47,7 @@ class MeetingPlace:
         """The same block on every rank; None, on every rank, where too many are in use. Sizes are `rounded`."""
         if self._free is None:
             self._free = self._said_by_all()
-        block = self._shelf.take(size, self._free, forgets=self._context.rank == 0)
+        block = self._shelf.take(size, self._free, forgets=self._forgets)
         if block is not None:
             others = ~block.bit
             self._free &= others
@@ -61,9 +63,8 @@ class MeetingPlace:
         self._lent.append(block)
         return block.lend(view)
 
-    def meet(self, op: str, fingerprint: object, digest: int, nbytes: int = 0) -> None:
+    def meet(self, wait: Wait, digest: int) -> None:
         """Go on when all ranks have come; what each wrote before, all can read after."""
-        wait = self._context.collective(op, fingerprint, nbytes)
         if self._lent:
             self._look_at_lent()
         step = self._step = self._step + 1
@@ -82,8 +83,8 @@ class MeetingPlace:
             if self._differs(word, step):
                 wait.stay_broken()
                 raise MeshError(
-                    f"{op}: the ranks are in different calls: this one is in {fingerprint}. Every rank of a group "
-                    "makes the same calls in the same order, with tensors of the same shape and dtype."
+                    f"{wait.op}: the ranks are in different calls: this one is in {wait.fingerprint}. Every rank "
+                    "of a group makes the same calls in the same order, with tensors of the same shape and dtype."
                 )
         self._free = None
         if self._shelf.has_holes:
@@ -91,7 +92,7 @@ class MeetingPlace:
 
     def _all_came(self) -> bool:
         words, awaited = self._words, self._awaited
-        for at in self._other_words:
+        for at in self._other_words:  # noqa: SIM110 - asked often, and a generator costs twice as much
             if words[at] < awaited:
                 return False
         return True
@@ -127,3 +128,16 @@ class MeetingPlace:
 def _masks_of(rank: int) -> tuple[int, int]:
     """Where a rank's masks are: for even steps, and for odd ones."""
     return rank * _APART + _LINE, rank * _APART + 2 * _LINE
+
+
+# By their ranks in the world: a mesh that the same processes open again finds the memory of the last one.
+_PLACES: dict[tuple[int, ...], MeetingPlace | None] = {}
+
+
+def meeting_place(context: DistributedContext, op: str) -> MeetingPlace | None:
+    """Where the ranks of a context meet; None where they share no memory. They call it together the first time."""
+    ranks = context.group.ranks
+    if ranks not in _PLACES:
+        segment = shared_segment(context, op) if context.size <= MOST_RANKS else None
+        _PLACES[ranks] = None if segment is None else MeetingPlace(context.rank, context.size, segment)
+    return _PLACES[ranks]

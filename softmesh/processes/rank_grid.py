@@ -25,8 +25,9 @@ class RankGrid:
         self.at = _place(context.rank, hosts)
         self.before_gathering: Callable[[str, torch.Tensor, DistributedContext], None] | None = None
         split = tuple(axis for axis, n in enumerate(hosts) if n > 1)
-        self._groups = {(axis,): self._along(axis) for axis in split} if len(split) > 1 else {}
-        self._groups[split] = RankGroup(context)
+        self._groups: dict[tuple[int, ...], RankGroup] = {split: RankGroup(context)}
+        if len(split) > 1:
+            self._groups |= {(axis,): self._along(axis) for axis in split}
         self._gathers: dict[tuple[object, ...], Assembly] = {}
 
     def _along(self, axis: int) -> RankGroup:
@@ -63,7 +64,7 @@ class RankGrid:
         group = self._groups[split]
         self.check(op, data, group)
         assembly = self._gathering(group, split, data, op)
-        assembly.open(lambda own: own.copy_(data.detach()))
+        assembly.open(lambda own: own[0].copy_(data.detach()))
         return assembly.keep()
 
     def _gathering(self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str) -> Assembly:

@@ -6,7 +6,9 @@ that make the same calls need not ask each other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,8 +18,10 @@ SLOTS = 512  # blocks at a time
 ALL = (1 << SLOTS) - 1
 FIRST = 1 << 20  # where blocks begin; before are the words by which ranks find each other
 _PAGE = 1 << 12
-_KEPT = 256 << 20  # bytes beyond which idle blocks of other sizes go first
+_SHARE_OF_MEMORY = 16  # of the machine's: where there is more than this, idle blocks go
 _MOST_VIEWS = 16
+
+_Made = TypeVar("_Made")
 
 _use_count = torch._C._storage_Use_Count
 
@@ -29,17 +33,16 @@ class Block:
         self.slot, self.offset, self.size = slot, offset, size
         self.bit = 1 << slot
         self._memory, self._storage = memory, memory.untyped_storage()
-        self._views: dict[object, tuple[torch.Tensor, ...]] = {}
+        self._views: dict[object, Any] = {}
         self._own_uses = 0
 
-    def views(
-        self, of: object, make: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
-    ) -> tuple[torch.Tensor, ...]:
+    def views(self, of: object, make: Callable[[torch.Tensor], _Made]) -> _Made:
         """What `make` makes of the memory, kept for the next time. Not to be given to others: see `lend`."""
         found = self._views.get(of)
         if found is None:
             found = self._views[of] = make(self._memory)
-        return found
+        made: _Made = found
+        return made
 
     def lend(self, view: torch.Tensor) -> torch.Tensor:
         """The same memory for somebody who does not say when it is no longer needed; see `is_idle`."""
@@ -66,7 +69,8 @@ class Shelf:
         self._holes: dict[int, list[int]] = {}  # offsets of forgotten blocks, by size
         self._new_holes: list[tuple[int, int]] = []
         self._end = first
-        self._total = 0
+        self._slots = self._total = 0
+        self._kept = _memory_of_machine() // _SHARE_OF_MEMORY
 
     def take(self, size: int, free: int, *, forgets: bool) -> Block | None:
         """One of the `free` blocks (as bits), or a new one; None where there are too many already.
@@ -74,6 +78,8 @@ class Shelf:
         `size` is a `rounded` one. `forgets`: of several processes one gives memory back to the machine.
         """
         usable = free & self._of_size.get(size, 0)
+        if self._total > self._kept:
+            self._drop_idle(free & ~usable, forgets)
         if not usable:
             return self._new(size, free, forgets)
         slot = (usable & -usable).bit_length() - 1
@@ -92,11 +98,8 @@ class Shelf:
         self._new_holes.clear()
 
     def _new(self, size: int, free: int, forgets: bool) -> Block | None:
-        while self._blocks and (len(self._blocks) == SLOTS or self._total + size > _KEPT):
-            idle = next((block for block in self._blocks.values() if free & block.bit), None)
-            if idle is None:
-                break
-            self._drop(idle, forgets)
+        if len(self._blocks) == SLOTS:
+            self._drop_idle(free, forgets, at_most=1)
         holes = self._holes.get(size)
         if len(self._blocks) == SLOTS or (not holes and self._end + size > self._last):
             return None
@@ -105,15 +108,22 @@ class Shelf:
         self._end = max(self._end, offset + size)
         return self._put(Block(slot, offset, size, self._segment.tensor(offset, size)))
 
+    def _drop_idle(self, free: int, forgets: bool, at_most: int = SLOTS) -> None:
+        idle = [block for block in self._blocks.values() if free & block.bit] if free & self._slots else []
+        for block in idle[:at_most]:
+            self._drop(block, forgets)
+
     def _put(self, block: Block) -> Block:
         self._blocks[block.slot] = block
         self._of_size[block.size] = self._of_size.get(block.size, 0) | block.bit
+        self._slots |= block.bit
         self._total += block.size
         return block
 
     def _drop(self, block: Block, forgets: bool) -> None:
         del self._blocks[block.slot]
         self._of_size[block.size] &= ~block.bit
+        self._slots &= ~block.bit
         self._total -= block.size
         self._new_holes.append((block.size, block.offset))
         if forgets:
@@ -128,3 +138,7 @@ def rounded(nbytes: int) -> int:
     """
     step = max(_PAGE, 1 << max(0, (max(nbytes, 1) - 1).bit_length() - 4))
     return -(-max(nbytes, 1) // step) * step
+
+
+def _memory_of_machine() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

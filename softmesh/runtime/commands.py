@@ -46,64 +46,36 @@ class Command:
     out when an observer asks for them.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_cost",
-        "blocking",
-        "coords",
-        "device",
-        "event",
-        "inputs",
-        "name",
-        "outputs",
-        "queue",
-        "raw_site",
-        "reads",
-        "receives",
-        "sends",
-        "sub_devices",
-        "trace",
-        "writes",
-    )
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    event: MeshEvent | None = None  # recorded, or waited for
+    trace: int | None = None  # the id of the trace that is captured or replayed
+    sub_devices: tuple[int, ...] = ()  # whose cores it runs on, or whose work it waits for
+    blocking: bool = False  # the host waited until it, and all before it on its queue, were done
+    sends: tuple[object, ...] = ()  # channels that it puts a message into
+    receives: tuple[object, ...] = ()  # channels that it takes a message from
 
     def __init__(
         self,
         name: str,
-        inputs: tuple[Tensor, ...],
-        outputs: tuple[Tensor, ...],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
         coords: Sequence[MeshCoordinate],
+        queue: int,
+        device: MeshDevice | None,
         raw_site: RawSite,
         arguments: Arguments = None,
-        queue: int = 0,
         cost: Callable[[], Cost] | None = None,
-        device: MeshDevice | None = None,
-        *,
-        reads: tuple[Access, ...] = (),
-        writes: tuple[Access, ...] = (),
-        event: MeshEvent | None = None,
-        trace: int | None = None,
-        sub_devices: tuple[int, ...] = (),
-        blocking: bool = False,
-        sends: tuple[object, ...] = (),
-        receives: tuple[object, ...] = (),
     ) -> None:
         self.name = name
-        self.inputs = inputs
-        self.outputs = outputs
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
         self.coords = coords
+        self.queue = queue
+        self.device = device  # None: the host
         self.raw_site = raw_site
         self._arguments = arguments
-        self.queue = queue
         self._cost = cost
-        self.device = device  # None: the host
-        self.reads = reads
-        self.writes = writes
-        self.event = event  # recorded, or waited for
-        self.trace = trace  # the id of the trace that is captured or replayed
-        self.sub_devices = sub_devices  # whose cores it runs on, or whose work it waits for
-        self.blocking = blocking  # the host waited until it, and all before it on its queue, were done
-        self.sends = sends  # channels that it puts a message into; `receives`: that it takes one from
-        self.receives = receives
 
     @property
     def site(self) -> CallSite:
@@ -136,7 +108,7 @@ class Observer(Protocol):
         ...
 
 
-_OBSERVERS: list[Observer] = []
+_OBSERVERS: tuple[Observer, ...] = ()
 
 
 def observed() -> bool:
@@ -144,12 +116,16 @@ def observed() -> bool:
 
 
 def attach(observer: Observer) -> None:
-    """Let `observer` read the stream for as long as the process lives."""
-    _OBSERVERS.append(observer)
+    """Let `observer` read the stream until it is detached."""
+    global _OBSERVERS
+    _OBSERVERS = (*_OBSERVERS, observer)
 
 
 def detach(observer: Observer) -> None:
-    _OBSERVERS.remove(observer)
+    """Once, where it was attached twice."""
+    global _OBSERVERS
+    at = _OBSERVERS.index(observer)
+    _OBSERVERS = (*_OBSERVERS[:at], *_OBSERVERS[at + 1 :])
 
 
 @contextmanager
@@ -159,7 +135,7 @@ def observe(observer: Observer) -> Iterator[Observer]:
         raise refused(
             "observe", f"observer must have a method on_command(command), got {described(observer)}"
         )
-    _OBSERVERS.append(observer)
+    attach(observer)
     try:
         yield observer
     finally:
@@ -185,11 +161,14 @@ def emit(
     """
     if device is None:
         device = _device_of(outputs) or _device_of(inputs)
-    site = raw_call_site(2)
-    command = Command(
-        name, tuple(inputs), tuple(outputs), coords, site, arguments, queue, cost, device, **more
-    )
-    for observer in tuple(_OBSERVERS):
+    command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(2), arguments, cost)
+    for field, value in more.items():
+        setattr(command, field, value)
+    tell(command)
+
+
+def tell(command: Command) -> None:
+    for observer in _OBSERVERS:
         observer.on_command(command)
 
 

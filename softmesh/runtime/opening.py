@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -108,7 +109,15 @@ def open_mesh_device(
     holding = _holding(system, start, tuple(shape)) if not given else _holding_of(system, given)
     mesh = MeshDevice(shape, ids, system, options=options, holding=holding)
     _OPENED.add(mesh)
+    _sanitize_where_asked()
     return mesh
+
+
+def _sanitize_where_asked() -> None:
+    if os.environ.get("SOFTMESH_SANITIZE"):
+        from softmesh.runtime.sanitizer.switch import start_where_asked
+
+        start_where_asked()
 
 
 def _holding(system: System, start: Sequence[int], shape: Sequence[int]) -> Holding:

@@ -87,7 +87,9 @@ def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> lis
     _note(op, socket, tensor, (tensor,), (), queue)
     for lane, parcel in zip(socket.lanes, parcels, strict=True):
         with TRANSFERS.together():
-            is_sent = TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(parcel)
+            is_sent = (
+                TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(parcel)
+            )
             if not is_sent:
                 TRANSFERS.submit(_leaving(op, parcel, socket, lane))
     return []
@@ -149,7 +151,9 @@ def _expect(op: str, output: Tensor, socket: MeshSocket, lane: Lane) -> None:
             steps = _from_rank(op, channel, output, receipt, lane)
             if TRANSFERS.is_idle and channel.ready is not None and channel.ready() and _ends_at_once(steps):
                 return
-            task = _task(op, socket, lane, steps, partial(_wait_for, op, channel, output, lane), channel.ready)
+            task = _task(
+                op, socket, lane, steps, partial(_wait_for, op, channel, output, lane), channel.ready
+            )
         receipt.follow(task)
         _check_possible(op, task, receipt, socket, channel)
 

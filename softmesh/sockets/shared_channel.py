@@ -52,6 +52,7 @@ class SharedPair:
 
     def take(self, size: int) -> Block | None:
         """Memory for a message; None where the other process holds on to too much already."""
+        self.look()
         for _ in range(min(len(self._out), _MOST_LOOKS)):
             block = self._out.popleft()
             if self.segment.words[self._done_by_other + block.slot] == self._uses[block.slot]:

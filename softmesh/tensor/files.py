@@ -25,6 +25,7 @@ from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.tensor_cache import check_cached
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.transfer import (
     distribute_tensor,
@@ -177,24 +178,30 @@ def as_tensor(
 ) -> Tensor:
     """`from_torch`, remembered in a file: what is there is loaded and the torch tensor ignored.
 
-    A replicated tensor is cached once, unsharded.
+    A replicated tensor is cached once, unsharded. A file that holds another dtype or layout, or a tensor spread
+    otherwise, is refused.
     """
     if device is not None and memory_config is None:
         raise MeshError("memory_config must be specified when device is specified")
     if preprocess is not None and not callable(preprocess):
         raise refused("as_tensor", f"preprocess must be a function, got {described(preprocess)}")
-    replicates = isinstance(mesh_mapper, ReplicateTensorToMeshWrapper)
+    mapper = None if isinstance(mesh_mapper, ReplicateTensorToMeshWrapper) else mesh_mapper
 
     def build() -> Tensor:
         source = preprocess(tensor) if preprocess else tensor
-        mapper = None if replicates else mesh_mapper
         made = from_torch(source, dtype, layout=layout, memory_config=memory_config, mesh_mapper=mapper)
         return checked("as_tensor", "tensor", made, Tensor, "a torch.Tensor")
 
     if cache_file_name is None:
         host = build()
     else:
-        host = _cached(_cache_path(cache_file_name, dtype, layout), build, cache_dump_mode)
+        path = _cache_path(cache_file_name, dtype, layout)
+        if path.exists():
+            host = load_tensor(path)
+            check_cached(path, host, dtype, layout, mapper)
+        else:
+            host = build()
+            dump_tensor(path, host, mode=cache_dump_mode)
     if device is not None:
         return to_device(host, device, memory_config)
     if isinstance(mesh_mapper, ReplicateTensorToMeshWrapper):
@@ -208,11 +215,3 @@ def _cache_path(name: str | Path, dtype: DataType | None, layout: Layout | None)
         raise refused("as_tensor", f"cache_file_name must be a path, got {described(name)}")
     kind, lay = (getattr(choice, "name", choice) for choice in (dtype, layout))
     return Path(f"{name}_dtype_{kind}_layout_{lay}{_SUFFIX}")
-
-
-def _cached(path: Path, build: Callable[[], Tensor], mode: DumpTensorMode) -> Tensor:
-    if path.exists():
-        return load_tensor(path)
-    host = build()
-    dump_tensor(path, host, mode=mode)
-    return host

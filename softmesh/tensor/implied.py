@@ -5,7 +5,8 @@ They have values on each device and no memory there. The mesh keeps them, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import cast
 
 import torch
@@ -44,20 +45,24 @@ def _made(device: MeshDevice, dtype: DataType, values: torch.Tensor, words: tupl
     return Tensor.make(storage, storage.spec)
 
 
-def place_along(device: MeshDevice, axis: int, op: str) -> Tensor:
-    """[1]: the index of each device along a mesh axis."""
+def place_along(device: MeshDevice, axes: Sequence[int], op: str) -> Tensor:
+    """[1]: the index of each device along mesh axes, the last of which counts fastest."""
     mesh = tuple(device.shape)
-    if not 0 <= axis < len(mesh):
+    outside = [axis for axis in axes if not 0 <= axis < len(mesh)]
+    if outside:
         raise MeshError(
-            f"{op}: cluster axis {axis} is out of range for mesh shape rank {len(mesh)}: {device.shape}."
+            f"{op}: cluster axis {outside[0]} is out of range for mesh shape rank {len(mesh)}: {device.shape}."
         )
 
     def make() -> Made:
-        extents = [n if a == axis else 1 for a, n in enumerate(mesh)]
-        words = [Shard(0) if a == axis else REPLICATE for a in range(len(mesh))]
-        return torch.arange(mesh[axis], dtype=torch.int32).reshape(*extents, 1), tuple(words)
+        extents = [mesh[axis] for axis in axes]
+        counted = torch.arange(math.prod(extents), dtype=torch.int32).reshape(extents)
+        order = sorted(range(len(axes)), key=lambda i: axes[i])
+        full = [n if axis in axes else 1 for axis, n in enumerate(mesh)]
+        words = [Shard(0) if axis in axes else REPLICATE for axis in range(len(mesh))]
+        return counted.permute(order).reshape(*full, 1), tuple(words)
 
-    return implied(device, ("place along", axis), DataType.INT32, make)
+    return implied(device, ("place along", tuple(axes)), DataType.INT32, make)
 
 
 def chosen_devices(device: MeshDevice, coords: Collection[MeshCoordinate], op: str) -> Tensor | None:

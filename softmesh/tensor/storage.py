@@ -14,10 +14,12 @@ from weakref import ref
 
 import torch
 
+from softmesh.callsite import RawSite, raw_call_site
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.words import LOCAL, Shard
 from softmesh.runtime.memory.pool import Pool
+from softmesh.runtime.memory.span import Span
 from softmesh.tensor.footprint import footprint
 from softmesh.tensor.undefined import Undefined
 
@@ -35,7 +37,18 @@ class Storage:
     later, and gives its memory back when it dies.
     """
 
-    __slots__ = ("__weakref__", "_memory", "address", "data", "device", "dist", "spec", "undefined")
+    __slots__ = (
+        "__weakref__",
+        "_memory",
+        "_span",
+        "address",
+        "data",
+        "device",
+        "dist",
+        "freed",
+        "spec",
+        "undefined",
+    )
 
     def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
         self.data = data
@@ -44,7 +57,9 @@ class Storage:
         self.address = 0  # in every bank of every chip
         self.spec: TensorSpec | None = None  # what there is room for
         self.undefined: Undefined | None = None  # pieces that no op has written yet
+        self.freed: RawSite | None = None  # the line that deallocated it
         self._memory: Pool | SharedMemory | None = None
+        self._span: Span | None = None
 
     def __del__(self) -> None:
         if self._memory is not None:
@@ -88,25 +103,24 @@ class Storage:
 
     def release(self) -> None:
         """Free the memory, and with it the values of everything that lies there."""
-        memory, self.data = self._memory, None
+        memory, self.data, self.freed = self._memory, None, raw_call_site(1)
         if isinstance(memory, SharedMemory):
             memory.release()
         elif memory is not None:
             memory.returned.append(self.address)
-            self._memory = None
+            self._memory = self._span = None
 
-    def span(self) -> tuple[Pool, int, int, int] | None:
-        """Where its memory lies: from which address to which, and the number of the allocation; None without any."""
-        memory = self._memory
-        if memory is None:
-            return None
-        pool = memory.pool if isinstance(memory, SharedMemory) else memory
-        return pool, self.address, *pool.extent(self.address)
+    def span(self) -> Span | None:
+        """Where its memory lies; None without any."""
+        if self._span is None and self._memory is not None:
+            pool = self._memory.pool if isinstance(self._memory, SharedMemory) else self._memory
+            self._span = Span(pool, self.address, *pool.extent(self.address), self.spec, ref(self))
+        return self._span
 
     def lose_memory(self) -> None:
         """The allocator has taken it away."""
         for storage in self._memory.living() if isinstance(self._memory, SharedMemory) else [self]:
-            storage.data = storage._memory = None
+            storage.data = storage._memory = storage._span = None
 
     def replace(self, data: torch.Tensor, dist: Distribution) -> None:
         """Overwrite everything: all views see the new values under the new distribution.
@@ -183,8 +197,9 @@ class SharedMemory:
         if not self._is_released:
             self._is_released = True
             self.pool.returned.append(self._address)
+        site = raw_call_site(1)
         for storage in self.living():
-            storage.data = None
+            storage.data, storage.freed, storage._span = None, site, None
 
     def add(self, storage: Storage) -> None:
         """A tensor that lives long may have been reshaped in every step: the dead are not kept."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from softmesh.arguments import checked, checked_int
+from softmesh.callsite import resolved
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
@@ -292,8 +293,10 @@ class Tensor:
                 if self._storage.is_shared()
                 else ""
             )
+            freed = self._storage.freed
+            at = "" if freed is None else f" at {resolved(freed)}"
             raise MeshError(
-                f"Tensor is not allocated: {doing} needs its values, and it was deallocated "
+                f"Tensor is not allocated: {doing} needs its values, and it was deallocated{at} "
                 f"({self.shape}, {self.dtype}).{shared} Drop the ttnn.deallocate(...) before this use, or compute it "
                 "again."
             )

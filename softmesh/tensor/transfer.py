@@ -597,7 +597,10 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
     device, held = tensor._storage.device, _from_all_ranks(tensor, "get_device_tensors")
     if device is None:
-        return [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
+        shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
+        if observed():
+            emit("get_device_tensors", (tensor,), shards, coords=tensor.view_distribution().coordinates())
+        return shards
     positions = tensor._where or tuple(range(len(tensor._storage.dist.coordinates())))
     topology = tensor.tensor_topology()
     own = [Tensor.make(tensor._storage, tensor.spec, topology, (position,)) for position in positions]

@@ -87,4 +87,4 @@ def test_a_silly_argument_is_refused_in_our_own_words_or_makes_sense(mesh: MeshD
                     op(**{**good, argument: value})
             except Exception as error:
                 pytest.fail(f"{name}({argument}={what}) leaked {error!r}")
-    assert torch.equal(ttnn.compose(tensor).float(), torch.ones(32, 32))
+    assert op.definition.writes or torch.equal(ttnn.compose(tensor).float(), torch.ones(32, 32))

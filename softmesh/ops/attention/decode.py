@@ -100,6 +100,10 @@ class DecodeStep:
     def grouped(self) -> tuple[int, int]:
         return self.kv_heads, self.q.shape[2] // self.kv_heads
 
+    @property
+    def factor(self) -> float:
+        return self.q.shape[3] ** -0.5 if self.scale is None else self.scale
+
     def check(self, mask: Operand | None, sink: Operand | None) -> None:
         _, users, heads, _ = self.q.shape
         check_window(self.op, self.window)
@@ -107,28 +111,32 @@ class DecodeStep:
         check_sink(self.op, sink, (heads, 32))
 
     def run(self, q: torch.Tensor, fetch: Fetch, mask: Data, current: Data, sink: Data) -> torch.Tensor:
-        _, users, heads, width = self.q.shape
         lead = q.dim() - 4
         bias = None if mask is None else self._by_group(mask.select(-3, 0))
         score = None if sink is None else self._by_group(sink[..., :1]).unsqueeze(lead)
         part = slice(0, self.length)
         if self.is_causal:
             assert current is not None
-            part = self._reach(current)
+            part = self.reach(current)
             bias = self._unseen(current, part)
         k, v = fetch(part, current)
         queries = self._by_group(q.select(-4, 0))
-        factor = width**-0.5 if self.scale is None else self.scale
-        out = attend(queries, k.float(), v.float(), bias, score, scale=factor)
-        if current is not None:
-            out = torch.where((current < 0).reshape(*current.shape, 1, 1, 1, 1), 0.0, out)
-        return out.reshape(*out.shape[:lead], 1, users, heads, self.value_width)
+        out = attend(queries, k.float(), v.float(), bias, score, scale=self.factor)
+        return self.finished(out, current, lead)
+
+    def finished(self, out: torch.Tensor, current: Data, lead: int) -> torch.Tensor:
+        """(*axes, users, ...) as the op returns it; users that are skipped get 0."""
+        _, users, heads, _ = self.q.shape
+        out = out.reshape(*out.shape[:lead], 1, users, heads, self.value_width)
+        if current is None:
+            return out
+        return torch.where((current < 0).reshape(*current.shape[:-1], 1, users, 1, 1), 0.0, out)
 
     def _by_group(self, x: torch.Tensor) -> torch.Tensor:
         """(..., heads, n) as (..., key heads, 1, queries for each, n): the queries of a group become rows."""
         return group(x, -2, self.grouped).unsqueeze(-3).float()
 
-    def _reach(self, current: torch.Tensor) -> slice:
+    def reach(self, current: torch.Tensor) -> slice:
         """The part of the cache that any user sees."""
         last = int(current.max())
         if self.modulo is not None:

@@ -8,6 +8,7 @@ import torch
 
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.hardware.attention import PagedCacheGeometryOverride
+from softmesh.ops.attention.by_block import attend_by_block
 from softmesh.ops.attention.checks import TUNING, check_groups, check_key_heads, check_value_width
 from softmesh.ops.attention.decode import (
     Data,
@@ -20,6 +21,7 @@ from softmesh.ops.attention.decode import (
     decode_rule,
     positions,
 )
+from softmesh.ops.attention.kernel import group
 from softmesh.ops.attention.pages import (
     check_table,
     geometry,
@@ -96,6 +98,8 @@ def paged_scaled_dot_product_attention_decode(
         q.shape[3],
         (scale, sliding_window_size, is_causal, cache_position_modulo),
     )
+    options = (sliding_window_size, cache_position_modulo, attention_sink)
+    is_plain = is_causal and all(option is None for option in options)
 
     def compute(
         q: torch.Tensor,
@@ -106,7 +110,14 @@ def paged_scaled_dot_product_attention_decode(
         current: Data,
         sink: Data,
     ) -> torch.Tensor:
-        fetch = _from_pages(_PAGED, read_as(k, seen_as), read_as(v, seen_as), table, seen_as[2])
+        keys, values = read_as(k, seen_as), read_as(v, seen_as)
+        if is_plain and current is not None:
+            step.reach(current)
+            queries = group(q.select(-4, 0), -2, step.grouped)
+            out = attend_by_block(queries, keys, values, table, current, step.factor)
+            if out is not None:
+                return step.finished(out, current, q.dim() - 4)
+        fetch = _from_pages(_PAGED, keys, values, table, seen_as[2])
         return step.run(q, fetch, mask, current, sink)
 
     rule = decode_rule(q, attn_mask, own_caches=True, mask_at=4, table_at=3)

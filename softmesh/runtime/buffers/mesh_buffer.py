@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked_int, described, refused
+from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import MeshError, NotModelled
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.buffers.config import (
@@ -45,6 +46,7 @@ class MeshBuffer:
 
     memory: MeshMemory | Window  # its pages and their bytes
     sharded: ShardedLayout | None  # None: the same bytes everywhere
+    _is_deallocated: bool
     _config: MeshBufferConfig
     _local: DeviceLocalBufferConfig
     _mesh: weakref.ref[MeshDevice]
@@ -96,7 +98,7 @@ class MeshBuffer:
                 label=str(self),
                 size=layout.num_pages * layout.aligned_page_size,
             )
-            self._allocator = allocator
+            self._allocator, self.memory.was_allocated = allocator, True
 
     def __str__(self) -> str:
         return f"mesh buffer of {self.device_local_size()} B, {self.global_layout().name.lower()}"
@@ -116,6 +118,8 @@ class MeshBuffer:
         """Give the memory back; twice is harmless, and a view has none to give."""
         if self._allocator is not None and self.is_allocated():
             self._allocator.free(self.address(), self._local.buffer_type)
+        if not self._is_deallocated:
+            self.memory.freed = raw_call_site(1)
         self._is_deallocated = True
 
     def is_allocated(self) -> bool:
@@ -135,8 +139,10 @@ class MeshBuffer:
         mesh = self.device()
         mesh.check_open(doing)
         if not self.is_allocated():
+            at = self.memory.freed
+            where = "" if at is None else f" at {resolved(at)}"
             raise MeshError(
-                f"{doing}: {self!r} is not allocated. Drop its deallocate() before this use, or create it again."
+                f"{doing}: {self!r} is not allocated. Drop its deallocate(){where} before this use, or create it again."
             )
         if self.memory.mesh != _extents(mesh):
             raise NotModelled(

@@ -16,6 +16,7 @@ class MeshMemory(Placed):
         super().__init__(layout, address)
         self.mesh = tuple(mesh)
         self._on = on
+        self.was_allocated = False  # otherwise only views look at it
         self._data: torch.Tensor | None = None
 
     @property

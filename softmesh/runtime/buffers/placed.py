@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softmesh.callsite import RawSite
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.runtime.buffers.page_map import PageMap
 
@@ -28,6 +29,7 @@ class Placed:
         self.layout = layout
         self.address = address
         self.is_lost = False  # its memory was taken from it
+        self.freed: RawSite | None = None  # the line that deallocated it
 
     def lose_memory(self) -> None:
         self.is_lost = True

@@ -32,7 +32,7 @@ class Window(Placed):
     ) -> None:
         super().__init__(layout, address)
         self.mesh = tuple(mesh)
-        self._base = base
+        self.base = base
         self._base_layout = base_layout
         if address + layout.bytes_per_bank > base.address + base_layout.bytes_per_bank:
             raise MeshError(
@@ -46,7 +46,7 @@ class Window(Placed):
     def _first_shared_page(self) -> int | None:
         """Where the pages of this view begin among those of the base, if they are the same pages."""
         mine, base = self.layout, self._base_layout
-        slot, offset = divmod(self.address - self._base.address, base.aligned_page_size)
+        slot, offset = divmod(self.address - self.base.address, base.aligned_page_size)
         if mine.page_size != base.page_size or offset:
             return None
         if mine.page_map == base.page_map and slot == 0:
@@ -57,10 +57,10 @@ class Window(Placed):
 
     @property
     def data(self) -> torch.Tensor:
-        return self._part_of(self._base.data)
+        return self._part_of(self.base.data)
 
     def materialise(self) -> torch.Tensor:
-        return self._part_of(self._base.materialise())
+        return self._part_of(self.base.materialise())
 
     def extended(self, extents: Sequence[int]) -> torch.Tensor:
         """At least these extents: the base gives every device its own copy where it has less."""
@@ -75,11 +75,11 @@ class Window(Placed):
             _, copied = self._copied
             unit, places = self._units
             inside = places >= 0
-            target = self._base.data
+            target = self.base.data
             mine = copied.reshape(*copied.shape[:-2], -1, unit)
             target.view(*target.shape[:-2], -1, unit)[..., places[inside], :] = mine[..., inside, :]
             self._copied = Seen(target), copied
-        self._base.store()
+        self.base.store()
 
     def _part_of(self, base: torch.Tensor) -> torch.Tensor:
         if self._first is not None:
@@ -98,7 +98,7 @@ class Window(Placed):
         the base's data; -1 where the base has only padding.
         """
         mine, base = self.layout, self._base_layout
-        offset = self.address - self._base.address
+        offset = self.address - self.base.address
         unit = math.gcd(
             mine.page_size, mine.aligned_page_size, base.page_size, base.aligned_page_size, offset
         )

@@ -35,7 +35,6 @@ def next_number() -> int:
     return next(_NUMBERS)
 
 
-
 class Pool:
     """Sizes are bytes of one bank, in whole grains, and never 0."""
 

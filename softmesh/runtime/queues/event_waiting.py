@@ -20,21 +20,23 @@ def EventSynchronize(event: MeshEvent) -> None:
             f"EventSynchronize: the host would wait for ever for {event}: it was recorded for other queues only. "
             "Record it with enqueue_record_event_to_host (ttnn.record_event does), or call finish() of its queue."
         )
-    if observed():
-        emit(
-            "event_synchronize",
-            (),
-            (),
-            coords=list(event.device_range),
-            queue=queue.id(),
-            device=mesh,
-            event=event,
-        )
+    _tell("event_synchronize", queue, event)
 
 
 def EventQuery(event: MeshEvent) -> bool:
     """Whether every device of the event's range has got there, as far as the host has heard."""
-    return _queue_of("EventQuery", event).events.has_reached_host(event)
+    queue = _queue_of("EventQuery", event)
+    if not queue.events.has_reached_host(event):
+        return False
+    _tell("event_query", queue, event)
+    return True
+
+
+def _tell(name: str, queue: MeshCommandQueue, event: MeshEvent) -> None:
+    """The host has heard of an event."""
+    if observed():
+        mesh, coords = queue.device(), list(event.device_range)
+        emit(name, (), (), coords=coords, queue=queue.id(), device=mesh, event=event)
 
 
 def _queue_of(where: str, event: MeshEvent) -> MeshCommandQueue:

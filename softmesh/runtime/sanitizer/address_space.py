@@ -6,6 +6,7 @@ Memory that is freed and given to something else keeps its history: who may stil
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 
 from softmesh.runtime.sanitizer.clock import Clock
 from softmesh.runtime.sanitizer.history import EVERYWHERE, History, Touch
@@ -14,7 +15,7 @@ from softmesh.runtime.sanitizer.history import EVERYWHERE, History, Touch
 class _Piece(History):
     __slots__ = ("end",)
 
-    def __init__(self, end: int, touches: list[Touch] | None = None) -> None:
+    def __init__(self, end: int, touches: Sequence[Touch]) -> None:
         super().__init__(touches)
         self.end = end
 
@@ -26,11 +27,15 @@ class AddressSpace:
         self._starts: list[int] = []
         self._pieces: dict[int, _Piece] = {}
 
-    def add(self, start: int, end: int, touch: Touch, clock: Clock) -> list[Touch]:
-        """As `History.add`, for all that lies between two addresses."""
-        piece = self._pieces.get(start)
-        if piece is not None and piece.end == end:
+    def add(self, touch: Touch, clock: Clock) -> Sequence[Touch]:
+        """As `History.add`, for all that the touch is about."""
+        span = touch.span
+        piece = self._pieces.get(span.start)
+        if piece is not None and piece.end == span.end:
             return piece.add(touch, clock)
+        return self._add_to_pieces(span.start, span.end, touch, clock)
+
+    def _add_to_pieces(self, start: int, end: int, touch: Touch, clock: Clock) -> list[Touch]:
         self._cut(start)
         self._cut(end)
         first, after = bisect_left(self._starts, start), bisect_left(self._starts, end)
@@ -52,7 +57,7 @@ class AddressSpace:
             return
         piece = self._pieces[self._starts[before]]
         if piece.end > at:
-            self._put(at, _Piece(piece.end, list(piece.touches)))
+            self._put(at, _Piece(piece.end, piece.touches))
             piece.end = at
 
     def _fill(self, start: int, end: int, starts: list[int], touch: Touch) -> None:

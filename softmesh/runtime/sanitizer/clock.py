@@ -46,7 +46,7 @@ class Clock:
 
     def knows(self, step: Step, places: Places | None) -> bool:
         """Whether that step is over, on these devices (None: on all that its agent works on)."""
-        number, count = step.agent.number, step.count
+        number, count = step.agent.number, step.number
         if self.counts.get(number, 0) >= count:
             return True
         if not self.parts:
@@ -89,15 +89,14 @@ class Agent:
 
     def follow(self, host: Agent) -> None:
         """The host hands something over: what it knows to be over by now is."""
-        if self.heard != host.news:
-            self.heard = host.news
-            self.clock.learn(host.clock)
+        self.heard = host.news
+        self.clock.learn(host.clock)
 
 
 class Step(NamedTuple):
-    """One command, as the `count`-th of its agent."""
+    """One command, as the one of this number of its agent."""
 
     agent: Agent
-    count: int
+    number: int
     name: str
     site: RawSite

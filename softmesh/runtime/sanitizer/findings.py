@@ -14,6 +14,8 @@ from softmesh.runtime.sanitizer.clock import Places, Step
 from softmesh.runtime.sanitizer.history import Touch
 
 if TYPE_CHECKING:
+    from softmesh.runtime.buffers.mesh_memory import MeshMemory
+    from softmesh.runtime.buffers.paged import PagedMemory
     from softmesh.runtime.memory.records import Allocation
 
 
@@ -38,45 +40,56 @@ class Finding:
 
 
 class Report:
-    """Tells of each pair of lines once: a warning, under SOFTMESH_STRICT=1 an error."""
+    """Tells of the same lines once: a warning, under SOFTMESH_STRICT=1 an error."""
 
     def __init__(self) -> None:
         self.listeners: list[list[Finding]] = []
         self._told: set[tuple[object, ...]] = set()
 
-    def tell(self, kind: FindingKind, sites: Sequence[RawSite], words: Callable[[], str]) -> None:
+    def tell(self, kind: FindingKind, sites: Sequence[CallSite | RawSite], words: Callable[[], str]) -> None:
         key = (kind, *sites)
         if key in self._told:
             return
         self._told.add(key)
-        finding = Finding(kind, words(), tuple(map(resolved, sites)))
+        finding = Finding(kind, f"{kind.value}: {words()}", tuple(map(_site, sites)))
         for listener in self.listeners:
             listener.append(finding)
         warn_or_raise(finding.message, SanitizerWarning, SanitizerError)
 
 
-def race(first: Touch, second: Touch, place: str, freed: RawSite | None) -> tuple[FindingKind, str]:
-    """Two touches that nothing orders. `freed`: the line that gave the memory back in between, where it is known."""
-    is_reused = first.allocation != second.allocation
-    kind = FindingKind.REUSED_MEMORY if is_reused else FindingKind.RACE
+def _site(site: CallSite | RawSite) -> CallSite:
+    return site if isinstance(site, CallSite) else resolved(site)
+
+
+def kind_of(first: Touch, second: Touch) -> FindingKind:
+    is_same = first.span.number == second.span.number
+    return FindingKind.RACE if is_same else FindingKind.REUSED_MEMORY
+
+
+def race(first: Touch, second: Touch) -> str:
+    """Two touches that nothing orders."""
+    is_reused = kind_of(first, second) is FindingKind.REUSED_MEMORY
+    it = "this memory" if is_reused else "it"
     lines = [
-        f"{kind.value}: {_headline(first, second)}: {described(second.what)}, {place}{_on(first, second)}.",
-        f"  {first.step.agent.name} {_verb(first)} {'the memory' if is_reused else 'it'}: {_call(first.step)}",
+        f"{_headline(first, second)}: {described(second.span.what)}, {second.span.place}{_on(first, second)}.",
+        f"  {first.step.agent.name} {_verb(first)} {it}: {_call(first.step)}",
+        f"  {second.step.agent.name} {_verb(second)} {it}: {_call(second.step)}",
+        _missing_event(first.step, second.step),
     ]
     if is_reused:
-        where = "its last reference was dropped" if freed is None else f"deallocated at {resolved(freed)}"
-        lines.append(
-            f"  the host freed it as {described(first.what)} ({where}), and it was given to another tensor"
-        )
-    lines.append(f"  {second.step.agent.name} {_verb(second)} {'the memory' if is_reused else 'it'}: {_call(second.step)}")
-    lines.append(_missing_event(first.step, second.step))
-    return kind, "\n".join(lines)
+        lines.insert(2, f"  the host freed it meanwhile, as {described(first.span.what)}{_freed(first)}")
+    return "\n".join(lines)
+
+
+def _freed(touch: Touch) -> str:
+    owner = touch.span.owner()
+    if owner is None:
+        return ": its last reference was dropped"
+    return "" if owner.freed is None else f": deallocated at {resolved(owner.freed)}"
 
 
 def _headline(first: Touch, second: Touch) -> str:
     one, other = first.step.agent.name, second.step.agent.name
-    if first.is_write and second.is_write:
-        return f"{other} writes what {one} may still be writing"
     return f"{other} {_verb(second)} what {one} may still be {'writing' if first.is_write else 'reading'}"
 
 
@@ -114,33 +127,34 @@ def _missing_event(first: Step, second: Step) -> str:
     )
 
 
-def unfinished_read(fill: Touch, use: str, site: RawSite) -> str:
+def unfinished_read(fill: Touch, use: str, site: CallSite) -> str:
     queue = fill.step.agent.queue
     return (
-        f"the host uses what {fill.step.agent.name} may still be writing: {described(fill.what)} on the host.\n"
+        f"the host uses what {fill.step.agent.name} may still be writing: {described(fill.span.what)} on the host.\n"
         f"  {fill.step.agent.name} writes it: {_call(fill.step)}, which does not block\n"
-        f"  the host uses it: {use} ({resolved(site)})\n"
-        f"Before {resolved(site)} wait for the read: ttnn.synchronize_device(mesh_device, {queue}), or "
+        f"  the host uses it: {use} ({site})\n"
+        f"Before {site} wait for the read: ttnn.synchronize_device(mesh_device, {queue}), or "
         f"ttnn.event_synchronize(ttnn.record_event(mesh_device, {queue})); or let it block (blocking=True)."
     )
 
 
-def overwritten(allocation: Allocation, captured: CallSite, replay: RawSite) -> str:
+def overwritten(allocation: Allocation, captured: CallSite, replay: CallSite) -> str:
     return (
-        f"a replay overwrites a tensor that was allocated after the capture: {allocation.label}, at "
-        f"{allocation.address} in {allocation.buffer_type.name}.\n"
-        f"  the capture that began at {captured} used this memory for a result that was freed again\n"
-        f"  it was allocated at {allocation.site}\n"
-        f"  execute_trace ({resolved(replay)}) writes the result there again\n"
+        f"a replay overwrites {allocation.label}, at {allocation.address} in {allocation.buffer_type.name}.\n"
+        f"  the capture that began at {captured} put a result there, which was freed again\n"
+        f"  the memory was then given to it: allocated at {allocation.site}\n"
+        f"  execute_trace ({replay}) writes the captured result again\n"
         "Allocate it before ttnn.begin_trace_capture, or deallocate it before the replay; where its values may be "
         "lost, say so: ttnn.mark_corruptible(tensor)."
     )
 
 
-def stale_view(what: str, name: str, site: RawSite) -> str:
+def stale_view(view: PagedMemory, owner: MeshMemory, name: str, site: CallSite) -> str:
+    at = "its owner is gone" if owner.freed is None else f"it was deallocated at {resolved(owner.freed)}"
     return (
-        f"{name} ({resolved(site)}) uses {what} through a view, after the memory was deallocated: what is there now "
-        "belongs to nobody, or to another tensor. Keep the buffer that owns it for as long as views look at it."
+        f"{name} ({site}) uses {described(view)} at {view.address} in {view.buffer_type.name} through a view, and "
+        f"{at}: what is there now belongs to nobody, or to another tensor. Keep the buffer that owns the memory for "
+        "as long as views look at it."
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from softmesh.runtime.sanitizer.clock import Clock, Places, Step
+from softmesh.runtime.memory.span import Span
+from softmesh.runtime.sanitizer.clock import Agent, Clock, Places, Step
 
 
 class Where(NamedTuple):
@@ -40,41 +42,60 @@ EVERYWHERE = Where(None)
 
 
 class Touch(NamedTuple):
-    """A step reads or writes memory. `what` it was then and there, and the number of its allocation, for messages."""
+    """A step reads or writes memory, `span` as it was then."""
 
     step: Step
     is_write: bool
     where: Where
-    what: object
-    allocation: int
-
-    def replaces(self, old: Touch) -> bool:
-        """Whether what comes after this and is ordered with it needs no order with the old one."""
-        if self.where is not EVERYWHERE and not self.where.covers(old.where):
-            return False
-        return self.is_write or (not old.is_write and old.step.agent is self.step.agent)
+    span: Span
 
 
 class History:
-    """Touches of one piece of memory."""
+    """Touches of one piece of memory.
 
-    __slots__ = ("touches",)
+    A write replaces what it covers, and a read the last read of its agent: what is ordered with the new one needs
+    no order with the old one.
+    """
 
-    def __init__(self, touches: list[Touch] | None = None) -> None:
-        self.touches = touches or []
+    __slots__ = ("_only", "touches")
 
-    def add(self, touch: Touch, clock: Clock) -> list[Touch]:
+    def __init__(self, touches: Sequence[Touch] = ()) -> None:
+        self.touches = list(touches)
+        self._only = _only_agent(self.touches)
+
+    def add(self, touch: Touch, clock: Clock) -> Sequence[Touch]:
         """Those that nothing orders before the new one, and that it conflicts with; `clock` is the new one's."""
-        found = [old for old in self.touches if may_overtake(touch, old, clock)]
-        self.touches = [old for old in self.touches if not touch.replaces(old)]
-        self.touches.append(touch)
+        if touch.where is not EVERYWHERE or self._only is not touch.step.agent:
+            return self._add_among_others(touch, clock)
+        if touch.is_write:
+            self.touches = [touch]
+        elif self.touches[-1].is_write:
+            self.touches.append(touch)
+        else:
+            self.touches[-1] = touch
+        return ()
+
+    def _add_among_others(self, touch: Touch, clock: Clock) -> list[Touch]:
+        found, kept = [], []
+        for old in self.touches:
+            is_mine = old.step.agent is touch.step.agent
+            if not is_mine and (touch.is_write or old.is_write) and _may_overtake(touch, old, clock):
+                found.append(old)
+            is_replaced = touch.is_write or (is_mine and not old.is_write)
+            if not is_replaced or not touch.where.covers(old.where):
+                kept.append(old)
+        self.touches = [*kept, touch]
+        self._only = _only_agent(self.touches)
         return found
 
 
-def may_overtake(touch: Touch, old: Touch, clock: Clock) -> bool:
+def _only_agent(touches: list[Touch]) -> Agent | None:
+    agents = {touch.step.agent for touch in touches}
+    return agents.pop() if len(agents) == 1 else None
+
+
+def _may_overtake(touch: Touch, old: Touch, clock: Clock) -> bool:
     step = old.step
-    if step.agent is touch.step.agent or not (touch.is_write or old.is_write):
-        return False
-    if clock.counts.get(step.agent.number, 0) >= step.count or not touch.where.meets(old.where):
+    if clock.counts.get(step.agent.number, 0) >= step.number or not touch.where.meets(old.where):
         return False
     return not clock.knows(step, touch.where.shared_places(old.where))

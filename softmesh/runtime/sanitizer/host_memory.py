@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from softmesh.runtime.sanitizer.clock import Clock
@@ -17,33 +17,30 @@ class HostMemory:
     """Only what is being filled is known here: everything else the host alone reads and writes."""
 
     def __init__(self) -> None:
-        self._filling: dict[int, tuple[weakref.ref[Storage], History]] = {}
+        self.filling: dict[int, tuple[weakref.ref[Storage], History]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._filling)
-
-    def fill(self, storage: Storage, touch: Touch, clock: Clock) -> list[Touch]:
+    def fill(self, storage: Storage, touch: Touch, clock: Clock) -> Sequence[Touch]:
         """A queue writes to it, some time; those that write to it too, in no order."""
-        if id(storage) not in self._filling:
+        if id(storage) not in self.filling:
             self._remember(storage, History())
-        return self._filling[id(storage)][1].add(touch, clock)
+        return self.filling[id(storage)][1].add(touch, clock)
 
     def share(self, storage: Storage, others: Iterable[Storage]) -> None:
         """Others are made of the same memory."""
-        if id(storage) in self._filling:
+        if id(storage) in self.filling:
             for other in others:
-                self._remember(other, self._filling[id(storage)][1])
+                self._remember(other, self.filling[id(storage)][1])
 
     def unfinished(self, storage: Storage, host: Clock) -> list[Touch]:
         """The writes that the host cannot know to be over."""
-        known = self._filling.get(id(storage))
+        known = self.filling.get(id(storage))
         if known is None:
             return []
         unfinished = [touch for touch in known[1].touches if not host.knows(touch.step, None)]
         if not unfinished:
-            del self._filling[id(storage)]
+            del self.filling[id(storage)]
         return unfinished
 
     def _remember(self, storage: Storage, history: History) -> None:
-        key, filling = id(storage), self._filling
+        key, filling = id(storage), self.filling
         filling[key] = (weakref.ref(storage, lambda _: filling.pop(key, None)), history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from softmesh.placement.distribution import mesh_coordinates
@@ -31,32 +32,32 @@ class WatchedMesh:
     def __init__(self, device: MeshDevice) -> None:
         self._device = weakref.ref(device)
         self._places = frozenset(mesh_coordinates(tuple(device.shape)))
-        self._queues = [Agent(f"queue {queue.id()}", queue.id(), self._places) for queue in device.queues]
+        self._queues: dict[int, Agent] = {}
         self._workers: dict[tuple[int, int], Agent] = {}  # by queue and sub-device
-        self._manager = device.sub_devices.active.id
-        self._memories: dict[Pool, AddressSpace] = {}
+        self._manager = device.sub_devices.active
+        self.memories: defaultdict[Pool | None, AddressSpace] = defaultdict(AddressSpace)
+        self.is_remote = device.is_remote_only()
 
     def is_open(self) -> bool:
         device = self._device()
         return device is not None and device.is_open
 
-    def memory(self, pool: Pool) -> AddressSpace:
-        found = self._memories.get(pool)
-        if found is None:
-            found = self._memories[pool] = AddressSpace()
-        return found
-
     def agent(self, command: Command, device: MeshDevice, host: Agent) -> Agent:
         """Whoever runs this command, told of everything that it waits for."""
-        queue = self._queues[command.queue]
-        queue.follow(host)
-        active = device.sub_devices.active
-        if active.is_default and active.id == self._manager:
+        queue = self._queues.get(command.queue) or self._add_queue(command.queue)
+        if queue.heard != host.news:
+            queue.follow(host)
+        managers = device.sub_devices
+        if managers.active is self._manager is managers.default:
             return queue
-        if active.id != self._manager:
-            self._manager = active.id
+        if managers.active is not self._manager:
+            self._manager = managers.active
             self._come_together()
         return self._among_sub_devices(command, device, queue)
+
+    def _add_queue(self, number: int) -> Agent:
+        self._queues[number] = Agent(f"queue {number}", number, self._places)
+        return self._queues[number]
 
     def _come_together(self) -> None:
         """Another division of the cores waits for all that runs under the last one."""
@@ -68,9 +69,9 @@ class WatchedMesh:
         """Launches on different sub-devices run side by side; other commands wait for those they name."""
         if command.name == LAUNCH:
             (sub_device,) = command.sub_devices
-            worker = self._worker(queue, sub_device)
-            worker.learn(queue.clock)
-            return worker
+            launched = self._worker(queue, sub_device)
+            launched.learn(queue.clock)
+            return launched
         for sub_device in _waited_for(command, device):
             worker = self._workers.get((command.queue, sub_device))
             if worker is not None:
@@ -79,11 +80,11 @@ class WatchedMesh:
 
     def _worker(self, queue: Agent, sub_device: int) -> Agent:
         assert queue.queue is not None
-        worker = self._workers.get((queue.queue, sub_device))
-        if worker is None:
+        key = (queue.queue, sub_device)
+        if key not in self._workers:
             name = f"sub-device {sub_device} of {queue.name}"
-            worker = self._workers[queue.queue, sub_device] = Agent(name, queue.queue, self._places)
-        return worker
+            self._workers[key] = Agent(name, queue.queue, self._places)
+        return self._workers[key]
 
 
 def _waited_for(command: Command, device: MeshDevice) -> tuple[int, ...]:

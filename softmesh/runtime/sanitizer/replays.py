@@ -6,6 +6,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
+from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.sanitizer.findings import FindingKind, Report, overwritten
 
 if TYPE_CHECKING:
@@ -23,10 +24,9 @@ class Replays:
 
     def check(self, command: Command, device: MeshDevice, trace: Trace) -> None:
         known = self._looked_at.get(trace, trace.began)
-        latest = known
+        self._looked_at[trace] = next_number()
         for allocation in trace.written.overwritten_since(known):
-            latest = max(latest, allocation.number)
             if allocation.number not in device.captures.corruptible:
-                words = partial(overwritten, allocation, trace.site, command.raw_site)
-                self._report.tell(FindingKind.OVERWRITTEN_BY_REPLAY, (command.raw_site,), words, allocation.site)
-        self._looked_at[trace] = latest
+                sites = [trace.site, *([allocation.site] if allocation.site else ()), command.site]
+                words = partial(overwritten, allocation, trace.site, command.site)
+                self._report.tell(FindingKind.OVERWRITTEN_BY_REPLAY, sites, words)

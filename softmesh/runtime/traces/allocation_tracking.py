@@ -33,7 +33,7 @@ def mark_corruptible(tensor: object) -> None:
         raise refused("mark_corruptible", f"tensor must be a ttnn.Tensor, got {described(tensor)}")
     span = storage.span()
     if span is not None:
-        storage.device.captures.corruptible.add(span[3])
+        storage.device.captures.corruptible.add(span.number)
 
 
 acknowledge_corruptible = mark_corruptible
@@ -42,7 +42,9 @@ acknowledge_corruptible = mark_corruptible
 @contextmanager
 def corruptible_allocation_scope(mesh_device: MeshDevice) -> Iterator[None]:
     """What is allocated on this mesh in the `with` block may lose its values when a trace is replayed."""
-    mesh = checked("corruptible_allocation_scope", "mesh_device", mesh_device, MeshDevice, "a ttnn.MeshDevice")
+    mesh = checked(
+        "corruptible_allocation_scope", "mesh_device", mesh_device, MeshDevice, "a ttnn.MeshDevice"
+    )
     began = next_number()
     try:
         yield

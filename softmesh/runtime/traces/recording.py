@@ -12,9 +12,9 @@ from typing import Any
 
 from softmesh.callsite import CallSite
 from softmesh.runtime.memory.pool import next_number
+from softmesh.runtime.memory.span import Span
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Source, Step
 from softmesh.runtime.traces.trace_id import MeshTraceId
-from softmesh.runtime.traces.written import Span
 
 
 class Recording:

@@ -12,12 +12,14 @@ from typing import Any, Protocol
 
 import torch
 
-from softmesh.runtime.traces.written import Span
+from softmesh.callsite import RawSite
+from softmesh.runtime.memory.span import Span
 
 
 class Memory(Protocol):
     data: torch.Tensor | None
     dist: Any
+    freed: RawSite | None
 
     def span(self) -> Span | None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from softmesh.callsite import CallSite
+from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.recording import Recording
@@ -67,12 +67,14 @@ class Trace:
 
     def _check(self, memory: Memory | None, placed: Any) -> None:
         if memory is None or memory.data is None:
+            freed = None if memory is None else memory.freed
+            at = "" if freed is None else f" (at {resolved(freed)})"
             raise MeshError(
-                f"Trace {int(self.number)}, captured at {self.site}, reads a tensor that has been deallocated since; "
-                "on a chip its memory may hold anything by now. Keep every tensor that the captured ops read (the "
-                "Python variable too) until ttnn.release_trace."
+                f"Trace {int(self.number)}, captured at {self.site}, reads a tensor that has been deallocated since"
+                f"{at}; on a chip its memory may hold anything by now. Keep every tensor that the captured ops read "
+                "(the Python variable too) until ttnn.release_trace."
             )
-        if memory.dist != placed:
+        if memory.dist.with_label(placed.label) is not placed:  # a label is how TT-NN prints it, and no more
             raise MeshError(
                 f"Trace {int(self.number)}, captured at {self.site}, reads a tensor that was {placed} and is now "
                 f"{memory.dist}. Overwrite inputs with values that are distributed as at the capture."

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.memory.records import Allocation
-
-Span = tuple["Pool", int, int, int]  # from which address to which, and the number of the allocation
+    from softmesh.runtime.memory.span import Span
 
 
 class Written:
@@ -20,10 +19,9 @@ class Written:
         self.numbers: set[int] = set()
         extents: dict[Pool, list[tuple[int, int]]] = {}
         for span in spans:
-            if span is not None:
-                pool, start, end, number = span
-                self.numbers.add(number)
-                extents.setdefault(pool, []).append((start, end))
+            if span is not None and span.pool is not None:
+                self.numbers.add(span.number)
+                extents.setdefault(span.pool, []).append((span.start, span.end))
         self._extents = {pool: _merged(found) for pool, found in extents.items()}
 
     def overwritten_since(self, number: int) -> list[Allocation]:

@@ -1,0 +1,211 @@
+"""A Llama over 1, 8 and 32 devices against the same model in plain torch on one.
+
+    softmesh bench llama [--quick] [--json] [--example PATH]
+
+The model is that of examples/llama, with random weights. It prefills the prompt of one user, and decodes one token
+of many users; decoding also as a trace. All devices together have the same to do, however many they are: on 32 they
+share the hidden dim too, four to a column.
+
+torch has a plain cache in place of pages. In bfloat16 it computes in float32 and rounds after each step, as the chips
+do. All take turns in one run, and logits are compared with torch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import softmesh as ttnn
+from softmesh.bench.llama_work import EXAMPLE, LlamaWork, Load, MeshLlama, Shape, Work, load_example
+from softmesh.bench.operands import DTYPES
+from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.timing import Timing, interleave, timed
+from softmesh.comparison import pearson_correlation_coefficient
+
+TORCH = "torch"
+_LEAST_CORRELATION = 0.999
+
+
+@dataclass(frozen=True)
+class Effort:
+    load: Load = field(default_factory=Load)
+    meshes: tuple[Shape, ...] = ((1, 1), (1, 8), (4, 8))
+    rounds: int = 9
+
+
+QUICK = Effort(
+    Load(
+        hidden=256,
+        inner=512,
+        layers=1,
+        heads=8,
+        head_dim=32,
+        vocabulary=512,
+        users=2,
+        context=32,
+        prompt=32,
+    ),
+    meshes=((1, 1), (1, 2), (2, 4)),
+    rounds=2,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    phase: str
+    dtype: str
+    peer: str
+    milliseconds: float
+    tokens_per_second: float
+    time_over_torch: float
+    time_over_one_device: float | None  # run the same way
+    correlation: float  # of logits with torch's
+
+    @property
+    def agrees(self) -> bool:
+        return self.correlation > _LEAST_CORRELATION
+
+
+def measure(example: dict[str, Any], effort: Effort, dtype: str) -> list[Row]:
+    work = LlamaWork(example, effort.load, dtype)
+    with ExitStack() as stack:
+        meshes = {shape: stack.enter_context(work.on_mesh(shape)) for shape in effort.meshes}
+        return [*_prefills(work, meshes, effort, dtype), *_decodes(work, meshes, effort, dtype)]
+
+
+def _prefills(work: LlamaWork, meshes: dict[Shape, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
+    expected = work.torch_prefill()
+    logits = {_named(shape): mesh.prefill() for shape, mesh in meshes.items()}
+    calls: dict[str, Work] = {TORCH: work.torch_prefill}
+    calls |= {_named(shape): mesh.prefill for shape, mesh in meshes.items()}
+    seen = interleave({name: timed(call) for name, call in calls.items()}, effort.rounds)
+    found = {name: _correlation(expected, values) for name, values in logits.items()}
+    return _rows("prefill", dtype, seen, found, {name: _named((1, 1)) for name in logits}, effort.load.prompt)
+
+
+def _decodes(work: LlamaWork, meshes: dict[Shape, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
+    expected = work.torch_decode()
+    calls: dict[str, Work] = {TORCH: work.torch_decode}
+    found: dict[str, float] = {}
+    alone: dict[str, str] = {}
+    for shape, mesh in meshes.items():
+        for traced, call in ((False, mesh.decode), (True, mesh.replay)):
+            name = _named(shape, traced)
+            calls[name] = call
+            call()
+            found[name] = _correlation(expected, mesh.logits(traced=traced))
+            alone[name] = _named((1, 1), traced)
+    seen = interleave({name: timed(call) for name, call in calls.items()}, effort.rounds)
+    return _rows("decode", dtype, seen, found, alone, effort.load.users)
+
+
+def _named(shape: Shape, traced: bool = False) -> str:
+    return f"{shape[0]}x{shape[1]}{', trace' if traced else ''}"
+
+
+def _correlation(expected: torch.Tensor, found: torch.Tensor) -> float:
+    return pearson_correlation_coefficient(expected.float(), found.float())
+
+
+def _rows(
+    phase: str,
+    dtype: str,
+    seen: dict[str, Timing],
+    found: dict[str, float],
+    alone: dict[str, str],
+    tokens: int,
+) -> list[Row]:
+    """`alone` names for each peer the one device that it is compared with."""
+    return [
+        Row(
+            phase,
+            dtype,
+            name,
+            timing.median * 1e3,
+            tokens / timing.median,
+            timing.relative_to(seen[TORCH]),
+            timing.relative_to(seen[alone[name]]) if name in alone else None,
+            found.get(name, 1.0),
+        )
+        for name, timing in seen.items()
+    ]
+
+
+def table_rows(rows: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            r.phase,
+            r.dtype,
+            r.peer,
+            f"{r.milliseconds:.1f}",
+            f"{r.tokens_per_second:,.0f}",
+            f"{r.time_over_torch:.2f}",
+            "" if r.time_over_one_device is None else f"{r.time_over_one_device:.2f}",
+            f"{r.correlation:.5f}{'' if r.agrees else ' (!)'}",
+        ]
+        for r in rows
+    ]
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="softmesh bench llama", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument(
+        "--example",
+        type=Path,
+        default=EXAMPLE,
+        metavar="PATH",
+        help="the folder examples/llama of a checkout",
+    )
+    given = parser.parse_args(argv)
+    if not (given.example / "tt_llama").is_dir():
+        parser.error(
+            f"{given.example} does not hold the model: the examples are no part of the installed package. "
+            "Name the folder examples/llama of a checkout: --example PATH."
+        )
+    return given
+
+
+@contextmanager
+def _under_a_fabric() -> Iterator[None]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        yield
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    effort = QUICK if given.quick else Effort()
+    example = load_example(given.example)
+    with _under_a_fabric():
+        rows = [row for dtype in DTYPES for row in measure(example, effort, dtype)]
+    present(rows, effort.load, as_json=given.json)
+    return 0 if all(row.agrees for row in rows) else 1
+
+
+def present(rows: Sequence[Row], load: Load, *, as_json: bool) -> None:
+    if as_json:
+        show_json(load=asdict(load), rows=[asdict(row) for row in rows])
+        return
+    title = (
+        f"Llama of {load.layers} layers of {load.hidden}: prefill of {load.prompt} tokens, "
+        f"decode for {load.users} users with {load.context} behind them"
+    )
+    columns = ["phase", "dtype", "mesh", "ms", "tokens/s", "time / torch", "time / 1 device", "correlation"]
+    show(machine(), table(title, columns, table_rows(rows), words=3))
+    if not all(row.agrees for row in rows):
+        show(f"(!) correlates with torch's logits by less than {_LEAST_CORRELATION}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The work of `softmesh bench llama`: the model of examples/llama on a mesh, and the same in plain torch.
+
+The example is no part of the installed package: it is found in the checkout, or where the user says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import softmesh as ttnn
+from softmesh.alias import aliased
+from softmesh.bench.operands import DTYPES
+
+EXAMPLE = Path(ttnn.__file__).parent.parent / "examples" / "llama"
+Work = Callable[[], object]
+Shape = tuple[int, int]
+_ROOM = 32  # positions beyond the context, for tokens that follow
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much there is to do, over all devices together."""
+
+    hidden: int = 1024
+    inner: int = 2816
+    layers: int = 8
+    heads: int = 16
+    kv_heads: int = 8
+    head_dim: int = 64
+    vocabulary: int = 32_000
+    users: int = 32  # that decode at a time
+    context: int = 256  # tokens that each of them has behind it
+    prompt: int = 512  # tokens of the one user that is prefilled
+
+    @property
+    def length(self) -> int:
+        return max(self.context, self.prompt) + _ROOM
+
+
+def load_example(folder: Path) -> dict[str, Any]:
+    """The names of the example that the benchmark uses."""
+    sys.path.insert(0, str(folder))
+    try:
+        with aliased():
+            wanted = {
+                "model_args": "ModelArgs",
+                "checkpoint": "random_weights",
+                "tensor_parallel": "TensorParallel",
+                "model": "Transformer",
+                "generator": "Generator",
+                "reference": "TorchLlama",
+            }
+            return {
+                name: getattr(importlib.import_module(f"tt_llama.{module}"), name)
+                for module, name in wanted.items()
+            }
+    finally:
+        sys.path.remove(str(folder))
+
+
+class LlamaWork:
+    """One model in one dtype: prefill and decode, by torch and on meshes."""
+
+    def __init__(self, example: dict[str, Any], load: Load, dtype: str) -> None:
+        self._example, self.load = example, load
+        self._ttnn_dtype, torch_dtype = DTYPES[dtype]
+        self._args = example["ModelArgs"](
+            hidden_size=load.hidden,
+            intermediate_size=load.inner,
+            num_hidden_layers=load.layers,
+            num_attention_heads=load.heads,
+            num_key_value_heads=load.kv_heads,
+            head_dim=load.head_dim,
+            vocab_size=load.vocabulary,
+        )
+        self._weights = example["random_weights"](self._args, dtype=torch_dtype)
+        self._torch = example["TorchLlama"](self._args, self._weights, load.users, load.length, torch_dtype)
+        draw = torch.Generator().manual_seed(0)
+        self._prompt = torch.randint(load.vocabulary, (load.prompt,), generator=draw).tolist()
+        self._tokens = torch.randint(load.vocabulary, (load.users,), generator=draw).tolist()
+        self._positions = [load.context] * load.users
+
+    def torch_prefill(self) -> torch.Tensor:
+        return self._torch.prefill(0, self._prompt)
+
+    def torch_decode(self) -> torch.Tensor:
+        """As the mesh does, it ends with the next tokens on the host."""
+        logits: torch.Tensor = self._torch.decode(self._tokens, self._positions)
+        logits.argmax(-1).tolist()
+        return logits
+
+    @contextmanager
+    def on_mesh(self, shape: Shape) -> Iterator[MeshLlama]:
+        with ttnn.create_mesh_device(ttnn.MeshShape(shape)) as mesh:
+            parallel = self._example["TensorParallel"](mesh, self._ttnn_dtype)
+            model = self._example["Transformer"](parallel, self._args, self._weights, self.load.length)
+            own = MeshLlama(self._generator(model, traced=False), self._generator(model, traced=True), self)
+            own.traced.prefill_one(0, self.prompt)  # so that it decodes after the same tokens as the others
+            try:
+                yield own
+            finally:
+                own.traced.release()
+
+    def _generator(self, model: Any, traced: bool) -> Any:
+        return self._example["Generator"](model, self.load.users, self.load.length, use_trace=traced)
+
+    @property
+    def prompt(self) -> list[int]:
+        return self._prompt
+
+    @property
+    def step_inputs(self) -> tuple[list[int], list[int]]:
+        return self._tokens, self._positions
+
+
+@dataclass(frozen=True)
+class MeshLlama:
+    """`plain` and `traced` are generators of the example."""
+
+    plain: Any
+    traced: Any
+    work: LlamaWork
+
+    def prefill(self) -> torch.Tensor:
+        logits: torch.Tensor = self.plain.prefill_one(0, self.work.prompt)
+        return logits
+
+    def decode(self) -> list[int]:
+        return self._step(self.plain)
+
+    def replay(self) -> list[int]:
+        return self._step(self.traced)
+
+    def _step(self, generator: Any) -> list[int]:
+        generator.go_on(*self.work.step_inputs)
+        tokens: list[int] = generator.step()
+        return tokens
+
+    def logits(self, *, traced: bool) -> torch.Tensor:
+        """Of the latest step, (users, vocabulary)."""
+        generator = self.traced if traced else self.plain
+        return ttnn.to_torch(ttnn.get_device_tensors(generator.logits)[0]).flatten(0, 2)

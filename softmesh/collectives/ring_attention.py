@@ -1,0 +1,221 @@
+"""Attention of a sequence that is split over devices: keys and values are gathered, queries stay where they are.
+
+On hardware the gathering runs in a ring while the attention of what has come goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from softmesh.collectives.core import all_gather
+from softmesh.collectives.spelling import composite
+from softmesh.errors import ArgumentError, MeshError, NotModelled
+from softmesh.ops.attention.indexer import indexer_score_dsa
+from softmesh.ops.attention.joint import check_strategy
+from softmesh.ops.attention.ring import (
+    DISTRIBUTED,
+    JOINT,
+    LATENT,
+    ring_distributed_attention,
+    ring_joint_attention,
+    ring_latent_attention,
+)
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.implied import place_along
+from softmesh.tensor.tensor import Tensor
+
+_EXPERIMENTAL = "transformer.exp_ring_joint_scaled_dot_product_attention"
+_INDEXER = "experimental.ring_indexer_score_dsa"
+_NOT_INDEXED = (
+    "key_compression_ratio? seq_subshard_axis? block_cyclic_sp_axis? block_cyclic_chunk_local? "
+    "block_cyclic_cache_tp_sharded? chunk_start_idx_tensor? valid_end_tensor? cache_batch_idx_tensor? "
+    "index_cache_num_layers? index_cache_layer_idx?"
+)
+_DEFAULTS = {"key_compression_ratio": 1, "index_cache_num_layers": 1}
+_THREE = "input_tensor_q:tensor input_tensor_k:tensor input_tensor_v:tensor"
+_JOINT_THREE = "joint_tensor_q:tensor? joint_tensor_k:tensor? joint_tensor_v:tensor?"
+_RING = (
+    "dim multi_device_global_semaphore num_links cluster_axis mesh_device topology subdevice_id? "
+    "scale? compute_kernel_config? program_config"
+)
+_CACHED = (
+    "kv_cache_batch_idx? kv_actual_isl? slot_id? kv_actual_isl_tensor? kv_cache_num_layers? kv_cache_layer_idx? "
+    "kv_valid_end_tensor?"
+)
+
+
+def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Tensor:
+    route = {name: given.get(name) for name in ("topology", "num_links")}
+    return cast(
+        Tensor,
+        all_gather(part, given["dim"], cluster_axis=given["cluster_axis"], output_tensor=buffer, **route),
+    )
+
+
+def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:
+    """How many devices take part, and the place of each."""
+    axis, mesh = given["cluster_axis"], cast(MeshDevice, given["mesh_device"])
+    if given["dim"] != 2:
+        raise MeshError(f"{op}: the sequence is dim 2 of its operands, got dim={given['dim']}.")
+    if q.device() is None:
+        raise MeshError(f"{op}: input_tensor_q must be on a device; use ttnn.to_device(tensor, mesh_device).")
+    place = place_along(mesh, [axis], op)
+    return tuple(mesh.shape)[axis], place
+
+
+def _refuse(op: str, given: dict[str, Any], names: str) -> None:
+    """What is asked for and not modelled; a default that is written out asks for nothing."""
+    for name in names.replace("?", "").split():
+        value = given.get(name)
+        if not (value is None or (isinstance(value, int) and value in (0, _DEFAULTS.get(name)))):
+            raise NotModelled(
+                f"{op}: {name} is not modelled: keys and values come from the tensors that are given, in the order of "
+                "devices."
+            )
+
+
+def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    q = given["input_tensor_q"]
+    check_strategy(op, given["joint_strategy"])
+    devices, place = _ring(op, q, given)
+    k = _gathered(given["input_tensor_k"], given["persistent_output_buffer_k"], given)
+    v = _gathered(given["input_tensor_v"], given["persistent_output_buffer_v"], given)
+    joint = [given.get(f"joint_tensor_{part}") for part in "qkv"]
+    if any(tensor is None for tensor in joint) and any(tensor is not None for tensor in joint):
+        raise ArgumentError(f"{op}: give joint_tensor_q, joint_tensor_k and joint_tensor_v, or none of them.")
+    options = {
+        name: given[name] for name in ("scale", "is_causal", "is_balanced") if given.get(name) is not None
+    }
+    return cast(
+        tuple[Tensor, Tensor, Tensor],
+        ring_joint_attention(
+            q,
+            k,
+            v,
+            place,
+            *joint,
+            given["logical_n"],
+            devices=devices,
+            window=given.get("sliding_window_size"),
+            **options,
+        ),
+    )
+
+
+@composite(
+    JOINT,
+    f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
+    f"logical_n logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
+    f"attention_sink? sliding_window_size? circular_kv_cache? persistent_output_buffer_joint_k? "
+    f"persistent_output_buffer_joint_v? {_CACHED}",
+)
+def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """(the result of the device's own queries, that of the joint ones, the logarithms of their sums).
+
+    Keys and values are gathered along dim 2 into the persistent buffers; positions from `logical_n` on are padding.
+    """
+    _refuse(
+        JOINT,
+        given,
+        f"{_CACHED} is_cross attention_sink circular_kv_cache logical_l persistent_output_buffer_joint_k "
+        "persistent_output_buffer_joint_v",
+    )
+    return _joint_attention(JOINT, given)
+
+
+@composite(
+    _EXPERIMENTAL,
+    f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
+    f"logical_n {_RING} num_workers_per_link? num_buffers_per_channel?",
+)
+def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """ring_joint_scaled_dot_product_attention, by other kernels."""
+    return _joint_attention(_EXPERIMENTAL, given)
+
+
+@composite(
+    LATENT,
+    "input_tensor_q:tensor input_tensor_kv:tensor | persistent_output_buffer_kv:tensor head_dim_v:int logical_n:int "
+    f"{_RING} ccl_core_grid_offset use_column_major_ccl? is_balanced? {_CACHED}",
+)
+def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
+    """(causal latent attention of the device's own queries, the logarithms of its sums)"""
+    _refuse(LATENT, given, _CACHED)
+    q = given["input_tensor_q"]
+    devices, place = _ring(LATENT, q, given)
+    kv = _gathered(given["input_tensor_kv"], given["persistent_output_buffer_kv"], given)
+    return cast(
+        tuple[Tensor, Tensor],
+        ring_latent_attention(
+            q,
+            kv,
+            place,
+            head_dim_v=given["head_dim_v"],
+            logical_n=given["logical_n"],
+            devices=devices,
+            scale=given.get("scale"),
+            is_balanced=bool(given.get("is_balanced")),
+        ),
+    )
+
+
+@composite(
+    DISTRIBUTED,
+    f"{_THREE} ring_size:int ring_id:int? | scale? memory_config? program_config? compute_kernel_config? page_table? "
+    "chunk_start_idx?",
+)
+def ring_distributed_scaled_dot_product_attention(**given: Any) -> Tensor:
+    """Causal attention of chunks i and 2n - 1 - i of 2n, on device i of a ring of n; all hold all of q, k and v.
+
+    Without `ring_id`, i is the device's index along the mesh axis of `ring_size` devices.
+    """
+    _refuse(DISTRIBUTED, given, "page_table chunk_start_idx")
+    q, size, place = given["input_tensor_q"], given["ring_size"], given.get("ring_id")
+    if place is None:
+        place = _place_in_ring(q, size)
+    elif not 0 <= place < size:
+        raise MeshError(f"{DISTRIBUTED}: ring_id={place} must lie within 0 to {size - 1}.")
+    return cast(
+        Tensor,
+        ring_distributed_attention(
+            q,
+            given["input_tensor_k"],
+            given["input_tensor_v"],
+            place,
+            devices=size,
+            scale=given.get("scale"),
+            memory_config=given.get("memory_config"),
+        ),
+    )
+
+
+def _place_in_ring(q: Tensor, size: int) -> Tensor:
+    device = q.device()
+    if device is None:
+        raise MeshError(f"{DISTRIBUTED}: input_tensor_q must be on a device; use ttnn.to_device.")
+    axes = [axis for axis, n in enumerate(device.shape) if n == size]
+    if len(axes) != 1:
+        raise MeshError(
+            f"{DISTRIBUTED}: ring_size={size} fits {len(axes)} axes of the mesh {device.shape}: pass ring_id."
+        )
+    return place_along(device, axes, DISTRIBUTED)
+
+
+@composite(
+    _INDEXER,
+    "q:tensor k:tensor weights:tensor k_local:tensor ag_multi_device_global_semaphore:semaphores | cluster_axis "
+    "topology num_links? ag_sub_device_id? chunk_start_idx:int? program_config? compute_kernel_config? "
+    f"cache_batch_idx:int? kv_len:int? {_NOT_INDEXED}",
+)
+def ring_indexer_score_dsa(**given: Any) -> Tensor:
+    """indexer_score_dsa over keys that are gathered into `k` along their positions, for queries split alike."""
+    _refuse(_INDEXER, given, _NOT_INDEXED)
+    whole = _gathered(given["k_local"], given["k"], {**given, "dim": 2})
+    names = ("chunk_start_idx", "kv_len", "cache_batch_idx")
+    options = {name: given[name] for name in names if given.get(name) is not None}
+    return cast(
+        Tensor,
+        indexer_score_dsa(
+            given["q"], whole, given["weights"], seq_shard_axes=[given["cluster_axis"]], **options
+        ),
+    )

@@ -1,0 +1,1 @@
+"""How much of what real programs use is there: the installed package held against a file of usage."""

@@ -1,0 +1,59 @@
+"""Sums, means and extremes: over a split dim each device reduces its piece, and the contributions are combined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from softmesh.distributed.derived import describe as describe_any
+from softmesh.distributed.elementwise import memory_seconds
+from softmesh.distributed.given import Given
+from softmesh.distributed.layouts import Extents
+from softmesh.distributed.patterns import Split, by_labels
+from softmesh.distributed.planned import Work
+from softmesh.distributed.unified import Unified
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import OPERATIONS
+from softmesh.placement.words import Partial
+
+_COMBINES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
+
+
+def describe_reduction(given: Given) -> Work:
+    """A mean over a split dim is a sum of sums, each divided by the number of all elements."""
+    name, scalar = given.op.name, given.arguments["scalar"]
+    if scalar < 0 and name in ("max", "min"):
+        return describe_any(given)  # the largest becomes the smallest
+    (operand,) = given.operands
+    dims = operand.dims(given.arguments["dim"])
+    labels = tuple(f"dim {dim}" for dim in range(operand.rank))
+    kept = [None if dim in dims else label for dim, label in enumerate(labels)]
+    result = kept if given.arguments["keepdim"] else [label for label in kept if label is not None]
+    choices = by_labels(
+        [labels],
+        tuple(result),
+        labels,
+        combines=Partial(_COMBINES[name]),
+        carries=(frozenset({0}),) if name in ("sum", "mean") else (),
+        names=given.spoken,
+    )
+    plain = given.plain()
+    count = math.prod(operand.shape[dim] for dim in dims)
+    shares = given.plain(OPERATIONS["sum"], scalar=scalar / count) if name == "mean" and count else plain
+    reduced = {f"split dim {dim}" for dim in dims}
+
+    def call(split: Split) -> Callable[..., Any]:
+        return shares if any(choice.name in reduced for choice in split.choices) else plain
+
+    return Work(choices, memory_seconds(given), call)
+
+
+def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    (operand,) = operands
+    dims, keep = operand.dims(arguments["dim"]), arguments["keepdim"]
+    return tuple(1 if dim in dims else n for dim, n in enumerate(operand.shape) if keep or dim not in dims)
+
+
+sum, mean, max, min = (Unified(name, describe_reduction, _shape_of) for name in _COMBINES)

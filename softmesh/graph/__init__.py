@@ -1,0 +1,109 @@
+"""`ttnn.graph`: what a program did, written down as a graph of functions, tensors and buffers.
+
+The nodes have TT-NN's names and fields. The underscored names at the end are TT-NN's own inner ones, which test
+suites reach for.
+"""
+
+from contextlib import ExitStack
+
+from softmesh.graph.extraction import (
+    PeakMemoryUsagePerCore,
+    TensorInfo,
+    count_intermediate_and_output_tensors,
+    extract_calltrace,
+    extract_levelized_graph,
+    extract_output_info,
+    extract_output_tensors,
+    extract_peak_L1_memory_usage,
+    extract_resource_usage_per_core,
+)
+from softmesh.graph.picture import pretty_format, pretty_print, visualize, visualize_edge, visualize_node
+from softmesh.graph.python_io import RECORDS as _python_io_data
+from softmesh.graph.python_io import (
+    append_python_io_record,
+    disable_python_io_recording,
+    enable_python_io_recording,
+    is_python_io_recording_enabled,
+    record_python_operation,
+    record_python_operation_error,
+    store_output_tensor_ids,
+)
+from softmesh.graph.python_io import safe_arg_str as _safe_arg_str
+from softmesh.graph.session import (
+    REPORT_VERSION,
+    RunMode,
+    begin_graph_capture,
+    disable_detailed_buffer_tracing,
+    disable_python_stack_traces,
+    enable_detailed_buffer_tracing,
+    enable_python_stack_traces,
+    end_graph_capture,
+    end_graph_capture_to_file,
+    full_graph_capture,
+    is_detailed_buffer_tracing_enabled,
+    is_graph_capture_active,
+    is_python_stack_trace_enabled,
+    store_captured_graph,
+    track_function_end,
+    track_function_start,
+)
+from softmesh.graph.session import end_graph_capture as _cpp_end_graph_capture
+from softmesh.graph.session import (
+    follow_config_for_outer_capture as _configure_python_stack_traces_for_outer_graph_capture,
+)
+
+
+class ExitStackWithPop(ExitStack):
+    """Context managers that can be left one by one, the latest first."""
+
+    def pop(self) -> None:
+        """Leave the latest."""
+        if self._exit_callbacks:  # type: ignore[attr-defined]
+            _, leave = self._exit_callbacks.pop()  # type: ignore[attr-defined]
+            leave(None, None, None)
+
+
+__all__ = [
+    "REPORT_VERSION",
+    "ExitStackWithPop",
+    "PeakMemoryUsagePerCore",
+    "RunMode",
+    "TensorInfo",
+    "_configure_python_stack_traces_for_outer_graph_capture",
+    "_cpp_end_graph_capture",
+    "_python_io_data",
+    "_safe_arg_str",
+    "append_python_io_record",
+    "begin_graph_capture",
+    "count_intermediate_and_output_tensors",
+    "disable_detailed_buffer_tracing",
+    "disable_python_io_recording",
+    "disable_python_stack_traces",
+    "enable_detailed_buffer_tracing",
+    "enable_python_io_recording",
+    "enable_python_stack_traces",
+    "end_graph_capture",
+    "end_graph_capture_to_file",
+    "extract_calltrace",
+    "extract_levelized_graph",
+    "extract_output_info",
+    "extract_output_tensors",
+    "extract_peak_L1_memory_usage",
+    "extract_resource_usage_per_core",
+    "full_graph_capture",
+    "is_detailed_buffer_tracing_enabled",
+    "is_graph_capture_active",
+    "is_python_io_recording_enabled",
+    "is_python_stack_trace_enabled",
+    "pretty_format",
+    "pretty_print",
+    "record_python_operation",
+    "record_python_operation_error",
+    "store_captured_graph",
+    "store_output_tensor_ids",
+    "track_function_end",
+    "track_function_start",
+    "visualize",
+    "visualize_edge",
+    "visualize_node",
+]

@@ -1,0 +1,148 @@
+"""Capturing: an observer of the command stream that writes down what ran, as a graph.
+
+An op is a function, named as TT-NN's native layer names it (`ttnn::add`). Inside it stands what softmesh knows
+to happen there: memory for its results. The programs that TT-NN launches on the way have no nodes here.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from softmesh.graph.nodes import (
+    BUFFER,
+    BUFFER_ALLOCATE,
+    BUFFER_DEALLOCATE,
+    CAPTURE_END,
+    CAPTURE_START,
+    TENSOR,
+    Node,
+    Nodes,
+)
+from softmesh.runtime.commands import Command
+from softmesh.tensor.footprint import footprint
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+_CREATION = "tt::tt_metal::create_device_tensor"
+
+
+class GraphCapture:
+    """One capture: `nodes` grow with every command."""
+
+    def __init__(self, with_sites: bool = False) -> None:
+        self._nodes = Nodes()
+        self._with_sites = with_sites
+        self._tensors: dict[int, int] = {}  # tensor id -> counter
+        self._buffers: dict[int, int] = {}  # id of a storage -> counter
+        self._watched: list[weakref.finalize[Any, Storage]] = []
+        self._nodes.add(CAPTURE_START)
+
+    # -- what ran ----------------------------------------------------------------------------------
+
+    def on_command(self, command: Command) -> None:
+        inputs = [self._tensor(tensor) for tensor in command.inputs]
+        self.begin(command.name, inputs, command.arguments, str(command.site))
+        if command.name == "deallocate":
+            for tensor in command.inputs:
+                self._freed(id(tensor._storage))
+        made = [tensor for tensor in command.outputs if tensor.tensor_id not in self._tensors]
+        for tensor in made:
+            self._allocate(tensor)
+        end = self._nodes.end_function()
+        for tensor in command.outputs:
+            self._nodes.join(end, self._tensor(tensor))
+
+    def begin(self, name: str, inputs: list[int], arguments: Any = (), site: str = "") -> None:
+        """A function begins; `on_command` ends its own, `end` those of others."""
+        shown = [f"{key}={value!r}" for key, value in dict(arguments).items()]
+        traces = {"stack_trace": [site]} if self._with_sites and site else {}
+        self._nodes.begin_function(native_name(name), inputs, arguments=shown, **traces)
+
+    def end(self) -> None:
+        self._nodes.end_function()
+
+    @property
+    def depth(self) -> int:
+        return self._nodes.depth
+
+    def finish(self) -> list[Node]:
+        """The graph; memory that goes from now on is none of its business."""
+        for watch in self._watched:
+            watch.detach()
+        end = self._nodes.add(CAPTURE_END)
+        self._nodes.join(0, end)
+        return self._nodes.all
+
+    # -- tensors and their memory --------------------------------------------------------------------
+
+    def _tensor(self, tensor: Tensor) -> int:
+        known = self._tensors.get(tensor.tensor_id)
+        if known is not None:
+            return known
+        params = {
+            "tensor_id": str(tensor.tensor_id),
+            "shape": repr(tensor.shape),
+            "dtype": tensor.dtype.cpp_name,
+            "layout": tensor.layout.cpp_name,
+        }
+        if tensor._storage.device is not None:
+            params["memory_config"] = repr(tensor.memory_config())
+            params["device_id"] = str(tensor._storage.device.id())
+        counter = self._tensors[tensor.tensor_id] = self._nodes.add(TENSOR, params)
+        if tensor._storage.device is not None and tensor._storage.data is not None:
+            self._nodes.join(self._buffer(tensor._storage), counter)
+        return counter
+
+    def _buffer(self, storage: Storage) -> int:
+        known = self._buffers.get(id(storage))
+        if known is None:
+            known = self._buffers[id(storage)] = self._nodes.add(BUFFER, buffer_params(storage))
+            watch = weakref.finalize(storage, self._freed, id(storage))
+            watch.atexit = False
+            self._watched.append(watch)
+        return known
+
+    def _allocate(self, tensor: Tensor) -> None:
+        storage = tensor._storage
+        if storage.device is None or id(storage) in self._buffers:
+            return
+        self._nodes.begin_function(_CREATION, [])
+        allocation = self._nodes.add(BUFFER_ALLOCATE, buffer_params(storage))
+        self._nodes.join(self._nodes.innermost(), allocation)
+        self._nodes.join(allocation, self._buffer(storage))
+        end = self._nodes.end_function()
+        self._nodes.join(end, self._tensor(tensor))
+
+    def _freed(self, storage: int) -> None:
+        buffer = self._buffers.pop(storage, None)
+        if buffer is None:
+            return
+        node = self._nodes.add(BUFFER_DEALLOCATE, dict(self._nodes.all[buffer]["params"]))
+        self._nodes.join(self._nodes.innermost(), node)
+        self._nodes.join(node, buffer)
+
+
+def native_name(name: str) -> str:
+    """`experimental.all_gather_async` is `ttnn::experimental::all_gather_async`."""
+    return f"ttnn::{name.replace('.', '::')}"
+
+
+def buffer_params(storage: Storage) -> dict[str, str]:
+    """What TT-NN tells of a buffer: sizes are those on one chip."""
+    spec, device = storage.spec, storage.device
+    assert spec is not None
+    assert device is not None
+    config = spec.memory_config
+    room = footprint(spec, device.memory.memory_map)
+    shard = config.shard_spec or config.nd_shard_spec
+    return {
+        "address": str(storage.address),
+        "size": str(room.bytes),
+        "type": config.buffer_type.name,
+        "layout": config.memory_layout.name,
+        "page_size": str(spec.page_size()),
+        "num_cores": str(shard.num_cores() if shard is not None else 0),
+        "max_size_per_bank": str(room.bytes_per_bank),
+        "device_id": str(device.id()),
+    }

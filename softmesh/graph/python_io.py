@@ -1,0 +1,90 @@
+"""The arguments of ops as the program gave them, written down beside a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from softmesh.arguments import described
+from softmesh.ops.interception import Proceed, intercepting
+from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.ops.registry import Operation
+
+Record = dict[str, Any]
+
+RECORDS: list[Record] = []
+_RECORDING = ExitStack()
+_is_on = False
+
+
+def forget() -> None:
+    RECORDS.clear()
+
+
+def enable_python_io_recording() -> None:
+    global _is_on
+    if not _is_on:
+        _RECORDING.enter_context(intercepting(_recorded))
+        _is_on = True
+
+
+def disable_python_io_recording() -> None:
+    global _is_on
+    _RECORDING.close()
+    _is_on = False
+
+
+def is_python_io_recording_enabled() -> bool:
+    return _is_on
+
+
+def _recorded(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+    record = append_python_io_record(op.__name__)
+    record_python_operation(op.__name__, args, kwargs, record=record)
+    try:
+        return proceed(*args, **kwargs)
+    except Exception as error:
+        record_python_operation_error(record, type(error).__name__, str(error))
+        raise
+
+
+def append_python_io_record(name: str) -> Record:
+    record: Record = {"operation": name, "arguments": [], "error": None}
+    RECORDS.append(record)
+    return record
+
+
+def record_python_operation(
+    name: str, function_args: Sequence[Any], function_kwargs: dict[str, Any], *, record: Record | None = None
+) -> Record:
+    """Write down a call: in `record`, or in a new one."""
+    kept = append_python_io_record(name) if record is None else record
+    kept["arguments"] = [
+        *({"name": str(at), "value": safe_arg_str(value)} for at, value in enumerate(function_args)),
+        *({"name": key, "value": safe_arg_str(value)} for key, value in function_kwargs.items()),
+    ]
+    return kept
+
+
+def record_python_operation_error(record: Record, error_type: str, error_message: str) -> None:
+    record["error"] = {"type": error_type, "message": error_message}
+
+
+def store_output_tensor_ids(output_tensor_ids: Sequence[int]) -> None:
+    """The results of the call that was recorded last."""
+    if RECORDS:
+        RECORDS[-1]["output_tensor_ids"] = list(output_tensor_ids)
+
+
+def safe_arg_str(value: Any) -> str:
+    """An argument as a report shows it: of a tensor what it is, not what it holds."""
+    if isinstance(value, Tensor):
+        what = f"shape={value.shape}, dtype={value.dtype}, layout={value.layout}"
+        return f"ttnn.Tensor(tensor_id={value.tensor_id}, {what})"
+    try:
+        return described(value)
+    except Exception as error:  # a repr of the user's own
+        return f"<{type(value).__name__}, which cannot be shown: {type(error).__name__}>"

@@ -1,0 +1,51 @@
+"""Names of TT-NN that softmesh leaves out on purpose, and why. `softmesh coverage` shows them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from softmesh.errors import NotModelled, did_you_mean
+
+_PREFIX = "ttnn."
+
+_OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
+_PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
+_ALLOCATIONS = f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that a trace may overwrite"
+
+# dotted name below ttnn -> the reason, and what to use instead
+REASONS: dict[str, str] = {
+    "D2DStreamService": (
+        "its two ends are kernels that stay on worker cores, and those are not modelled; join the meshes by "
+        "ttnn.create_socket_pair and use ttnn.experimental.send_async and recv_async"
+    ),
+    "LayerAckService": (
+        "it answers kernels that stay on worker cores, and those are not modelled; ttnn.D2HStreamService brings "
+        "tensors to the host"
+    ),
+    "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
+    "create_group_norm_reciprocals": f"{_OTHER_RELEASE}; use ttnn.create_layer_norm_reciprocals",
+    "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
+    "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
+    "experimental.device": f"{_OTHER_RELEASE}; use ttnn.device",
+    "load_parameters": _PARAMETERS,
+    "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
+    "save_parameters": _PARAMETERS,
+    "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
+    "trace_allocation_config": _ALLOCATIONS,
+    "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
+    "unsafe_allocation_tracker": _ALLOCATIONS,
+}
+
+
+def reason_for(name: str) -> str | None:
+    """Why there is no `ttnn.x.y`; None where nobody said."""
+    return REASONS.get(name.removeprefix(_PREFIX))
+
+
+def not_modelled(name: str, known: Iterable[str]) -> NotModelled:
+    """The error for `ttnn.x.y`: with the reason, or with the name among the `known` that is near."""
+    reason = reason_for(name)
+    if reason is not None:
+        return NotModelled(f"softmesh has no {name!r}: {reason}.")
+    hint = did_you_mean(name.rpartition(".")[2], known, cutoff=0.8)
+    return NotModelled(f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{hint}")

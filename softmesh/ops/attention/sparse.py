@@ -1,0 +1,227 @@
+"""Attention of each query over the keys that an index chose for it."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.attention import SparseKVFormat
+from softmesh.ops.attention.checks import check_groups, check_value_width, own_keys
+from softmesh.ops.attention.kernel import attend, band, group, hide
+from softmesh.ops.cost import matmul_cost
+from softmesh.ops.fp8 import PACKED, unpacked
+from softmesh.ops.mesh_axes import KnowsItsMesh
+from softmesh.ops.operand import Operand, Value
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
+
+_SPARSE = "transformer.sparse_sdpa"
+_BLOCKS = "transformer.sparse_sdpa_msa"
+_TUNING = "compute_kernel_config"
+Data = torch.Tensor | None
+
+
+def _rows_of(indices: torch.Tensor, length: int, devices: int, chunk: int | None) -> torch.Tensor:
+    """Positions as rows of a cache, `length` for those that are none.
+
+    With `chunk`, device d of `devices` held rows [d * chunk, (d + 1) * chunk) of each stretch of devices * chunk
+    positions, and what they held was joined device by device.
+    """
+    if chunk is not None:
+        stretch, rest = indices // (chunk * devices), indices % (chunk * devices)
+        rows = rest // chunk * (length // devices) + stretch * chunk + rest % chunk
+    else:
+        rows = indices
+    return torch.where((indices < 0) | (indices >= length), length, rows)
+
+
+def _chosen(rows: torch.Tensor, length: int) -> torch.Tensor:
+    """(..., queries, length): which keys are among those chosen, (..., queries, n)."""
+    flags = torch.zeros(*rows.shape[:-1], length + 1, dtype=torch.bool, device=rows.device)
+    return flags.scatter_(-1, rows.long(), True)[..., :length]
+
+
+def _over_chosen(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor, sink: Data, scale: float
+) -> torch.Tensor:
+    """Queries that see nothing get 0."""
+    kv_heads = k.shape[-3]
+    grouped = (kv_heads, q.shape[-3] // kv_heads)
+    seen = visible.unsqueeze(-3)
+    score = group(sink, -3, grouped)
+    out = attend(group(q.float(), -3, grouped), k.float(), v.float(), hide(seen), score, scale=scale)
+    return torch.where(seen.any(-1, keepdim=True), out, 0.0).flatten(-4, -3)
+
+
+@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", kind=KnowsItsMesh)
+def sparse_sdpa(
+    q: Operand,
+    kv: Operand,
+    indices: Operand,
+    v_dim: int,
+    *,
+    kv_format: SparseKVFormat,
+    attention_sink: Operand | None = None,
+    cache_batch_idx: Value | None = None,
+    scale: float | None = None,
+    block_cyclic_sp_axis: int | None = None,
+    block_cyclic_chunk_local: int | None = None,
+    block_cyclic_cache_tp_sharded: bool = False,
+    block_cyclic_devices: int = 1,
+) -> Local:
+    """q [b, heads, s, width] over the rows of kv [b, 1, length, width] that indices [b, 1, s, n] names for each query.
+
+    The first `v_dim` columns of kv are the values. A number that is no row, such as 2^32 - 1, names nothing; a row
+    named twice counts once. `cache_batch_idx` picks one of several caches. In a block-cyclic cache the devices along
+    an axis held chunks of `block_cyclic_chunk_local` positions in turn, and indices are positions.
+    """
+    if block_cyclic_cache_tp_sharded:
+        raise NotModelled(
+            f"{_SPARSE}: block_cyclic_cache_tp_sharded is not modelled: gather the cache first."
+        )
+    width = _check_sparse(q, kv, indices, kv_format, cache_batch_idx)
+    check_value_width(_SPARSE, v_dim, width)
+    length, factor = kv.shape[2], width**-0.5 if scale is None else scale
+    is_packed = kv_format is SparseKVFormat.SCALED_FP8
+    chunk = None if block_cyclic_sp_axis is None else block_cyclic_chunk_local
+
+    def compute(
+        q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, sink: Data, batch: int | None
+    ) -> torch.Tensor:
+        rows = kv if batch is None else kv.narrow(-4, batch, 1)
+        keys = unpacked(rows) if is_packed else rows
+        visible = _chosen(_rows_of(indices.long(), length, block_cyclic_devices, chunk), length)
+        return _over_chosen(q, keys, keys[..., :v_dim], visible, sink, factor)
+
+    pairs: dict[int, list[tuple[int, int | None]]] = {
+        0: [(0, 0), (1, 0), (2, 0)],
+        1: [(0, 1), (3, 1)],
+        2: [(0, 2), (2, 2)],
+    }
+    rule = own_keys(rules.along(dict(pairs)), 1)
+    return Local(
+        compute,
+        rule,
+        dtypes=(q.dtype,),
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(2 * indices.shape[3]),
+    )
+
+
+def _check_sparse(
+    q: Operand, kv: Operand, indices: Operand, form: SparseKVFormat, batch: Value | None
+) -> int:
+    """The width of a key."""
+    for operand in (q, kv, indices):
+        if operand.rank != 4:
+            raise MeshError(f"{_SPARSE}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    wanted = {
+        SparseKVFormat.SCALED_FP8: (DataType.UINT8, DataType.FP8_E4M3),
+        SparseKVFormat.FP8_E4M3: (DataType.FP8_E4M3,),
+    }.get(form)
+    if wanted is not None and kv.dtype not in wanted:
+        raise MeshError(f"{_SPARSE}: a cache of {form} holds {wanted[0]}, got {kv.dtype}.")
+    is_packed = form is SparseKVFormat.SCALED_FP8
+    if (
+        kv.shape[1] != 1
+        or (is_packed and kv.shape[3] != PACKED)
+        or (not is_packed and kv.shape[3] != q.shape[3])
+    ):
+        raise MeshError(
+            f"{_SPARSE}: kv {list(kv.shape)} must be [b, 1, length, {PACKED if is_packed else q.shape[3]}] for "
+            f"q {list(q.shape)} and {form}."
+        )
+    if indices.is_float or indices.shape[1] != 1 or indices.shape[2] != q.shape[2]:
+        raise MeshError(
+            f"{_SPARSE}: indices {list(indices.shape)} {indices.dtype} must be [b, 1, {q.shape[2]}, n] of integers."
+        )
+    if batch is None and kv.shape[0] not in (1, q.shape[0]):
+        raise MeshError(f"{_SPARSE}: kv {list(kv.shape)} holds several caches: pick one by cache_batch_idx.")
+    return q.shape[3]
+
+
+@operation(
+    _BLOCKS, precision="data", controls="", tuning=f"{_TUNING} enable_kv_block_cache", kind=KnowsItsMesh
+)
+def sparse_sdpa_msa(
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    indices: Operand,
+    *,
+    place: Operand | None = None,
+    chunk_start_idx: Value | None = None,
+    cache_batch_idx: Value | None = None,
+    scale: float | None = None,
+    block_size: int = 128,
+    cluster_axis: int | None = None,
+    block_cyclic_sp_axis: int | None = None,
+    block_cyclic_chunk_local: int | None = None,
+    block_cyclic_devices: int = 1,
+) -> Local:
+    """q [b, heads, s, width] over blocks of k, v [b, kv_heads, length, width], by indices [b, kv_heads, s, n].
+
+    The first query has position `chunk_start_idx`, on device i along `cluster_axis` s * i more, and sees no key behind
+    its own; without it all of a block is seen. How TT-NN treats the blocks of a query's own position is not known.
+    """
+    if block_cyclic_sp_axis is not None:
+        raise NotModelled(
+            f"{_BLOCKS}: a block-cyclic cache is not modelled: bring it into the order of positions."
+        )
+    _check_blocks(q, k, v, indices, block_size)
+    rows, length = q.shape[2], k.shape[2]
+    blocks = -(-length // block_size)
+    factor = q.shape[3] ** -0.5 if scale is None else scale
+
+    def compute(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        indices: torch.Tensor,
+        place: Data,
+        start: int | None,
+        batch: int | None,
+    ) -> torch.Tensor:
+        k, v = (x if batch is None else x.narrow(-4, batch, 1) for x in (k, v))
+        named = indices.long()
+        picked = _chosen(torch.where((named < 0) | (named >= blocks), blocks, named), blocks)
+        visible = picked.repeat_interleave(block_size, -1)[..., :length]
+        if start is not None:
+            first = start if place is None else start + place.squeeze(-1).long() * rows
+            seen = band(rows, length, True, None, q.device, first)
+            visible = visible & seen.reshape(*seen.shape[:-2], 1, 1, rows, length)
+        return _over_chosen(q, k, v, visible, None, factor)
+
+    pairs: dict[int, list[tuple[int, int | None]]] = {
+        0: [(0, 0), (1, 0), (2, 0), (3, 0)],
+        1: [(0, 1), (1, 1), (2, 1), (3, 1)],
+        2: [(0, 2), (3, 2), (4, 0)] if chunk_start_idx is not None else [(0, 2), (3, 2)],
+    }
+    rule = own_keys(rules.along(dict(pairs)), 1)
+    cost = matmul_cost(2 * indices.shape[3] * block_size)
+    return Local(compute, rule, dtypes=(q.dtype,), memory_config=DRAM_MEMORY_CONFIG, cost=cost)
+
+
+def _check_blocks(q: Operand, k: Operand, v: Operand, indices: Operand, size: int) -> None:
+    for operand in (q, k, v, indices):
+        if operand.rank != 4:
+            raise MeshError(f"{_BLOCKS}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    if k.shape != v.shape or k.shape[3] != q.shape[3]:
+        raise MeshError(
+            f"{_BLOCKS}: k {list(k.shape)} and v {list(v.shape)} must be alike, and as wide as q {list(q.shape)}."
+        )
+    check_groups(_BLOCKS, q.shape[1], k.shape[1])
+    if (
+        indices.is_float
+        or indices.layout is not Layout.ROW_MAJOR
+        or indices.shape[1:3] != (k.shape[1], q.shape[2])
+    ):
+        raise MeshError(
+            f"{_BLOCKS}: indices {list(indices.shape)} {indices.dtype}, {indices.layout} must be [b, {k.shape[1]}, "
+            f"{q.shape[2]}, n] of integers in ROW_MAJOR layout: blocks for each key head and query."
+        )
+    if size < 1:
+        raise MeshError(f"{_BLOCKS}: block_size={size} must be at least 1.")

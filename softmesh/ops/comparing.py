@@ -1,0 +1,99 @@
+"""Comparison mode: every op is held against its golden function, as `ttnn.CONFIG` asks for it.
+
+What is compared is the tensor of each device by itself, and only ops that plain torch values can stand in for:
+collectives and ops without a golden function pass. A difference is logged, or raised where
+`comparison_mode_should_raise_exception` is set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from softmesh.comparison import pearson_correlation_coefficient
+from softmesh.config import CONFIG, Config
+from softmesh.errors import MeshError
+from softmesh.ops.interception import INTERCEPTORS, Proceed
+from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.ops.registry import Operation
+
+_LOG = logging.getLogger("softmesh.comparison")
+
+
+def follow_config() -> None:
+    """Compare whenever `ttnn.CONFIG.enable_comparison_mode` is set."""
+    CONFIG.watch("enable_comparison_mode", _switch)
+    _switch(CONFIG)
+
+
+def _switch(config: Config) -> None:
+    if config.enable_comparison_mode and _compared not in INTERCEPTORS:
+        INTERCEPTORS.append(_compared)
+    elif not config.enable_comparison_mode and _compared in INTERCEPTORS:
+        INTERCEPTORS.remove(_compared)
+
+
+def _compared(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+    golden = None if op.reads_other_devices else op.golden_function
+    if golden is None:
+        return proceed(*args, **kwargs)
+    given = [(_mapped(args, at), _mapped(kwargs, at)) for at in range(_devices_of((args, kwargs)))]
+    output = proceed(*args, **kwargs)
+    found = _tensors(output)
+    for at, (own_args, own_kwargs) in enumerate(given):
+        expected = _tensors(golden(*own_args, **own_kwargs))
+        for index, (tensor, reference) in enumerate(zip(found, expected, strict=False)):
+            _check(op, index, at, _piece(tensor, at), reference)
+    return output
+
+
+def _check(op: Operation, index: int, device: int, found: torch.Tensor, expected: torch.Tensor) -> None:
+    if found.numel() != expected.numel():
+        problem = f"has shape {tuple(found.shape)}, its golden function {tuple(expected.shape)}"
+    else:
+        pcc = pearson_correlation_coefficient(expected.reshape(found.shape), found)
+        if pcc >= CONFIG.comparison_mode_pcc:
+            return
+        problem = (
+            f"agrees with its golden function to a PCC of {pcc:.6f}, wanted {CONFIG.comparison_mode_pcc:g}"
+        )
+    message = f"{op.__name__}: output tensor {index} on device {device} {problem}."
+    if CONFIG.comparison_mode_should_raise_exception:
+        raise MeshError(message)
+    _LOG.error(message)
+
+
+def _devices_of(nest: Any) -> int:
+    tensors = [tensor for tensor in _tensors(nest) if isinstance(tensor, Tensor)]
+    return min((len(tensor.view_distribution().coordinates()) for tensor in tensors), default=0)
+
+
+def _tensors(nest: Any) -> list[Any]:
+    if isinstance(nest, Tensor | torch.Tensor):
+        return [nest]
+    if isinstance(nest, dict):
+        nest = nest.values()
+    elif not isinstance(nest, list | tuple):
+        return []
+    return [tensor for item in nest for tensor in _tensors(item)]
+
+
+def _piece(tensor: Tensor, at: int) -> torch.Tensor:
+    """As wide as a reference wants it: what is rounded is the op's result, not its operands."""
+    values = tensor.pieces()[at]
+    return values.double() if values.is_floating_point() else values.long()
+
+
+def _mapped(nest: Any, at: int) -> Any:
+    """The same arguments with torch values of one device for its tensors."""
+    keep: Callable[[Any], Any] = lambda item: _mapped(item, at)  # noqa: E731
+    if isinstance(nest, Tensor):
+        return _piece(nest, at)
+    if isinstance(nest, dict):
+        return {name: keep(item) for name, item in nest.items()}
+    return type(nest)(map(keep, nest)) if type(nest) in (list, tuple) else nest

@@ -1,0 +1,248 @@
+"""What TT-NN's device operations of matmul and slice let a program see: parameters, inputs, specs, factories.
+
+They compute through `ttnn.linear` and `ttnn.slice`. Factories only tell which program TT-NN would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from softmesh.arguments import checked, checked_all, knows_its_names
+from softmesh.cores import CoreRangeSet
+from softmesh.errors import MeshError
+from softmesh.hardware.compute import DeviceComputeKernelConfig, WormholeComputeKernelConfig
+from softmesh.hardware.matmul import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    MatmulProgramConfig,
+)
+from softmesh.ops.matmul import linear
+from softmesh.ops.plan import check_broadcast
+from softmesh.ops.registry import OPERATIONS
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.tensor.shape import Shape
+from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import allocate_tensor_on_device
+
+# -- matmul ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class MatmulParams:
+    """Everything about a product but its tensors."""
+
+    program_config: MatmulProgramConfig | None = field(default=None, init=False)
+    bcast_batch: bool | None = field(default=None, init=False)
+    output_mem_config: MemoryConfig = field(default=DRAM_MEMORY_CONFIG, init=False)
+    output_dtype: DataType | None = field(default=None, init=False)
+    compute_kernel_config: DeviceComputeKernelConfig | None = field(default=None, init=False)
+    untilize_out: bool = field(default=False, init=False)
+    transpose_a: bool = field(default=False, init=False)
+    transpose_b: bool = field(default=False, init=False)
+
+
+@dataclass(eq=False)
+class MatmulInputs:
+    """The factors; `optional_input_tensors` begins with the bias."""
+
+    input_tensors: list[Tensor] = field(default_factory=list, init=False)
+    optional_input_tensors: list[Tensor | None] = field(default_factory=list, init=False)
+    optional_output_tensors: list[Tensor | None] = field(default_factory=list, init=False)
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        found = checked_all("MatmulInputs", "input_tensors", self.input_tensors, (Tensor,), "ttnn.Tensors")
+        if len(found) != 2:
+            raise MeshError(
+                f"MatmulInputs: input_tensors holds {len(found)} tensors, and a product has two factors."
+            )
+        return found[0], found[1]
+
+
+class MatmulMultiCoreProgramFactory:
+    """Where no program config is given."""
+
+
+class MatmulMultiCoreReuseOptimizedProgramFactory:
+    """For MatmulMultiCoreReuseProgramConfig."""
+
+
+class MatmulMultiCoreReuseMcast1DProgramFactory:
+    """For MatmulMultiCoreReuseMultiCast1DProgramConfig."""
+
+
+class MatmulMultiCoreReuseMcast2DProgramFactory:
+    """For MatmulMultiCoreReuseMultiCastProgramConfig."""
+
+
+class MatmulMultiCoreReuseMultiCastDRAMShardedProgramFactory:
+    """For MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig."""
+
+
+class MatmulMultiCoreReuseBatchedHSDRAMShardedProgramFactory:
+    """For MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig."""
+
+
+_FACTORIES: dict[type, type] = {
+    MatmulMultiCoreReuseProgramConfig: MatmulMultiCoreReuseOptimizedProgramFactory,
+    MatmulMultiCoreReuseMultiCast1DProgramConfig: MatmulMultiCoreReuseMcast1DProgramFactory,
+    MatmulMultiCoreReuseMultiCastProgramConfig: MatmulMultiCoreReuseMcast2DProgramFactory,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig: MatmulMultiCoreReuseMultiCastDRAMShardedProgramFactory,
+    MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig: (
+        MatmulMultiCoreReuseBatchedHSDRAMShardedProgramFactory
+    ),
+}
+
+
+@knows_its_names
+def matmul_select_program_factory(operation_attributes: MatmulParams, tensor_args: MatmulInputs) -> object:
+    """By the program config. TT-NN also chooses a config where none is given: which one is not modelled."""
+    tensor_args.factors()
+    return _FACTORIES.get(type(operation_attributes.program_config), MatmulMultiCoreProgramFactory)()
+
+
+@knows_its_names
+def create_matmul_attributes(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    parameters: MatmulParams,
+    optional_output_tensors: Sequence[Tensor | None],
+) -> MatmulParams:
+    """The parameters with what follows from the tensors filled in; the program config stays as it is."""
+    where = "create_matmul_attributes"
+    checked(where, "parameters", parameters, MatmulParams, "a ttnn.MatmulParams")
+    a = checked(where, "input_tensor_a", input_tensor_a, Tensor, "a ttnn.Tensor")
+    b = checked(where, "input_tensor_b", input_tensor_b, Tensor, "a ttnn.Tensor")
+    given = next((tensor for tensor in optional_output_tensors if tensor is not None), None)
+    filled = MatmulParams()
+    vars(filled).update(vars(parameters))
+    if filled.output_dtype is None:
+        filled.output_dtype = a.dtype if given is None else given.dtype
+    if given is not None:
+        filled.output_mem_config = given.memory_config()
+    if filled.bcast_batch is None:
+        filled.bcast_batch = math.prod(list(b.shape)[:-2]) == 1
+    if filled.compute_kernel_config is None:
+        filled.compute_kernel_config = WormholeComputeKernelConfig()
+    return filled
+
+
+def _turned(factor: Tensor, transpose: bool) -> tuple[int, ...]:
+    *batch, rows, columns = factor.shape
+    return (*batch, columns, rows) if transpose else (*batch, rows, columns)
+
+
+def _product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    if a[-1] != b[-2]:
+        raise MeshError(f"MatmulDeviceOperation: {list(a)} and {list(b)} have no product.")
+    batch = check_broadcast(
+        "MatmulDeviceOperation", [("input_tensors[0]", a[:-2]), ("input_tensors[1]", b[:-2])]
+    )
+    return (*batch, a[-2], b[-1])
+
+
+class MatmulDeviceOperation:
+    """What TT-NN decides before it runs a product, and the product itself."""
+
+    @staticmethod
+    def compute_output_specs(
+        operation_attributes: MatmulParams, tensor_args: MatmulInputs
+    ) -> list[TensorSpec]:
+        a, b = tensor_args.factors()
+        params = operation_attributes
+        shape = _product_shape(_turned(a, params.transpose_a), _turned(b, params.transpose_b))
+        layout = Layout.ROW_MAJOR if params.untilize_out else Layout.TILE
+        dtype = params.output_dtype or a.dtype
+        return [make_spec(shape, dtype, layout, params.output_mem_config, a.spec.tile)]
+
+    @staticmethod
+    def create_output_tensors(operation_attributes: MatmulParams, tensor_args: MatmulInputs) -> list[Tensor]:
+        device = tensor_args.factors()[0].device()
+        if device is None:
+            raise MeshError("MatmulDeviceOperation: the factors must be on a device; use ttnn.to_device.")
+        specs = MatmulDeviceOperation.compute_output_specs(operation_attributes, tensor_args)
+        return [allocate_tensor_on_device(spec, device) for spec in specs]
+
+    @staticmethod
+    def compute_program_hash(operation_attributes: MatmulParams, tensor_args: MatmulInputs) -> int:
+        """Equal for calls that can share a program."""
+        others = tensor_args.optional_input_tensors
+        specs = [None if t is None else t.spec for t in (*tensor_args.factors(), *others)]
+        return hash((*vars(operation_attributes).values(), *specs))
+
+    @staticmethod
+    def invoke(
+        input_tensor_a: Tensor,
+        input_tensor_b: Tensor,
+        bias: Tensor | None = None,
+        attributes: MatmulParams | None = None,
+    ) -> list[Tensor]:
+        params = checked("invoke", "attributes", attributes, MatmulParams, "a ttnn.MatmulParams")
+        product = linear(
+            input_tensor_a,
+            input_tensor_b,
+            bias=bias,
+            transpose_a=params.transpose_a,
+            transpose_b=params.transpose_b,
+            memory_config=params.output_mem_config,
+            dtype=params.output_dtype,
+            program_config=params.program_config,
+            compute_kernel_config=params.compute_kernel_config,
+        )
+        return [OPERATIONS["to_layout"](product, Layout.ROW_MAJOR) if params.untilize_out else product]
+
+
+# -- slice -------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class SliceParams:
+    slice_start: Shape = field(default_factory=lambda: Shape([]), init=False)
+    slice_end: Shape = field(default_factory=lambda: Shape([]), init=False)
+    step: Shape = field(default_factory=lambda: Shape([]), init=False)
+    output_mem_config: MemoryConfig = field(default=DRAM_MEMORY_CONFIG, init=False)
+    output_mem_config_inherited: bool = field(default=False, init=False)
+    sub_core_grids: CoreRangeSet | None = field(default=None, init=False)
+
+
+@dataclass(eq=False)
+class SliceInputs:
+    input: Tensor
+    preallocated_output: Tensor | None = field(default=None, init=False)
+
+
+class SliceTileProgramFactory:
+    """For tensors in tiles."""
+
+
+class SliceDeviceOperation:
+    @staticmethod
+    def compute_output_specs(operation_attributes: SliceParams, tensor_args: SliceInputs) -> TensorSpec:
+        given, params = tensor_args.input.spec, operation_attributes
+        steps: list[Any] = list(params.step) or [1] * len(given.shape)
+        starts, ends = list(params.slice_start), list(params.slice_end)
+        if not len(starts) == len(ends) == len(steps) == len(given.shape):
+            raise MeshError(
+                f"SliceDeviceOperation: slice_start {starts}, slice_end {ends} and step {steps} must each have an "
+                f"entry for each dim of {given.shape}."
+            )
+        cut = [len(range(n)[a:b:s]) for n, a, b, s in zip(given.shape, starts, ends, steps, strict=True)]
+        config = given.memory_config if params.output_mem_config_inherited else params.output_mem_config
+        return make_spec(tuple(cut), given.dtype, given.layout, config, given.tile)
+
+    @staticmethod
+    def create_output_tensors(operation_attributes: SliceParams, tensor_args: SliceInputs) -> Tensor:
+        if tensor_args.preallocated_output is not None:
+            return tensor_args.preallocated_output
+        device = tensor_args.input.device()
+        if device is None:
+            raise MeshError("SliceDeviceOperation: the input must be on a device; use ttnn.to_device.")
+        spec = SliceDeviceOperation.compute_output_specs(operation_attributes, tensor_args)
+        return allocate_tensor_on_device(spec, device)

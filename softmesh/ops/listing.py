@@ -1,0 +1,33 @@
+"""All ops that there are, as a list and as a table in a file."""
+
+from __future__ import annotations
+
+import csv
+import os
+
+from softmesh.errors import MeshError
+from softmesh.ops.registry import OPERATIONS, Operation
+
+_EXPERIMENTAL = "experimental."
+
+
+def query_registered_operations(include_experimental: bool = False) -> list[Operation]:
+    """Every op once, by name; those below `ttnn.experimental` on request."""
+    ops = {op.name: op for op in OPERATIONS.values()}
+    return [ops[name] for name in sorted(ops) if include_experimental or not name.startswith(_EXPERIMENTAL)]
+
+
+def dump_operations(csv_file: str | os.PathLike[str], include_experimental: bool = False) -> None:
+    """A line for each op: its name, whether it is experimental, whether it has a golden function."""
+    try:
+        with open(csv_file, "w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(
+                ["python_fully_qualified_name", "is_experimental", "has_golden_function", "is_cpp_operation"]
+            )
+            for op in query_registered_operations(include_experimental):
+                is_experimental = op.name.startswith(_EXPERIMENTAL)
+                has_golden = op.golden_function is not None
+                table.writerow([op.python_fully_qualified_name, is_experimental, has_golden, False])
+    except OSError as error:
+        raise MeshError(f"dump_operations: cannot write {os.fspath(csv_file)}: {error}.") from None

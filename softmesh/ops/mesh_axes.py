@@ -1,0 +1,51 @@
+"""Ops that are told mesh axes: what they mean for a device is how many there are along them, and which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from softmesh.errors import MeshError
+from softmesh.ops.registry import Operation
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.implied import place_along
+from softmesh.tensor.tensor import Tensor
+
+_ALONG = ("cluster_axis", "seq_shard_axes")  # arguments that name the axes along which a sequence is split
+
+
+class KnowsItsMesh(Operation):
+    """Gives its definition `place`, a tensor with the device's index along the axes it is told, and numbers of devices.
+
+    `devices` counts those along these axes, `block_cyclic_devices` those along `block_cyclic_sp_axis`.
+    """
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(self.definition.signature.names, args, strict=False)) | kwargs
+        mesh = next((value.device() for value in given.values() if isinstance(value, Tensor)), None)
+        if mesh is None:
+            return super()._call(args, kwargs)
+        more: dict[str, Any] = {}
+        along = next((given[name] for name in _ALONG if given.get(name) is not None), None)
+        if along is not None:
+            axes = [along] if isinstance(along, int) else list(along)
+            sub = given.get("seq_subshard_axis")
+            axes += [] if sub is None else [sub]
+            more["devices"] = _count(self.name, mesh, axes)
+            more["place"] = place_along(mesh, axes, self.name)
+        cyclic = given.get("block_cyclic_sp_axis")
+        if cyclic is not None:
+            more["block_cyclic_devices"] = _count(self.name, mesh, [cyclic])
+        known = self.definition.signature.names
+        return super()._call(args, kwargs | {name: value for name, value in more.items() if name in known})
+
+
+def _count(op: str, mesh: MeshDevice, axes: Sequence[int]) -> int:
+    shape, count = tuple(mesh.shape), 1
+    for axis in axes:
+        if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < len(shape):
+            raise MeshError(
+                f"{op}: cluster axis {axis} is out of range for mesh shape rank {len(shape)}: {mesh.shape}."
+            )
+        count *= shape[axis]
+    return count

@@ -1,0 +1,36 @@
+"""Wrong arguments to an op, told as TT-NN tells them: the op, what it was called with, how it can be called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from softmesh.arguments import described
+from softmesh.errors import ArgumentError
+from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.ops.signature import Signature
+
+_OPENING = re.compile(r"\S+\(\): incompatible function arguments[:.] ")
+
+
+class CallRefused(ArgumentError):
+    """An ArgumentError that tells the whole call."""
+
+
+def refused_call(
+    name: str, signature: Signature, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> CallRefused:
+    cause = _OPENING.sub("", str(error), count=1)
+    given = [*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())]
+    return CallRefused(
+        f"\n{name}(): incompatible function arguments. {cause}\n"
+        f"Called with: ({', '.join(given)})\nAvailable signatures:\n    {name}{signature.text()}"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"ttnn.Tensor({list(value.shape)}, {value.dtype.name}, {value.layout.name})"
+    return described(value)

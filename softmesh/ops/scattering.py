@@ -1,0 +1,145 @@
+"""Writing values to places that a tensor names: scatter, and TOSA's gather and scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import operation
+from softmesh.placement import rules
+
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
+_REDUCTIONS = {
+    "add": "sum",
+    "sum": "sum",
+    "multiply": "prod",
+    "prod": "prod",
+    "amin": "amin",
+    "amax": "amax",
+}
+
+
+def together(rank: int, *values: torch.Tensor) -> list[torch.Tensor]:
+    """The same mesh dims for all, where some have them once; `rank` is that of the pieces."""
+    lead = torch.broadcast_shapes(*(value.shape[: value.dim() - rank] for value in values))
+    return [value.expand(*lead, *value.shape[value.dim() - rank :]) for value in values]
+
+
+def _check_index(op: str, index: Operand) -> None:
+    if index.is_float:
+        raise ArgumentError(f"{op}: {index.name} must hold integers, got {index.dtype}")
+
+
+def check_bounds(op: str, index: torch.Tensor, extent: int) -> torch.Tensor:
+    """As torch's index, each within the extent."""
+    places = index.long()
+    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= extent):
+        raise MeshError(f"{op}: an index lies outside of the {extent} places on each device.")
+    return places
+
+
+def _alike(dim: int) -> rules.SingleRule:
+    """Operands that are split alike along any dim but this one."""
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        rules.refuse_partial(at)
+        words = {word for word in at.words if word is not rules.REPLICATE}
+        word = words.pop()
+        if words or not isinstance(word, rules.Shard) or word.dim == dim:
+            return rules.LOCAL
+        extents = {shape[word.dim] for shape in at.shapes if shape is not None}
+        return word if len(extents) == 1 else rules.LOCAL
+
+    return rule
+
+
+def _scattered(
+    op: str, operand: Operand, dim: int, index: Operand, source: Operand, reduction: str | None
+) -> Local:
+    d, rank = operand.dim(dim), operand.rank
+    _check_index(op, index)
+    fits = index.rank == source.rank == rank and index.shape == source.shape
+    if not fits or any(
+        i > n for e, (i, n) in enumerate(zip(index.shape, operand.shape, strict=True)) if e != d
+    ):
+        raise MeshError(
+            f"{op}: index {list(index.shape)} and src {list(source.shape)} must be of one shape, not larger than input "
+            f"{list(operand.shape)} in any dim but dim={dim}."
+        )
+    at = d - rank
+
+    def compute(x: torch.Tensor, i: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        x, i, values = together(rank, x, i, values)
+        places = check_bounds(op, i, operand.shape[d])
+        if reduction is None:
+            return x.scatter(at, places, values.to(x.dtype))
+        return x.scatter_reduce(at, places, values.to(x.dtype), reduction)
+
+    return Local(compute, _alike(d))
+
+
+@operation(**_OPTIONS, tuning="sub_core_grids")
+def scatter(input: Operand, dim: int, index: Operand, src: Operand, *, reduce: str | None = None) -> Local:
+    """A copy of input with src[i] written at index[i] along `dim`, or combined with what is there.
+
+    `reduce` is "add", "multiply", "amin" or "amax". Which of several values for one place stays without it is not
+    said by TT-NN; here the last.
+    """
+    if reduce is not None and reduce not in _REDUCTIONS:
+        raise ArgumentValueError(f"scatter: reduce must be one of {sorted(_REDUCTIONS)}, got {reduce!r}")
+    return _scattered("scatter", input, dim, index, src, None if reduce is None else _REDUCTIONS[reduce])
+
+
+@operation(**_OPTIONS, tuning="sub_core_grids")
+def scatter_add(input: Operand, dim: int, index: Operand, src: Operand) -> Local:
+    """A copy of input with src[i] added at index[i] along `dim`."""
+    return _scattered("scatter_add", input, dim, index, src, "sum")
+
+
+def _check_tosa(op: str, values: Operand, index: Operand) -> None:
+    _check_index(op, index)
+    if values.rank != 3 or index.rank != 2 or values.shape[0] != index.shape[0]:
+        raise MeshError(
+            f"{op}: input {list(values.shape)} must be [N, K, C] and index {list(index.shape)} [N, W], with one N."
+        )
+
+
+_BATCH_AND_CHANNELS: dict[int, Sequence[tuple[int, int | None]]] = {
+    0: [(0, 0), (1, 0), (2, 0)],
+    2: [(0, 2), (2, 2)],
+}
+
+
+@operation(**_OPTIONS, precision="data")
+def tosa_gather(input: Operand, index: Operand) -> Local:
+    """[N, K, C] by [N, W]: [N, W, C], the rows that the index names."""
+    _check_tosa("tosa_gather", input, index)
+
+    def compute(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        x, i = together(3, x, i.unsqueeze(-1))
+        places = check_bounds("tosa_gather", i, input.shape[1])
+        return x.gather(-2, places.expand(*places.shape[:-1], x.shape[-1]))
+
+    return Local(compute, rules.along(_BATCH_AND_CHANNELS), dtypes=(input.dtype,))
+
+
+@operation(**_OPTIONS)
+def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
+    """[N, K, C] with the rows that [N, W] names replaced by those of [N, W, C]."""
+    _check_tosa("tosa_scatter", input, index)
+    (n, _, channels), width = input.shape, index.shape[1]
+    if src.shape != (n, width, channels):
+        raise MeshError(f"tosa_scatter: src {list(src.shape)} must be {[n, width, channels]}.")
+
+    def compute(x: torch.Tensor, i: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        x, i, values = together(3, x, i.unsqueeze(-1), values)
+        places = check_bounds("tosa_scatter", i, input.shape[1]).expand(values.shape)
+        return x.scatter(-2, places, values.to(x.dtype))
+
+    return Local(compute, rules.along(_BATCH_AND_CHANNELS))

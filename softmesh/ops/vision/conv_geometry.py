@@ -1,0 +1,137 @@
+"""The sizes of a convolution, its operands against them, and what splits become."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.ops.operand import Operand
+from softmesh.ops.vision.conv_weights import as_matrix, from_matrix
+from softmesh.ops.vision.sizes import Sides, four_sides, images_are_flat, ints, pair
+from softmesh.placement import rules
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType
+
+
+class Geometry(NamedTuple):
+    """The sizes of one convolution on each device."""
+
+    images: int
+    height: int
+    width: int
+    in_channels: int
+    out_channels: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Sides
+    dilation: tuple[int, int]
+    groups: int
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        top, bottom, left, right = self.padding
+        sizes = (self.height + top + bottom, self.width + left + right)
+        spans = [step * (n - 1) + 1 for n, step in zip(self.kernel, self.dilation, strict=True)]
+        rows, columns = (
+            (size - span) // step + 1 for size, span, step in zip(sizes, spans, self.stride, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return (self.out_channels, self.in_channels // self.groups, *self.kernel)
+
+    @property
+    def products(self) -> int:
+        """Products in the sum of one result."""
+        return math.prod(self.weight_shape[1:])
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...]:
+        """Of prepared weights."""
+        return (1, 1, self.products, self.out_channels)
+
+
+def check_operands(
+    op: str, geometry: Geometry, images: Operand, weight: Operand, bias: Operand | None, raw: tuple[int, ...]
+) -> bool:
+    """Whether the images come flat, as [1, 1, N*H*W, C]; an error where an operand does not fit."""
+    n, height, width, channels, out_channels = geometry[:5]
+    if channels % geometry.groups or out_channels % geometry.groups:
+        raise MeshError(
+            f"{op}: groups={geometry.groups} must divide in_channels={channels} and out_channels={out_channels}."
+        )
+    flat = images_are_flat(op, images, (n, height, width, channels))
+    if weight.shape not in (raw, geometry.matrix_shape):
+        raise MeshError(
+            f"{op}: weight_tensor {list(weight.shape)} must be {list(raw)}: out_channels, in_channels / groups and "
+            f"kernel_size, those of each device; or {list(geometry.matrix_shape)}, as prepared for {op}."
+        )
+    if bias is not None and bias.shape != (1, 1, 1, out_channels):
+        raise MeshError(f"{op}: bias_tensor {list(bias.shape)} must be [1, 1, 1, {out_channels}].")
+    return flat
+
+
+def geometry_of(
+    *,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    op: str = "conv2d",
+    **others: object,
+) -> Geometry:
+    extents = [batch_size, input_height, input_width, in_channels, out_channels, groups]
+    names = "batch_size, input_height, input_width, in_channels, out_channels, groups"
+    n, height, width, channels, out, several = ints(op, names, extents, (6,), 1)
+    return Geometry(
+        n,
+        height,
+        width,
+        channels,
+        out,
+        pair(op, "kernel_size", kernel_size, 1),
+        pair(op, "stride", stride, 1),
+        four_sides(op, padding),
+        pair(op, "dilation", dilation, 1),
+        several,
+    )
+
+
+def rounded_weight(weight: torch.Tensor, dtype: DataType | None) -> torch.Tensor:
+    """As the chip holds it: a matrix with the output channels, along which block floats share exponents, last."""
+    if dtype is None:
+        return weight
+    return from_matrix(round_to(as_matrix(weight), dtype).float(), weight.shape[-4:])
+
+
+def convolution_rule(flat: bool, groups: int, is_bare: bool, weight_dims: tuple[int, int]) -> rules.Rule:
+    """Images split by batch, weights by output channels, both by group or by what is summed.
+
+    `weight_dims` are the weight's output and input channels.
+    """
+    out, summed = weight_dims
+    channels = [(1, out), (2, 3)] + ([(0, 3)] if groups > 1 else [])
+    batch = {0: [(0, 0)], 1: [(0, 1)], 2: [(0, 2)]} if flat else {2: [(0, 0)]}
+    table = rules.along({**batch, 3: channels})
+
+    def rule(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        if groups > 1 or at.words[:2] != (rules.Shard(3), rules.Shard(summed)):
+            answer = table(at)
+            is_uneven = isinstance(at.word, rules.Shard) and at.word.size is not None
+            return rules.LOCAL if is_uneven else answer
+        if not is_bare:
+            raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
+        return rules.Partial("sum")
+
+    return rule

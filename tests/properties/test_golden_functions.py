@@ -1,0 +1,169 @@
+"""Every op computes what its golden function computes in torch; those without one are tested in a file of their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from op_calls import CALLS, calls, operation_names
+from strategies import LAWS, draw_values, one_device, placed, quietly, seeds
+
+import softmesh as ttnn
+from softmesh.collectives.collective import Collective
+from softmesh.hardware import UnaryOpType, UnaryWithParam
+from softmesh.ops.registry import OPERATIONS
+from softmesh.placement.words import REPLICATE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
+TESTS = Path(__file__).parent.parent
+
+# Arguments of ops that have a golden function and no generated call: their operands are tensors of one shape.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "clamp_bw": {"min": 0.4, "max": 0.7},
+    "clip_bw": {"min": 0.4, "max": 0.7},
+    "div_no_nan_bw": {"scalar": 2.0},
+    "experimental.typecast": {"dtype": ttnn.float32},
+    "heaviside": {"value": 0.5},
+    "leaky_relu_bw": {"negative_slope": 0.1},
+    "logiteps_bw": {"eps": 0.1},
+    "moreh_cumsum": {"dim": 1},
+    "polygamma": {"k": 2},
+    "polygamma_bw": {"n": 2},
+    "polyval": {"coeffs": [1.0, -2.0, 0.5]},
+    "pow_bw": {"exponent": 2.5},
+    "rdiv_bw": {"scalar": 2.0},
+    "relu_max": {"upper_limit": 0.5},
+    "relu_min": {"lower_limit": 0.5},
+    "reshard": {"memory_config": ttnn.L1_MEMORY_CONFIG},
+    "rpow": {"exponent": 2.0},
+    "rpow_bw": {"exponent": 2.0},
+    "softcap": {"beta": 0.5},
+    "threshold": {"threshold": 0.5, "value": 2.0},
+    "threshold_bw": {"min": 0.5, "max": 2.0},
+    "unary_chain": {"ops_chain": [UnaryWithParam(UnaryOpType.EXP), UnaryWithParam(UnaryOpType.POWER, 2.0)]},
+}
+LARGER = {"acosh_bw": 1.0, "multigammaln": 2.0, "multigammaln_bw": 2.0}  # where the values must lie higher
+
+
+class Covered(NamedTuple):
+    """Ops that a test file compares with torch: each is named there, or runs over a `table` of them."""
+
+    file: str
+    names: str
+    table: str = ""
+
+
+COVERED_BY = [
+    Covered("unit/test_attention_ops.py", """
+        experimental.nlp_concat_heads experimental.nlp_concat_heads_decode experimental.nlp_create_qkv_heads
+        experimental.nlp_create_qkv_heads_decode transformer.scaled_dot_product_attention
+        transformer.scaled_dot_product_attention_decode
+    """),
+    Covered("unit/test_cache_ops.py", "fill_cache update_cache"),
+    Covered("unit/test_convolution.py", "conv2d"),
+]  # fmt: skip
+COVERED = {name: covered for covered in COVERED_BY for name in covered.names.split()}
+
+
+def own_ops() -> list[str]:
+    """Collectives compare themselves with their schedules, hop by hop."""
+    return [name for name in operation_names() if not isinstance(OPERATIONS[name], Collective)]
+
+
+def with_golden() -> list[str]:
+    return [n for n in own_ops() if OPERATIONS[n].golden_function is not None and n not in COVERED]
+
+
+def generated() -> list[str]:
+    return [name for name in with_golden() if name in CALLS]
+
+
+def written_out() -> list[str]:
+    return [name for name in with_golden() if name not in CALLS]
+
+
+def as_list(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, list | tuple) else [results]
+
+
+def widened(tensor: ttnn.Tensor) -> torch.Tensor:
+    """Its values, in a dtype wide enough for a reference."""
+    values = ttnn.to_torch(tensor)
+    return values.double() if values.is_floating_point() else values.long()
+
+
+def agree(found: torch.Tensor, golden: torch.Tensor) -> bool:
+    expected = (
+        golden.double().broadcast_to(found.shape) if golden.numel() == found.numel() else golden.double()
+    )
+    finite = expected[expected.isfinite()].abs()
+    scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
+    return found.shape == golden.shape and torch.allclose(
+        found.double(), expected, rtol=1e-4, atol=2e-6 * scale, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("name", generated())
+@settings(LAWS, max_examples=4)
+@given(data=st.data())
+def test_an_op_computes_what_its_golden_function_computes(name: str, data: st.DataObject) -> None:
+    op = OPERATIONS[name]
+    call = data.draw(calls(name, [ttnn.float32]))
+    mesh = one_device()
+    tensors = [placed(mesh, like, (REPLICATE, REPLICATE), data.draw(seeds)) for like in call.operands]
+    values = [widened(tensor) for tensor in tensors]
+    with quietly():
+        results: Sequence[ttnn.Tensor] = as_list(call.run(op, tensors, call.shape))
+        goldens = as_list(call.run(op.golden_function, values, call.shape))  # type: ignore[arg-type]
+    assert len(results) == len(goldens)
+    for result, golden in zip(results, goldens, strict=True):
+        found = widened(result)
+        assert agree(found, golden), f"{name} {found} is not {golden}"
+
+
+@pytest.mark.parametrize("name", written_out())
+def test_an_op_without_a_generated_call_does_so_too(name: str) -> None:
+    op = OPERATIONS[name]
+    given, golden_arguments = ARGUMENTS.get(name, {}), ARGUMENTS.get(name, {})
+    signature = op.definition.signature
+    operands = [
+        operand
+        for operand, at in zip(signature.operand_names, signature.operand_at, strict=True)
+        if operand not in given and (signature.defaults[at] is inspect.Parameter.empty)
+    ]
+    values = {
+        operand: draw_values((4, 8), "real", seed) / 10 + 0.6 + LARGER.get(name, 0.0)
+        for seed, operand in enumerate(operands)
+    }
+    tensors = {
+        operand: ttnn.from_torch(value, layout=ttnn.TILE_LAYOUT, device=one_device())
+        for operand, value in values.items()
+    }
+    assert op.golden_function is not None
+    goldens = as_list(op.golden_function(**{o: v.double() for o, v in values.items()}, **golden_arguments))
+    results = as_list(op(**tensors, **given))
+    assert len(results) == len(goldens)
+    for result, golden in zip(results, goldens, strict=True):
+        found = widened(result)
+        assert agree(found, golden), f"{name} {found} is not {golden}"
+
+
+def test_every_op_is_compared_with_torch() -> None:
+    untested = sorted(set(own_ops()) - set(with_golden()) - set(COVERED))
+    assert not untested, (
+        f"{untested}: give each a golden function (softmesh.ops.golden) and a generated call (op_calls), or name here "
+        "the test file that compares it with torch"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(COVERED))
+def test_the_file_that_stands_for_a_golden_function_calls_the_op(name: str) -> None:
+    file, _, table = COVERED[name]
+    assert name in operation_names(), "there is no such op any more"
+    assert (table or name.rpartition(".")[2]) in (TESTS / file).read_text()

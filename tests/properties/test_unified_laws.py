@@ -1,0 +1,269 @@
+"""Unified ops mean what torch means by the whole values, however operands lie and wherever the result is asked for.
+
+Shapes are drawn too, most of them such that nothing divides evenly. Each case is read back piece by piece.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from unified_operands import Words, mesh_of, some_layout, spread, value_of, words_of
+
+import softmesh as ttnn
+from softmesh import distributed
+
+MESHES = [(1, 8), (2, 2, 2), (2, 4), (3, 5)]
+ROUNDS = int(os.environ.get("SOFTMESH_UNIFIED_ROUNDS", "4"))  # of each law on each mesh; more for a long look
+
+
+class Case:
+    """Operands drawn and placed, one after the other, from one seed."""
+
+    def __init__(self, shape: tuple[int, ...], seed: int) -> None:
+        self.draw = random.Random(f"{shape} {seed}")
+        self.mesh = mesh_of(*shape)
+        torch.manual_seed(seed)
+
+    def extent(self) -> int:
+        return self.draw.choice([8, 15, 16, self.draw.randint(1, 24)])
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        return tuple(self.extent() for _ in range(rank))
+
+    def placed(self, values: torch.Tensor, *, contributions: bool = True) -> ttnn.Tensor:
+        words = some_layout(self.draw, values.shape, self.mesh, contributions=contributions)
+        return spread(values, self.mesh, words)
+
+    def request(self, whole: torch.Tensor) -> Words | None:
+        """Any placement the result can have, or none."""
+        if self.draw.random() < 0.3:
+            return None
+        return some_layout(self.draw, whole.shape, self.mesh)
+
+
+def agree(result: ttnn.Tensor, whole: torch.Tensor, request: Words | None, told: object) -> None:
+    got = value_of(result)
+    assert request is None or words_of(result) == request, told
+    assert got.shape == whole.shape, told
+    torch.testing.assert_close(got, whole, atol=2e-4, rtol=2e-4, msg=lambda text: f"{told}: {text}")
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_products_of_any_placements_are_those_of_torch_in_any_placement(shape):
+    with ttnn.lenient():
+        for seed in range(3 * ROUNDS):
+            case = Case(shape, seed)
+            a, b = _factors(case)
+            turned_a, turned_b = case.draw.random() < 0.3, case.draw.random() < 0.3
+            placed_a = case.placed(a.mT if turned_a else a)
+            placed_b = case.placed(b.mT if turned_b else b)
+            request = case.request(a @ b)
+            result = distributed.matmul(
+                placed_a, placed_b, transpose_a=turned_a, transpose_b=turned_b, output_topology=request
+            )
+            agree(result, a @ b, request, (seed, placed_a.view_distribution(), placed_b.view_distribution()))
+
+
+def _factors(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    """Matrices, batches of them, and one of each; an extent of 1 is broadcast."""
+    m, k, n, batch, other = case.shape(5)
+    of_a, of_b = case.draw.choice(
+        [((), ()), ((batch,), ()), ((), (batch,)), ((batch,), (batch,)), ((batch, 1), (1, other))]
+    )
+    return torch.randn(*of_a, m, k), torch.randn(*of_b, k, n)
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_a_bias_and_an_activation_come_once_however_the_product_is_split(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            m, k, n = case.shape(3)
+            a, b, bias = torch.randn(m, k), torch.randn(k, n), torch.randn(case.draw.choice([(n,), (1, n)]))
+            whole = F.gelu(a @ b + bias)
+            request = case.request(whole)
+            result = distributed.linear(
+                case.placed(a),
+                case.placed(b),
+                bias=case.placed(bias),
+                activation="gelu",
+                output_topology=request,
+            )
+            agree(result, whole, request, seed)
+
+
+BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "maximum": torch.maximum,
+}
+UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"neg": torch.neg, "gelu": F.gelu, "relu": F.relu}
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_element_wise_ops_bring_their_operands_to_lie_alike(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            rows, columns = case.shape(2)
+            a = torch.randn(rows, columns)
+            b = torch.randn(case.draw.choice([(rows, columns), (columns,), (rows, 1), (1, columns)]))
+            name, one = case.draw.choice(sorted(BINARY)), case.draw.choice(sorted(UNARY))
+            x, y = case.placed(a), case.placed(b)
+            whole, alone = BINARY[name](a, b), UNARY[one](a)
+            for result, expected in (
+                (lambda r, n=name, p=(x, y): getattr(distributed, n)(*p, output_topology=r), whole),
+                (lambda r, n=one, p=x: getattr(distributed, n)(p, output_topology=r), alone),
+            ):
+                request = case.request(expected)
+                agree(result(request), expected, request, (seed, name, one, x.view_distribution()))
+
+
+REDUCTIONS = {"max": torch.amax, "mean": torch.mean, "min": torch.amin, "sum": torch.sum}
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_reductions_combine_over_split_dims(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            a = torch.randn(case.shape(3))
+            dim, keep = case.draw.choice([0, 1, 2, (0, 2), (1, 2)]), case.draw.random() < 0.5
+            name = case.draw.choice(sorted(REDUCTIONS))
+            whole = REDUCTIONS[name](a, dim, keepdim=keep)
+            request = case.request(whole)
+            result = getattr(distributed, name)(case.placed(a), dim, keep, output_topology=request)
+            agree(result, whole, request, (seed, name, dim))
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_softmax_and_norms_over_split_dims_are_those_of_whole_rows(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            a = torch.randn(case.shape(case.draw.choice([2, 3]))) * 3
+            width, dim = a.shape[-1], case.draw.randrange(a.dim())
+            weight, bias, residual = torch.randn(width), torch.randn(width), torch.randn(a.shape)
+            x, w, b, r = map(case.placed, (a, weight, bias, residual))
+            request = case.request(a)
+            result = distributed.softmax(x, dim=dim, output_topology=request)
+            agree(result, a.softmax(dim), request, (seed, "softmax", dim))
+            result = distributed.rms_norm(x, weight=w, epsilon=1e-5, output_topology=request)
+            agree(result, F.rms_norm(a, (width,), weight, 1e-5), request, (seed, "rms_norm"))
+            result = distributed.layer_norm(
+                x, weight=w, bias=b, residual_input_tensor=r, epsilon=1e-5, output_topology=request
+            )
+            agree(
+                result,
+                F.layer_norm(a + residual, (width,), weight, bias, 1e-5),
+                request,
+                (seed, "layer_norm"),
+            )
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_rearranged_values_take_their_placement_along_or_leave_it(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            a = torch.randn(case.shape(3))
+            x, y = case.placed(a), case.placed(a + 1)
+            first, middle, last = a.shape
+            new = case.draw.choice([(first * middle, last), (first, middle * last), (-1,), (1, *a.shape)])
+            order = case.draw.sample(range(3), 3)
+            dim = case.draw.randrange(3)
+            cut = [0, middle // 2, 0], list(a.shape)
+            for expected, call in (
+                (a.reshape(new), lambda r, x=x, s=new: distributed.reshape(x, s, output_topology=r)),
+                (a.permute(order), lambda r, x=x, o=order: distributed.permute(x, o, output_topology=r)),
+                (
+                    a.transpose(0, dim),
+                    lambda r, x=x, d=dim: distributed.transpose(x, 0, d, output_topology=r),
+                ),
+                (
+                    torch.cat([a, a + 1], dim),
+                    lambda r, p=(x, y), d=dim: distributed.concat([*p], d, output_topology=r),
+                ),
+                (a[:, middle // 2 :], lambda r, x=x, c=cut: distributed.slice(x, *c, output_topology=r)),
+            ):
+                request = case.request(expected)
+                agree(call(request), expected, request, (seed, x.view_distribution(), expected.shape))
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_redistribution_leads_from_any_placement_to_any_other(shape):
+    with ttnn.lenient():
+        for seed in range(2 * ROUNDS):
+            case = Case(shape, seed)
+            a = torch.randn(case.shape(case.draw.choice([1, 2, 3])))
+            x = case.placed(a)
+            goal = some_layout(case.draw, a.shape, case.mesh)
+            agree(distributed.redistribute(x, goal), a, goal, (seed, x.view_distribution()))
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_tables_may_be_split_by_rows_or_columns_and_indices_by_any_dim(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            rows, width = case.shape(2)
+            table, ids = torch.randn(rows, width), torch.randint(0, rows, case.shape(2))
+            words = some_layout(case.draw, ids.shape, case.mesh, contributions=False)
+            indices = spread(ids, case.mesh, words, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+            whole = F.embedding(ids, table)
+            request = case.request(whole)
+            result = distributed.embedding(indices, case.placed(table), output_topology=request)
+            agree(result, whole, request, (seed, words))
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_attention_may_be_split_by_batch_heads_and_sequence(shape):
+    with ttnn.lenient():
+        for seed in range(ROUNDS):
+            case = Case(shape, seed)
+            kv_heads = case.draw.choice([1, 2, 4])
+            heads, width, batch = 4 * kv_heads, 8, case.draw.choice([1, 2, 5, 8])
+            rows = case.draw.choice([8, 15, 24, 30])
+            q = torch.randn(batch, heads, rows, width)
+            k, v = torch.randn(2, batch, kv_heads, rows, width)
+            alike = some_layout(case.draw, k.shape, case.mesh, contributions=False)
+            placed = [
+                spread(t, case.mesh, alike) if case.draw.random() < 0.6 else case.placed(t) for t in (q, k, v)
+            ]
+            causal = case.draw.random() < 0.5
+            mask = None if causal else torch.randn(case.draw.choice([1, batch]), 1, rows, rows)
+            whole = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)
+            request = case.request(whole)
+            result = distributed.scaled_dot_product_attention(
+                *placed,
+                attn_mask=None if mask is None else case.placed(mask),
+                is_causal=causal,
+                output_topology=request,
+            )
+            agree(result, whole, request, (seed, [t.view_distribution() for t in placed]))
+
+
+OTHERS: dict[str, tuple[Callable[[ttnn.Tensor], ttnn.Tensor], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "cumsum": (lambda x: distributed.cumsum(x, 0), lambda a: a.cumsum(0)),
+    "squeeze": (lambda x: distributed.squeeze(distributed.unsqueeze(x, 1), 1), lambda a: a),
+    "std": (lambda x: distributed.std(x, 1), lambda a: a.std(1)),
+    "topk": (lambda x: distributed.topk(x, 2, 1)[0], lambda a: a.topk(2, 1).values),
+    "where": (lambda x: distributed.where(distributed.gtz(x), x, 0.0), lambda a: a.clamp_min(0)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_every_other_op_is_split_as_its_own_rule_allows(name):
+    ours, torchs = OTHERS[name]
+    with ttnn.lenient():
+        for seed in range(12):
+            case = Case(MESHES[seed % len(MESHES)], seed)
+            a = torch.randn(case.extent(), case.extent() + 2)
+            x = case.placed(a)
+            agree(ours(x), torchs(a), None, (seed, x.view_distribution()))

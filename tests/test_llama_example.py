@@ -1,0 +1,397 @@
+"""The Llama example: the same numbers as plain torch on every mesh, with and without a trace, from any checkpoint."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import save_file
+
+import softmesh as ttnn
+from softmesh.alias import aliased
+from softmesh.cli import commands
+from softmesh.runtime.opening import open_meshes
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "llama"
+sys.path.insert(0, str(EXAMPLE))
+with aliased():
+    import run as run_script
+    from tt_llama import model, progress, rope
+    from tt_llama.checkpoint import StateDict, load_checkpoint, random_weights
+    from tt_llama.generator import Generator, Tokens, generate, on_host
+    from tt_llama.model_args import ModelArgs, RopeScaling
+    from tt_llama.reference import TorchLlama, greedy
+    from tt_llama.tensor_parallel import TensorParallel
+sys.path.remove(str(EXAMPLE))
+RUN: ModuleType = run_script
+del sys.modules["run"]  # a name that others may want
+
+ARGS = ModelArgs()
+MESHES = [(1, 2), (1, 8), (2, 4)]
+PROMPTS: list[Tokens] = [[1, 2, 3, 4, 5], list(range(40, 77)), [7], [9] * 32]
+STEPS = 64
+LENGTH = 128
+USERS = len(PROMPTS)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_nothing_left_behind():
+    """Products this small cost less than waking a thread for them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    yield
+    for mesh in open_meshes():
+        mesh.close()
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+    torch.set_num_threads(threads)
+
+
+@cache
+def weights(is_counting: bool = False) -> StateDict:
+    """Random ones; those that count predict the token after the last one, by far."""
+    drawn = random_weights(ARGS)
+    if is_counting:
+        drawn["lm_head.weight"] = drawn["model.embed_tokens.weight"].roll(1, 0) * ARGS.hidden_size**-0.5
+    return drawn
+
+
+def reference(dtype: torch.dtype, is_counting: bool = False) -> TorchLlama:
+    return TorchLlama(ARGS, weights(is_counting), USERS, LENGTH, dtype)
+
+
+@cache
+def expected_tokens(dtype: torch.dtype, is_counting: bool = False) -> list[Tokens]:
+    return greedy(reference(dtype, is_counting), PROMPTS, STEPS)
+
+
+def generator(
+    shape: tuple[int, int],
+    dtype: ttnn.DataType,
+    *,
+    splits: bool = False,
+    use_trace: bool = True,
+    is_counting: bool = False,
+) -> Generator:
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+    transformer = model.Transformer(TensorParallel(mesh, dtype, splits), ARGS, weights(is_counting), LENGTH)
+    return Generator(transformer, USERS, LENGTH, use_trace=use_trace)
+
+
+def decoded(own: Generator, steps: int) -> list[torch.Tensor]:
+    """The logits of so many steps, (users, vocabulary) each."""
+    found = []
+    for _ in range(steps):
+        own.step()
+        found.append(on_host(own.logits).reshape(USERS, -1))
+    return found
+
+
+def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([a.flatten().double(), b.flatten().double()]))[0, 1])
+
+
+# -- against torch -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("splits", [False, True], ids=["all_reduce", "reduce_scatter"])
+@pytest.mark.parametrize("shape", MESHES)
+def test_logits_in_float32_are_torchs(shape, splits):
+    own, torchs = generator(shape, ttnn.float32, splits=splits), reference(torch.float32)
+    expected = torch.stack([torchs.prefill(user, prompt) for user, prompt in enumerate(PROMPTS)])
+    torch.testing.assert_close(own.prefill(PROMPTS), expected, atol=1e-4, rtol=1e-4)
+    tokens, positions = expected.argmax(-1).tolist(), [len(prompt) for prompt in PROMPTS]
+    (logits,) = decoded(own, 1)
+    torch.testing.assert_close(logits, torchs.decode(tokens, positions), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_greedy_tokens_in_float32_are_torchs_over_64_steps(shape):
+    assert generate([generator(shape, ttnn.float32)], PROMPTS, STEPS) == expected_tokens(torch.float32)
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_logits_in_bfloat16_follow_torchs_step_by_step(shape):
+    own, torchs = generator(shape, ttnn.bfloat16), reference(torch.bfloat16)
+    expected = torch.stack([torchs.prefill(user, prompt) for user, prompt in enumerate(PROMPTS)])
+    logits = own.prefill(PROMPTS)
+    assert correlation(logits, expected) > 0.999
+    tokens = logits.argmax(-1).tolist()
+    for step, logits in enumerate(decoded(own, 8)):
+        expected = torchs.decode(tokens, [len(prompt) + step for prompt in PROMPTS])
+        assert correlation(logits, expected) > 0.999
+        tokens = logits.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_greedy_tokens_in_bfloat16_are_torchs_where_one_is_clearly_the_likeliest(shape):
+    tokens = generate([generator(shape, ttnn.bfloat16, is_counting=True)], PROMPTS, STEPS)
+    assert tokens == expected_tokens(torch.bfloat16, is_counting=True)
+    assert all(len(set(each)) == STEPS for each in tokens)
+
+
+@pytest.mark.parametrize(("shape", "group"), [((2, 4), (1, 4)), ((1, 8), (1, 4))])
+def test_groups_of_devices_share_the_users_between_them(shape, group):
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+    submeshes = mesh.create_submeshes(ttnn.MeshShape(*group))
+    groups = [
+        Generator(
+            model.Transformer(TensorParallel(submesh, ttnn.float32), ARGS, weights(), LENGTH),
+            USERS // len(submeshes),
+            LENGTH,
+        )
+        for submesh in submeshes
+    ]
+    answers = generate(groups, PROMPTS, 16)
+    assert answers == [tokens[:16] for tokens in expected_tokens(torch.float32)]
+
+
+# -- traces --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "splits"),
+    [
+        ((1, 2), ttnn.bfloat16, False),
+        ((1, 8), ttnn.bfloat16, False),
+        ((2, 4), ttnn.bfloat16, False),
+        ((2, 4), ttnn.float32, True),
+    ],
+)
+def test_a_replayed_step_gives_the_bits_of_one_that_runs_op_by_op(shape, dtype, splits):
+    traced, plain = (generator(shape, dtype, splits=splits, use_trace=use) for use in (True, False))
+    assert traced.prefill(PROMPTS).equal(plain.prefill(PROMPTS))
+    for replayed, run in zip(decoded(traced, 12), decoded(plain, 12), strict=True):
+        assert replayed.equal(run)
+
+
+def test_a_trace_serves_the_prompts_that_come_after():
+    own, torchs = generator((1, 2), ttnn.float32), reference(torch.float32)
+    others = [[*prompt[::-1], user] for user, prompt in enumerate(PROMPTS)]
+    assert generate([own], PROMPTS, 4) == [tokens[:4] for tokens in expected_tokens(torch.float32)]
+    assert generate([own], others, 8) == greedy(torchs, others, 8)
+
+
+def test_a_released_trace_is_captured_anew():
+    own = generator((1, 2), ttnn.float32)
+    first = generate([own], PROMPTS, 4)
+    own.release()
+    own.release()
+    assert generate([own], PROMPTS, 4) == first
+
+
+# -- what lies where -----------------------------------------------------------------------------
+
+
+def test_heads_are_split_along_the_rows_and_the_hidden_dim_down_the_columns():
+    own = generator((2, 4), ttnn.bfloat16)
+    keys, _ = own._cache.layers[0]
+    assert ttnn.placements(keys) == (ttnn.Replicate(), ttnn.Shard(1))
+    assert ttnn.placements(own.model._layers[0]._mlp._w1) == (ttnn.Shard(0), ttnn.Shard(1))
+    own.prefill(PROMPTS)
+    own.step()
+    assert ttnn.placements(keys) == (ttnn.Replicate(), ttnn.Shard(1))
+    assert ttnn.placements(own.logits) == (ttnn.Replicate(), ttnn.Replicate())
+
+
+def test_a_vocabulary_that_does_not_fill_whole_tiles_is_filled_up_and_cut_again():
+    args = ModelArgs(vocab_size=500, num_hidden_layers=1, tie_word_embeddings=True)
+    tied = random_weights(args)
+    assert "lm_head.weight" not in tied
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 8))
+    transformer = model.Transformer(TensorParallel(mesh, ttnn.float32), args, tied, 64)
+    logits = Generator(transformer, 1, 64).prefill([[3, 1, 4]])
+    expected = TorchLlama(args, tied, 1, 64).prefill(0, [3, 1, 4])
+    torch.testing.assert_close(logits[0], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("args", "shape", "name"),
+    [
+        (ModelArgs(num_key_value_heads=4), (1, 8), "num_key_value_heads=4"),
+        (ModelArgs(intermediate_size=320), (1, 8), "intermediate_size=320"),
+        (ModelArgs(hidden_size=96), (2, 4), "hidden_size=96"),
+        (ModelArgs(head_dim=16), (1, 2), "head_dim=16"),
+    ],
+)
+def test_a_model_that_a_mesh_cannot_share_is_refused_with_the_size_at_fault(args, shape, name):
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+    with pytest.raises(ValueError, match=name):
+        model.Transformer(TensorParallel(mesh), args, {}, LENGTH)
+
+
+def test_prompts_that_do_not_fit_the_generator_are_refused():
+    own = generator((1, 2), ttnn.bfloat16)
+    for prompts in ([[1]], [[1], [], [2], [3]], [[1] * 129] * 4):
+        with pytest.raises(ValueError, match="takes 4 prompts of 1 to 128 tokens"):
+            own.prefill(prompts)
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+SMALL = ModelArgs(num_hidden_layers=1, vocab_size=64)
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 8,
+    "vocab_size": 64,
+    "rms_norm_eps": 1e-5,
+}
+
+
+def written(folder: Path, found: StateDict, files: int = 1) -> Path:
+    """A checkpoint as Hugging Face lays it out."""
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    if files == 1:
+        save_file(found, folder / "model.safetensors")
+        return folder
+    place = {name: f"model-{i % files}.safetensors" for i, name in enumerate(found)}
+    for file in sorted(set(place.values())):
+        save_file({name: found[name] for name in place if place[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": place}))
+    return folder
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_checkpoint_on_disk_gives_the_model_that_was_written(tmp_path, files):
+    saved = random_weights(SMALL, seed=7, dtype=torch.bfloat16)
+    folder = written(tmp_path, saved, files)
+    args = ModelArgs.from_folder(folder)
+    assert args == SMALL
+    found = load_checkpoint(folder, args)
+    assert found.keys() == saved.keys()
+    assert all(found[name].equal(saved[name]) for name in saved)
+
+
+def test_a_model_from_a_checkpoint_answers_as_torch_does(tmp_path):
+    folder = written(tmp_path, random_weights(SMALL, seed=7), files=2)
+    given = RUN.arguments(
+        ["--mesh", "1x2", "--checkpoint", str(folder), "--prompt", "5,6,7", "--users", "1", "--tokens", "8"]
+    )
+    given.dtype, given.check = "float32", True
+    assert RUN.answer(given) == 0
+
+
+def test_a_checkpoint_without_weights_says_what_it_looked_for(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
+        load_checkpoint(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_weight_that_is_missing_is_named(tmp_path, files):
+    saved = random_weights(SMALL)
+    del saved["model.norm.weight"]
+    with pytest.raises(ValueError, match=r"model\.norm\.weight"):
+        load_checkpoint(written(tmp_path, saved, files), SMALL)
+
+
+def test_a_weight_of_another_shape_is_named_with_both(tmp_path):
+    saved = random_weights(SMALL)
+    saved["lm_head.weight"] = torch.zeros(64, 32)
+    with pytest.raises(ValueError, match=r"lm_head\.weight .* is \(64, 32\); .* \(64, 256\)"):
+        load_checkpoint(written(tmp_path, saved), SMALL)
+
+
+def test_an_index_cannot_lead_out_of_its_folder(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    written(folder, random_weights(SMALL), files=2)
+    (folder / "model-0.safetensors").rename(tmp_path / "model-0.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace('"model-0', '"../model-0'))
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(folder, SMALL)
+
+
+@pytest.mark.parametrize("key", ["attention_bias", "mlp_bias"])
+def test_a_config_with_biases_is_refused(key):
+    with pytest.raises(ValueError, match="without biases"):
+        ModelArgs.from_config(CONFIG | {key: True})
+
+
+def test_a_config_of_another_kind_of_rope_is_refused():
+    with pytest.raises(ValueError, match="'yarn' is not known"):
+        ModelArgs.from_config(CONFIG | {"rope_scaling": {"rope_type": "yarn"}})
+
+
+@pytest.mark.parametrize("place", ["rope_scaling", "rope_parameters"])
+def test_stretched_frequencies_keep_the_fast_ones_and_divide_the_slow_ones(place):
+    found = {
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = CONFIG | {place: found, "rope_theta": 500_000.0, "head_dim": 128}
+    args = ModelArgs.from_config(config)
+    assert args.rope_scaling == RopeScaling(8.0, 1.0, 4.0, 8192)
+    plain = rope.frequencies(ModelArgs(head_dim=128, rope_theta=500_000.0))
+    ratio = rope.frequencies(args) / plain
+    turns = 8192 * plain / (2 * torch.pi)
+    assert ratio[turns > 4].eq(1).all()
+    assert torch.allclose(ratio[turns < 1], torch.tensor(1 / 8, dtype=torch.float64))
+    assert (ratio.diff() <= 0).all()
+    assert ((ratio > 1 / 8) & (ratio < 1)).any()
+
+
+# -- as a program --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--mesh", "1x2"],
+        ["--mesh", "1x8", "--split-residual"],
+        ["--mesh", "2x4"],
+        ["--mesh", "2x4", "--data-parallel", "2"],
+        ["--mesh", "1x1", "--no-trace", "--dtype", "float32"],
+    ],
+    ids=" ".join,
+)
+def test_the_program_runs_under_softmesh_run_and_agrees_with_torch(options):
+    program = [str(EXAMPLE / "run.py"), "--tokens", "4", "--users", "2", "--check"]
+    result = CliRunner().invoke(commands, ["run", *program, *options])
+    assert result.exit_code == 0, result.output
+    assert "against torch: pcc 0.999" in result.output or "against torch: pcc 1.000" in result.output
+    assert not open_meshes()
+
+
+def test_the_program_runs_in_a_process_of_its_own_on_a_t3000():
+    program = [str(EXAMPLE / "run.py"), "--mesh", "1x8", "--tokens", "2", "--users", "1", "--check"]
+    command = [sys.executable, "-m", "softmesh", "run", "--system", "T3000", *program]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert "2 layers of 256 on MeshDevice(1x8 grid, 8 devices), bfloat16" in result.stdout
+
+
+def test_groups_that_cannot_share_a_mesh_are_refused():
+    assert RUN.group_shape((2, 4), 2) == (1, 4)
+    assert RUN.group_shape((1, 8), 4) == (1, 2)
+    with pytest.raises(ValueError, match="3 groups cannot share"):
+        RUN.group_shape((2, 4), 3)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_long_work_shows_its_progress_on_a_terminal_and_nowhere_else(monkeypatch):
+    for stream, is_shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert list(progress.progress(range(3), "Decoding")) == [0, 1, 2]
+        assert ("Decoding" in stream.getvalue()) is is_shown

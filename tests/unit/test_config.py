@@ -1,0 +1,180 @@
+"""`ttnn.CONFIG`: options that check what they are given, from the environment, for a while, and with their effects."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh import config
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    before = ttnn.Config(ttnn.CONFIG)
+    yield
+    names = before.keys()
+    for name in names:
+        setattr(ttnn.CONFIG, name, getattr(before, name))
+
+
+def test_defaults_are_those_of_ttnn():
+    fresh = ttnn.Config()
+    assert fresh.enable_fast_runtime_mode is True
+    assert fresh.comparison_mode_pcc == 0.9999
+    assert fresh.report_name is None
+    assert fresh.report_path is None
+    assert fresh.strict_ccl_topology is False
+    assert repr(fresh).startswith("Config{cache_path=")
+    assert "enable_model_cache=false,enable_fast_runtime_mode=true" in repr(fresh)
+
+
+def test_a_copy_is_one_of_its_own():
+    copied = ttnn.Config(ttnn.CONFIG)
+    assert copied == ttnn.CONFIG
+    copied.enable_logging = True
+    assert ttnn.CONFIG.enable_logging is False
+
+
+def test_options_convert_paths_and_refuse_other_kinds():
+    ttnn.CONFIG.report_name = "run"
+    assert ttnn.CONFIG.report_path == ttnn.CONFIG.root_report_path / "run"
+    assert isinstance(ttnn.CONFIG.report_name, Path)
+    with pytest.raises(TypeError, match=r"Config\.enable_logging cannot be 1: it is True or False"):
+        ttnn.CONFIG.enable_logging = 1
+    with pytest.raises(TypeError, match=r"Config\.comparison_mode_pcc cannot be '0\.9': it is a number"):
+        ttnn.CONFIG.comparison_mode_pcc = "0.9"
+    with pytest.raises(AttributeError, match=r"no option 'enable_loging'. Did you mean 'enable_logging'"):
+        ttnn.CONFIG.enable_loging = True
+    with pytest.raises(TypeError, match="Config"):
+        ttnn.Config({"enable_logging": True})
+
+
+def test_manage_config_sets_an_option_for_a_while():
+    with pytest.raises(ZeroDivisionError), ttnn.manage_config("comparison_mode_pcc", 0.0):
+        1 / ttnn.CONFIG.comparison_mode_pcc
+    assert ttnn.CONFIG.comparison_mode_pcc == 0.9999
+    with (
+        pytest.raises(AttributeError, match="comparison_mode_pcc"),
+        ttnn.manage_config("comparison_pcc", 1.0),
+    ):
+        pass
+
+
+def test_a_dictionary_sets_options_and_unknown_ones_pass_only_from_files():
+    ttnn.load_config_from_dictionary({"throw_exception_on_fallback": True})
+    assert ttnn.CONFIG.throw_exception_on_fallback is True
+    with pytest.raises(
+        ValueError, match=r"Unknown configuration key: enable_logs. Did you mean 'enable_logging'"
+    ):
+        ttnn.load_config_from_dictionary({"enable_logs": True})
+    ttnn.load_config_from_dictionary({"of_a_later_release": 1}, from_file=True)
+    with pytest.raises(TypeError, match="config must be a dict"):
+        ttnn.load_config_from_dictionary(["enable_logging"])
+
+
+def test_options_go_to_a_file_and_come_back(tmp_path: Path):
+    file = tmp_path / "config.json"
+    ttnn.CONFIG.enable_graph_report = True
+    ttnn.CONFIG.save_to_file(file)
+    assert json.loads(file.read_text())["enable_graph_report"] is True
+    fresh = ttnn.Config()
+    fresh.load_from_file(file)
+    assert fresh.enable_graph_report is True
+    with pytest.raises(ttnn.MeshError, match="it is not JSON"):
+        fresh.apply_json_overrides("{", source="x")
+    with pytest.raises(ttnn.MeshError, match="expected a JSON object"):
+        fresh.apply_json_overrides("[1]")
+
+
+def test_the_environment_names_a_file_and_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "config.json"
+    file.write_text('{"enable_logging": false, "comparison_mode_pcc": 0.25, "unknown": 1}')
+    monkeypatch.setenv("TTNN_CONFIG_PATH", str(file))
+    monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"comparison_mode_pcc": 0.75}')
+    config.load_environment()
+    assert ttnn.CONFIG.comparison_mode_pcc == 0.75
+    monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"comparison_mode_pc": 0.75}')
+    with pytest.raises(
+        ValueError, match="TTNN_CONFIG_OVERRIDES: Unknown configuration key: comparison_mode_pc"
+    ):
+        config.load_environment()
+    monkeypatch.setenv("TTNN_CONFIG_PATH", str(tmp_path / "none.json"))
+    with pytest.raises(ttnn.MeshError, match="no such file"):
+        config.load_environment()
+
+
+def test_the_environment_is_read_when_softmesh_is_imported():
+    program = "import softmesh; print(softmesh.CONFIG.comparison_mode_pcc)"
+    environment = {**os.environ, "TTNN_CONFIG_OVERRIDES": '{"comparison_mode_pcc": 0.5}'}
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert found.stdout.strip() == "0.5"
+
+
+def test_comparison_mode_holds_ops_against_their_golden_functions(pair: ttnn.MeshDevice):
+    x = ttnn.from_torch(torch.rand(4, 64), layout=ttnn.TILE_LAYOUT, device=pair)
+    plain = ttnn.relu.golden_function
+    with (
+        ttnn.manage_config("enable_comparison_mode", True),
+        ttnn.manage_config("comparison_mode_should_raise_exception", True),
+    ):
+        ttnn.add(x, ttnn.exp(x))
+        try:
+            ttnn.attach_golden_function(ttnn.relu, lambda input_tensor: -input_tensor)
+            with pytest.raises(ttnn.MeshError, match=r"ttnn.relu: output tensor 0 on device 0 .* PCC of -1"):
+                ttnn.relu(x)
+        finally:
+            ttnn.attach_golden_function(ttnn.relu, plain)
+        ttnn.relu(x)
+
+
+def test_comparison_mode_only_tells_unless_it_should_raise(
+    device: ttnn.MeshDevice, caplog: pytest.LogCaptureFixture
+):
+    x = ttnn.from_torch(torch.rand(4, 64), layout=ttnn.TILE_LAYOUT, device=device)
+    plain = ttnn.relu.golden_function
+    try:
+        ttnn.attach_golden_function(ttnn.relu, lambda input_tensor: -input_tensor)
+        with ttnn.manage_config("enable_comparison_mode", True):
+            ttnn.relu(x)
+    finally:
+        ttnn.attach_golden_function(ttnn.relu, plain)
+    assert "agrees with its golden function to a PCC of -1" in caplog.text
+
+
+def test_logging_tells_of_every_op(device: ttnn.MeshDevice, caplog: pytest.LogCaptureFixture):
+    x = ttnn.from_torch(torch.rand(4, 64), layout=ttnn.TILE_LAYOUT, device=device)
+    with caplog.at_level(logging.INFO, "softmesh.ops"), ttnn.manage_config("enable_logging", True):
+        ttnn.exp(x)
+    assert caplog.messages[0] == "Started ttnn.exp"
+    assert caplog.messages[1].startswith("Finished ttnn.exp in")
+
+
+def test_a_strict_topology_is_a_ring_or_an_error(idle_machine: None):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 4))
+    x = ttnn.from_torch(
+        torch.rand(4, 128), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 1)
+    )
+    with (
+        ttnn.manage_config("strict_ccl_topology", True),
+        pytest.raises(ttnn.MeshError, match="strict_ccl_topology"),
+    ):
+        ttnn.all_gather(x, 1, cluster_axis=1, topology=ttnn.Topology.Ring)
+    with pytest.warns(ttnn.SoftmeshWarning, match="goes on as"):
+        ttnn.all_gather(x, 1, cluster_axis=1, topology=ttnn.Topology.Ring)

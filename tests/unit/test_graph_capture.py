@@ -1,0 +1,256 @@
+"""`ttnn.graph`: captures, what can be asked of them, dry runs and reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh.ops.interception import INTERCEPTORS
+
+L1 = ttnn.L1_MEMORY_CONFIG
+TILE_BYTES = 2048  # of bfloat16
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    before = list(INTERCEPTORS)
+    yield
+    assert not ttnn.graph.is_graph_capture_active()
+    assert before == INTERCEPTORS
+
+
+@pytest.fixture
+def x(pair: ttnn.MeshDevice) -> Any:
+    return ttnn.from_torch(
+        torch.ones(32, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=pair, memory_config=L1
+    )
+
+
+def captured(x: Any, mode: Any = None) -> tuple[list[dict[str, Any]], Any]:
+    ttnn.graph.begin_graph_capture(mode)
+    y = ttnn.relu(ttnn.add(x, 1.0))
+    return ttnn.graph.end_graph_capture(), y
+
+
+def test_a_capture_begins_and_ends_with_its_own_nodes_numbered_in_order(x: Any):
+    graph, _ = captured(x)
+    assert [node["counter"] for node in graph] == list(range(len(graph)))
+    assert (graph[0]["node_type"], graph[-1]["node_type"]) == ("capture_start", "capture_end")
+    assert all(0 <= sink < len(graph) for node in graph for sink in node["connections"])
+    assert json.loads(json.dumps(graph)) == graph, "a graph is plain JSON"
+
+
+def test_ops_are_functions_that_take_and_leave_tensors(x: Any):
+    graph, y = captured(x)
+    starts = [node for node in graph if node["node_type"] == "function_start" and node["stacking_level"] == 0]
+    assert [node["params"]["name"] for node in starts] == ["ttnn::add", "ttnn::relu"]
+    (taken,) = starts[0]["input_tensors"]
+    assert graph[taken]["params"]["tensor_id"] == str(x.tensor_id)
+    assert graph[taken]["params"]["shape"] == "Shape([32, 64])"
+    assert starts[0]["counter"] in graph[taken]["connections"]
+    assert "input_tensor_b=1.0" in starts[0]["arguments"]
+    assert ttnn.graph.extract_output_tensors(graph) == {y.tensor_id}
+
+
+def test_the_calltrace_names_functions_in_order(x: Any):
+    created = "tt::tt_metal::create_device_tensor"
+    graph, _ = captured(x)
+    assert ttnn.graph.extract_calltrace(graph) == ["ttnn::add", created, "ttnn::relu", created]
+
+
+def test_outputs_and_intermediates_are_told_apart(x: Any):
+    graph, _ = captured(x)
+    assert ttnn.graph.count_intermediate_and_output_tensors(graph) == (1, 1)
+    (info,) = ttnn.graph.extract_output_info(graph)
+    assert (list(info.shape), info.size, info.type) == ([32, 64], 2 * TILE_BYTES, ttnn.BufferType.L1)
+
+
+def test_memory_that_goes_is_noted_when_a_tensor_dies_and_when_it_is_deallocated(x: Any):
+    ttnn.graph.begin_graph_capture()
+    y = ttnn.add(x, 1.0)
+    del y
+    z = ttnn.add(x, 2.0)
+    ttnn.deallocate(z)
+    graph = ttnn.graph.end_graph_capture()
+    gone = [node["params"]["address"] for node in graph if node["node_type"] == "buffer_deallocate"]
+    made = [node["params"]["address"] for node in graph if node["node_type"] == "buffer_allocate"]
+    assert gone == made
+
+
+def test_the_peak_of_l1_counts_what_lives_at_the_same_time(x: Any):
+    graph, _ = captured(x)  # x, its sum with 1, and the relu of that
+    assert ttnn.graph.extract_peak_L1_memory_usage(graph) == 3 * 2 * TILE_BYTES
+    per_core = ttnn.graph.extract_resource_usage_per_core(graph)
+    assert (per_core.peak_cb, per_core.peak_l1, per_core.peak_total) == (0, 3 * TILE_BYTES, 3 * TILE_BYTES)
+    one_core = ttnn.graph.extract_resource_usage_per_core(graph, interleaved_storage_cores=1)
+    assert one_core.peak_total == 3 * 2 * TILE_BYTES
+
+
+def test_levels_join_functions_by_the_tensors_between_them(x: Any):
+    graph, _ = captured(x)
+    source, add, relu = ttnn.graph.extract_levelized_graph(graph)
+    assert source["name"].startswith("tensor[")
+    assert (add["name"], add["in_edges"], add["out_edges"]) == (
+        "ttnn::add",
+        [source["counter"]],
+        [relu["counter"]],
+    )
+    assert relu["output_shape"] == ["Shape([32, 64])"]
+    deeper = ttnn.graph.extract_levelized_graph(graph, max_level=2)
+    assert len(deeper) == 5
+    assert next(one for one in deeper if one["name"] == "ttnn::add")["internals"]
+
+
+def test_captures_nest_and_each_sees_what_runs_inside_it(x: Any):
+    ttnn.graph.begin_graph_capture()
+    ttnn.exp(x)
+    inner, _ = captured(x)
+    outer = ttnn.graph.end_graph_capture()
+    assert [name for name in ttnn.graph.extract_calltrace(outer) if name.startswith("ttnn")] == [
+        "ttnn::exp",
+        "ttnn::add",
+        "ttnn::relu",
+    ]
+    assert "ttnn::exp" not in ttnn.graph.extract_calltrace(inner)
+
+
+def test_functions_of_the_users_own_stand_around_ops(x: Any):
+    ttnn.graph.begin_graph_capture()
+    ttnn.graph.track_function_start("block")
+    ttnn.exp(x)
+    ttnn.graph.track_function_end()
+    with pytest.raises(ttnn.MeshError, match="no function has begun"):
+        ttnn.graph.track_function_end()
+    graph = ttnn.graph.end_graph_capture()
+    assert ttnn.graph.extract_calltrace(graph)[:2] == ["ttnn::block", "ttnn::exp"]
+    exp = next(node for node in graph if node["params"].get("name") == "ttnn::exp")
+    assert exp["stacking_level"] == 1
+
+
+# -- dry runs ----------------------------------------------------------------------------------------
+
+
+def test_without_dispatch_results_have_specs_and_no_values(x: Any):
+    graph, y = captured(x, ttnn.graph.RunMode.NO_DISPATCH)
+    assert (list(y.shape), y.dtype) == ([32, 64], ttnn.bfloat16)
+    assert "ttnn::relu" in ttnn.graph.extract_calltrace(graph)
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"never written there by relu under RunMode.NO_DISPATCH"):
+        values = ttnn.to_torch(ttnn.get_device_tensors(y)[0])
+    assert values.isnan().all()
+
+
+def test_without_dispatch_nothing_is_written_in_place(x: Any, pair: ttnn.MeshDevice):
+    before = ttnn.to_torch(ttnn.get_device_tensors(x)[0])
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    ttnn.add(x, 1.0, output_tensor=x)
+    ttnn.graph.end_graph_capture()
+    assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(x)[0]), before)
+    ttnn.add(x, 1.0, output_tensor=x)
+    assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(x)[0]), before + 1)
+
+
+# -- reports -----------------------------------------------------------------------------------------
+
+
+def test_a_report_holds_the_graph_the_devices_and_their_buffers(x: Any, tmp_path: Path):
+    report = tmp_path / "below" / "report.json"
+    ttnn.graph.begin_graph_capture()
+    ttnn.exp(x)
+    graph = ttnn.graph.end_graph_capture_to_file(report)
+    found = json.loads(report.read_text())
+    assert found["version"] == ttnn.graph.REPORT_VERSION
+    assert found["graph"] == graph
+    assert found["devices"][0]["l1_num_banks"] == 64
+    assert {"address": x.buffer_address(), "buffer_type": "L1"}.items() <= found["buffers"][0].items()
+    assert "buffer_pages" not in found
+
+
+def test_a_full_capture_tells_pages_lines_and_arguments_too(x: Any, tmp_path: Path):
+    report = tmp_path / "report.json"
+    with ttnn.graph.full_graph_capture(str(report)):
+        ttnn.exp(x)
+    found = json.loads(report.read_text())
+    assert found["python_io"][0]["operation"] == "ttnn.exp"
+    assert f"tensor_id={x.tensor_id}" in found["python_io"][0]["arguments"][0]["value"]
+    assert len(found["buffer_pages"]) == 2 * len(found["buffers"])
+    exp = next(node for node in found["graph"] if node["params"].get("name") == "ttnn::exp")
+    assert exp["stack_trace"][0].startswith("test_graph_capture.py:")
+    assert not ttnn.graph.is_python_stack_trace_enabled()
+    assert not ttnn.graph.is_python_io_recording_enabled()
+
+
+def test_recorded_calls_keep_the_error_they_ended_in(x: Any):
+    ttnn.graph.begin_graph_capture()
+    ttnn.graph.enable_python_io_recording()
+    try:
+        with pytest.raises(TypeError):
+            ttnn.add(x, x, colour="red")
+    finally:
+        ttnn.graph.disable_python_io_recording()
+        ttnn.graph.end_graph_capture()
+    (record,) = ttnn.graph._python_io_data
+    assert record["error"]["type"] == "ArgumentError"
+    mine = ttnn.graph.record_python_operation("mine", [x], {"flag": True})
+    assert mine["arguments"][1] == {"name": "flag", "value": "True"}
+
+
+def test_a_captured_graph_is_kept_where_the_config_says(x: Any, tmp_path: Path):
+    graph, _ = captured(x)
+    with ttnn.manage_config("root_report_path", tmp_path), ttnn.manage_config("report_name", "run"):
+        ttnn.graph.store_captured_graph(graph)
+    assert json.loads((tmp_path / "run" / "captured_graph.json").read_text()) == graph
+
+
+def test_graphs_are_printed_and_drawn(x: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    graph, _ = captured(x)
+    ttnn.graph.pretty_print(graph)
+    shown = capsys.readouterr().out
+    assert shown.startswith("begin: ttnn::add(")
+    assert "        allocate   4096 B of L1 at" in shown
+    drawing = ttnn.graph.visualize(graph, file_name=tmp_path / "graph.dot")
+    assert (tmp_path / "graph.dot").read_text() == drawing.source
+    assert '"0" -> ' in drawing.source
+
+
+def test_calls_of_a_graph_become_a_document_of_plain_text(x: Any):
+    from softmesh.graph_tracer_utils import GraphTracerUtils
+
+    graph, _ = captured(x)
+    content = GraphTracerUtils.serialize_graph(graph)["content"]
+    assert content[0]["operation"] == "ttnn::add"
+    assert content[0]["arguments"][0]["arg0"].startswith(
+        "Tensor(shape=Shape([32, 64]), dtype=DataType::BFLOAT16"
+    )
+    assert GraphTracerUtils.replace_control_chars({"a": ["x\ny", 3]}) == {"a": ["x y", 3]}
+
+
+# -- bad input ---------------------------------------------------------------------------------------
+
+
+def test_ending_what_has_not_begun_is_refused():
+    with pytest.raises(ttnn.MeshError, match="no graph capture is active"):
+        ttnn.graph.end_graph_capture()
+
+
+@pytest.mark.parametrize("trace", [None, "graph", [], [1, 2], [{"counter": 0}]])
+def test_questions_take_only_a_graph(trace: Any):
+    with pytest.raises(TypeError, match=r"end_graph_capture\(\) returned"):
+        ttnn.graph.extract_calltrace(trace)
+
+
+def test_a_mode_is_a_run_mode_and_a_report_has_a_path(x: Any, tmp_path: Path):
+    with pytest.raises(TypeError, match="run_mode must be"):
+        ttnn.graph.begin_graph_capture("NORMAL")
+    ttnn.graph.begin_graph_capture()
+    with pytest.raises(TypeError, match="report_path must be a path"):
+        ttnn.graph.end_graph_capture_to_file(3)
+    (tmp_path / "file").write_text("")
+    ttnn.graph.begin_graph_capture()
+    with pytest.raises(ttnn.MeshError, match="cannot write"):
+        ttnn.graph.end_graph_capture_to_file(tmp_path / "file" / "report.json")

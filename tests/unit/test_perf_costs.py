@@ -1,0 +1,74 @@
+"""The cost of ops and links: the published figures it was made from, and how it grows."""
+
+from __future__ import annotations
+
+import pytest
+
+from softmesh.perf import chip_costs, link_costs
+from softmesh.perf.link_costs import Line
+from softmesh.systems.chip import N150, N300, P150
+
+_MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("chip", "teraflops"), [(N150, 85.3), (P150, 317.6)])
+def test_a_large_product_comes_near_the_published_rate(chip, teraflops):
+    m = k = n = 8192
+    moved = 2 * (m * k + k * n + m * n)
+    rate = 2 * m * k * n / chip_costs.matmul_seconds(chip, 1, m, k, n, moved) / 1e12
+    assert rate == pytest.approx(teraflops, rel=0.4)
+
+
+def test_a_product_with_few_rows_waits_for_memory():
+    thin = chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, 2 * 8192 * 8192)
+    assert thin == pytest.approx(chip_costs.memory_seconds(N150, 2 * 8192 * 8192) + chip_costs.LAUNCH)
+
+
+def test_extents_count_in_whole_tiles():
+    assert chip_costs.matmul_seconds(N150, 1, 1, 8192, 8192, 0) == chip_costs.matmul_seconds(
+        N150, 1, 32, 8192, 8192, 0
+    )
+
+
+def test_nothing_is_faster_than_its_launch():
+    assert chip_costs.elementwise_seconds(N300, 0, 0) == chip_costs.LAUNCH
+    assert chip_costs.copy_seconds(N300, 0) == chip_costs.LAUNCH
+
+
+def test_a_ring_halves_the_way_and_more_links_the_bytes():
+    row, ring = Line(N300, 8, 1, False), Line(N300, 8, 1, True)
+    assert link_costs.all_gather(row, _MIB).bytes_per_link == 7 * _MIB
+    assert link_costs.all_gather(ring, _MIB).bytes_per_link == 4 * _MIB
+    assert link_costs.all_gather(ring._replace(links=4), _MIB).bytes_per_link == _MIB
+    assert link_costs.all_gather(ring, _MIB).seconds < link_costs.all_gather(row, _MIB).seconds
+
+
+def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():
+    row = Line(N300, 4, 2, False)
+    parts = link_costs.reduce_scatter(row, 4 * _MIB), link_costs.all_gather(row, _MIB)
+    whole = link_costs.all_reduce(row, 4 * _MIB)
+    assert whole.bytes_per_link == sum(part.bytes_per_link for part in parts)
+    assert whole.seconds == pytest.approx(sum(part.seconds for part in parts))
+
+
+def test_an_exchange_sends_half_of_the_devices_shares_through_the_middle():
+    row = Line(N300, 4, 1, False)
+    assert link_costs.all_to_all(row, 4 * _MIB).bytes_per_link == 2 * 2 * _MIB
+    assert link_costs.all_to_all(row._replace(is_ring=True), 4 * _MIB).bytes_per_link == 2 * _MIB
+
+
+def test_one_device_sends_nothing():
+    alone = Line(N300, 1, 1, False)
+    for cost in (
+        link_costs.all_gather(alone, _MIB),
+        link_costs.all_reduce(alone, _MIB),
+        link_costs.all_to_all(alone, _MIB),
+        link_costs.passing_on(alone, _MIB),
+    ):
+        assert cost == link_costs.FREE
+
+
+def test_a_collective_of_a_galaxys_ring_stays_below_its_published_ceiling():
+    ring = Line(N300, 8, 4, True)
+    seconds = link_costs.all_gather(ring, 128 * 256 * 17 // 16).seconds
+    assert 7e-6 < seconds < 26e-6

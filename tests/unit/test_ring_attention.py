@@ -1,0 +1,176 @@
+"""Attention of sequences that are split over devices, against the whole in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from llm_operands import assert_close, attention
+from operands import LOCAL, R, S, put, random
+
+import softmesh as ttnn
+from softmesh.errors import ArgumentError, MeshError, NotModelled
+
+N, L, WIDTH = 64, 16, 32
+BALANCED = torch.cat([torch.arange(N).chunk(8)[i] for i in (0, 7, 1, 6, 2, 5, 3, 4)])
+CAUSAL = torch.ones(N, N, dtype=torch.bool).tril()
+
+
+@pytest.fixture
+def mesh(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as opened:
+        yield opened
+
+
+def qkv(length: int = N, heads: int = 4) -> list[torch.Tensor]:
+    return [random(1, heads, length, WIDTH) * s for s in (1.0, 0.5, 2.0)]
+
+
+def route(mesh: ttnn.MeshDevice) -> dict[str, Any]:
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
+    return {
+        "multi_device_global_semaphore": [ttnn.create_global_semaphore(mesh, cores, 0)],
+        "num_links": 1,
+        "cluster_axis": 1,
+        "mesh_device": mesh,
+        "topology": ttnn.Topology.Linear,
+        "dim": 2,
+        "program_config": None,
+    }
+
+
+def ring(
+    mesh: ttnn.MeshDevice, own: list[torch.Tensor], joint: list[torch.Tensor] | None = None, **more: Any
+) -> Any:
+    buffers = [put(torch.zeros(1, 4, N, WIDTH), mesh, (S(1), R)) for _ in range(2)]
+    result = ttnn.transformer.ring_joint_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), S(2))) for x in own),
+        *(put(x, mesh, (S(1), R)) for x in joint or []),
+        persistent_output_buffer_k=buffers[0],
+        persistent_output_buffer_v=buffers[1],
+        joint_strategy="rear",
+        ccl_core_grid_offset=(0, 0),
+        **route(mesh),
+        **more,
+    )
+    for buffer, x in zip(buffers, own[1:], strict=True):
+        assert torch.equal(ttnn.compose(buffer), x)
+    return result
+
+
+def test_each_device_attends_to_all_parts_and_to_the_joint_sequence(mesh):
+    own, joint, valid = qkv(), qkv(L), 50
+    out, joint_out, sums = ring(mesh, own, joint, logical_n=valid)
+    keys = [torch.cat([x[:, :, :valid], j], 2) for x, j in zip(own[1:], joint[1:], strict=True)]
+    assert (ttnn.placements(out), ttnn.placements(joint_out)) == ((S(1), S(2)), (S(1), R))
+    assert_close(out, attention(own[0], *keys))
+    assert_close(joint_out, attention(joint[0], *keys))
+    scores = (
+        torch.cat([own[0][:, :2, : N // 4], joint[0][:, :2]], 2)
+        @ keys[0][:, :2].transpose(2, 3)
+        * WIDTH**-0.5
+    )
+    first = ttnn.to_torch(ttnn.get_device_tensors(sums)[0])
+    torch.testing.assert_close(first, scores.logsumexp(-1, keepdim=True), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", [torch.arange(N), BALANCED])
+@pytest.mark.parametrize("window", [None, 20])
+def test_causal_parts_see_what_lies_before_them_in_the_sequence(mesh, order, window):
+    own = qkv()
+    parts = [x[:, :, order] for x in own]
+    is_balanced = order is BALANCED
+    out = ring(mesh, parts, logical_n=N, is_causal=True, is_balanced=is_balanced, sliding_window_size=window)[
+        0
+    ]
+    seen = CAUSAL if window is None else CAUSAL & ~torch.ones(N, N, dtype=torch.bool).tril(-window)
+    assert_close(out, attention(*own, seen)[:, :, order])
+
+
+def test_the_experimental_form_gives_the_same(mesh):
+    own, joint = qkv(), qkv(L)
+    buffers = [put(torch.zeros(1, 4, N, WIDTH), mesh, (S(1), R)) for _ in range(2)]
+    out, joint_out, _ = ttnn.transformer.exp_ring_joint_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), S(2))) for x in own),
+        *(put(x, mesh, (S(1), R)) for x in joint),
+        persistent_output_buffer_k=buffers[0],
+        persistent_output_buffer_v=buffers[1],
+        joint_strategy="rear",
+        logical_n=N,
+        **route(mesh),
+    )
+    expected = ring(mesh, own, joint, logical_n=N)
+    assert torch.equal(ttnn.compose(out), ttnn.compose(expected[0]))
+    assert torch.equal(ttnn.compose(joint_out), ttnn.compose(expected[1]))
+
+
+@pytest.mark.parametrize("order", [torch.arange(N), BALANCED])
+def test_latent_parts_take_their_values_from_the_gathered_keys(mesh, order):
+    q, kv = random(1, 4, N, 64), random(1, 1, N, 64)
+    out, sums = ttnn.transformer.ring_mla(
+        put(q[:, :, order], mesh, (R, S(2))),
+        put(kv[:, :, order], mesh, (R, S(2))),
+        persistent_output_buffer_kv=put(torch.zeros(1, 1, N, 64), mesh),
+        head_dim_v=32,
+        logical_n=N,
+        ccl_core_grid_offset=(0, 0),
+        is_balanced=order is BALANCED,
+        **route(mesh),
+    )
+    assert (ttnn.placements(out), tuple(sums.shape)) == ((R, S(2)), (1, 4, N // 4, 1))
+    assert_close(out, attention(q, kv, kv[..., :32], CAUSAL)[:, :, order])
+
+
+@pytest.mark.parametrize("ring_id", [None, 2])
+def test_a_ring_shares_out_the_queries_of_a_whole_sequence(mesh, ring_id):
+    own = qkv()
+    out = ttnn.transformer.ring_distributed_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), R)) for x in own), 4, ring_id
+    )
+    whole = attention(*own, CAUSAL)[:, :, BALANCED]
+    assert ttnn.placements(out) == (S(1), LOCAL if ring_id is None else R)
+    for i, view in enumerate(ttnn.get_device_tensors(out)):
+        place = i % 4 if ring_id is None else ring_id
+        expected = whole[:, i // 4 * 2 : i // 4 * 2 + 2].chunk(4, 2)[place]
+        torch.testing.assert_close(ttnn.to_torch(view), expected, rtol=1e-4, atol=2e-5)
+
+
+def test_an_indexer_gathers_the_keys_that_it_scores(mesh):
+    q, k, w = random(1, 4, 8, WIDTH), random(1, 1, 16, WIDTH), random(1, 1, 8, 4)
+    scores = ttnn.experimental.ring_indexer_score_dsa(
+        put(q, mesh, (R, S(2))),
+        put(torch.zeros(1, 1, 16, WIDTH), mesh),
+        put(w, mesh, (R, S(2))),
+        put(k, mesh, (R, S(2))),
+        route(mesh)["multi_device_global_semaphore"],
+        cluster_axis=1,
+        topology=ttnn.Topology.Linear,
+        chunk_start_idx=8,
+        key_compression_ratio=1,
+    )
+    expected = (torch.relu(q @ k.transpose(2, 3)) * w.transpose(1, 3)).sum(1, keepdim=True)
+    hidden = torch.arange(16) > torch.arange(8, 16).unsqueeze(-1)
+    assert ttnn.placements(scores) == (R, S(2))
+    assert_close(scores, expected.masked_fill(hidden, float("-inf")))
+
+
+def test_rings_name_what_does_not_fit(mesh):
+    own, joint = qkv(), qkv(L)
+    with pytest.raises(NotModelled, match="kv_cache_batch_idx is not modelled"):
+        ring(mesh, own, logical_n=N, kv_cache_batch_idx=1)
+    with pytest.raises(MeshError, match="a causal sequence has no joint one"):
+        ring(mesh, own, joint, logical_n=N, is_causal=True)
+    with pytest.raises(ArgumentError, match="or none of them"):
+        ring(mesh, own, joint[:2], logical_n=N)
+    with pytest.raises(ArgumentError, match="argument 'logical_n' is missing"):
+        ring(mesh, own)
+    share = ttnn.transformer.ring_distributed_scaled_dot_product_attention
+    with pytest.raises(MeshError, match="fits 0 axes"):
+        share(*(put(x, mesh) for x in own), 3)
+    with pytest.raises(MeshError, match="must lie within 0 to 3"):
+        share(*(put(x, mesh) for x in own), 4, 4)
+    with pytest.raises(MeshError, match="cut into 8 chunks"):
+        share(*(put(x[:, :, :60].contiguous(), mesh) for x in own), 4, 0)
