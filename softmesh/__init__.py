@@ -296,9 +296,9 @@ publish(
         **_SOCKET_OPERATIONS,
         **_PLAIN_NAMES,
         **_DOTTED,
-        "transformer.SparseKVFormat": SparseKVFormat,
+        "transformer.SparseKVFormat": SparseKVFormat,  # noqa: F405
     },
-)  # noqa: F405
+)
 
 
 def __getattr__(name: str) -> Any:

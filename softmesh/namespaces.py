@@ -198,9 +198,9 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
     for name, home in _AT_HOME.items():
-        module = _module(root, home)
-        sys.modules[f"{root}.{name}"] = module
-        setattr(sys.modules[root], name, module)
+        found = _module(root, home)
+        sys.modules[f"{root}.{name}"] = found
+        setattr(sys.modules[root], name, found)
 
 
 def _add(module: ModuleType) -> None:

@@ -10,7 +10,11 @@ _PREFIX = "ttnn."
 
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
-_ALLOCATIONS = f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that a trace may overwrite"
+_ALLOCATIONS = (
+    f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that "
+    "a trace may overwrite"
+)
+_FORMS = "the forms of its tensors are not documented"
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -23,13 +27,35 @@ REASONS: dict[str, str] = {
         "tensors to the host"
     ),
     "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
+    "copy_host_to_device_tensor_partial": (
+        "what lies on single cores is not kept apart; use ttnn.copy_host_to_device_tensor"
+    ),
     "create_group_norm_reciprocals": f"{_OTHER_RELEASE}; use ttnn.create_layer_norm_reciprocals",
     "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
     "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
     "experimental.device": f"{_OTHER_RELEASE}; use ttnn.device",
+    "experimental.deepseek_prefill.combine": f"{_FORMS}; use ttnn.all_to_all_combine",
+    "experimental.deepseek_prefill.dispatch": f"{_FORMS}; use ttnn.all_to_all_dispatch",
+    "experimental.deepseek_prefill.moe_padding_config": f"{_FORMS}; leave padding_config out",
+    "experimental.deepseek_prefill.offset_cumsum": (
+        f"{_FORMS}; count with ttnn.experimental.deepseek_prefill.masked_bincount and use ttnn.cumsum"
+    ),
+    "experimental.llama_rs_matmul": (
+        "the order of its results is not documented; use ttnn.matmul and ttnn.experimental.llama_reduce_scatter"
+    ),
+    "experimental.moe_gpt": f"{_FORMS}; use ttnn.experimental.moe_compute with MoEActivationFunction.SWIGLU",
+    "experimental.rgb_to_yuv": f"{_FORMS}; use ttnn.matmul with the coefficients",
+    "experimental.tensor_prefetcher_matmul.prefetch_and_linear": (
+        "its arguments are not documented; use ttnn.linear with global_cb"
+    ),
+    "experimental.topk_router_gpt": (
+        "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
+    ),
+    "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
     "load_parameters": _PARAMETERS,
     "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
     "save_parameters": _PARAMETERS,
+    "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
     "trace_allocation_config": _ALLOCATIONS,
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",

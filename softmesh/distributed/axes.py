@@ -51,16 +51,17 @@ def wanted_layout(where: str, request: object, rank: int, device: MeshDevice) ->
     return tuple(REPLICATE if n == 1 else word for n, word in zip(device.shape, layout, strict=True))
 
 
-def request_key(request: object, device: MeshDevice) -> object:
+def request_key(request: object, device: MeshDevice) -> tuple[object, ...]:
     """What a cached plan is found by: TT-NN's own placements have no value equality."""
+    names = device.__dict__.get("axis_names")
+    if request.__class__ is list or request.__class__ is tuple:
+        for word in request:
+            if not isinstance(word, Placement):
+                break
+        else:
+            return (names, *request)
     words = request.placements() if isinstance(request, TensorTopology) else request
-    if not isinstance(words, list | tuple):
-        return repr(request)
-    names = getattr(device, "axis_names", None)
-    for word in words:
-        if not isinstance(word, Placement):
-            return repr(words), repr(names)
-    return (*words, names if names is None or type(names) is tuple else repr(names))
+    return names, repr(words), repr(getattr(request, "distribution_shape", tuple)())
 
 
 def _words(where: str, request: object, device: MeshDevice) -> Sequence[object]:
@@ -153,16 +154,24 @@ def _plain(where: str, word: object, rank: int) -> Placement:
     raise ArgumentError(f"{where}: {word!r} {meaning}: use Replicate(), Shard(dim) or Partial().")
 
 
+def crowded_dims(layout: Layout, shape: Sequence[int], device: MeshDevice) -> list[tuple[int, int]]:
+    """Dims that are split over more devices than they have elements, and how many devices."""
+    found = []
+    for dim, extent in enumerate(shape):
+        pieces = math.prod(n for n, word in zip(device.shape, layout, strict=True) if is_split(word, dim))
+        if pieces > extent:
+            found.append((dim, pieces))
+    return found
+
+
 def check_possible(where: str, layout: Layout, shape: Sequence[int], device: MeshDevice) -> None:
     """Refuse more devices than elements, which only lenient mode fills up."""
-    for dim, extent in enumerate(shape):
-        axes = [axis for axis, word in enumerate(layout) if is_split(word, dim)]
-        pieces = math.prod(device.shape[axis] for axis in axes)
-        if pieces > extent and not is_lenient():
+    for dim, pieces in crowded_dims(layout, shape, device):
+        if not is_lenient():
             raise MeshError(
                 f"{where}: ({described(layout)}) over {device.shape} splits dim {dim} of {list(shape)} over {pieces} "
-                f"devices, and it has {extent} elements. {_nearest(layout, dim, shape, device)} Or pad it to {pieces}, "
-                "or let devices go without under softmesh.lenient()."
+                f"devices, and it has {shape[dim]} elements. {_nearest(layout, dim, shape, device)} Or pad it to "
+                f"{pieces}, or let devices go without under softmesh.lenient()."
             )
 
 

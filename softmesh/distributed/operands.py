@@ -33,7 +33,7 @@ def mesh_of(op: str, tensors: Sequence[Tensor]) -> MeshDevice:
             raise _on_several(op, tensors)
     if device is None:
         raise _on_several(op, tensors)
-    if not device.is_open:
+    if device._closed:
         device.check_open(f"distributed.{op}")
     return device
 

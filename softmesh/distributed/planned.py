@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softmesh.distributed.axes import check_possible, wanted_layout
+from softmesh.distributed.axes import check_possible, crowded_dims, wanted_layout
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Value, described, is_whole, unsized
 from softmesh.distributed.moves import Run, runner
@@ -51,6 +51,7 @@ class Runnable:
         moving: tuple[tuple[int, tuple[Run, ...]], ...],
         call: Callable[..., Any],
         finish: tuple[Run, ...],
+        is_crowded: bool = False,
     ) -> None:
         self.plan = plan
         self.moving = moving
@@ -58,8 +59,12 @@ class Runnable:
         self.finish = finish
         self.inserted = ", ".join(f"{step} of {name}" for name, step in plan.inserted)
         self._is_checked = False
+        self.is_crowded = is_crowded  # leaves devices without elements, as only lenient mode allows
+        self._is_direct = not moving and not finish
 
     def run(self, tensors: list[Tensor]) -> Any:
+        if self._is_direct and self._is_checked:
+            return self.call(*tensors)
         for at, moves in self.moving:
             for move in moves:
                 tensors[at] = move(tensors[at])
@@ -96,7 +101,8 @@ def planned(given: Given, work: Work, request: object, device: MeshDevice) -> Ru
     finish = [*moves_along(plan.way_out, problem.result)]
     if work.after is not None and not is_whole(strategy.gives):
         finish.append(work.after)
-    return Runnable(plan, moving, work.call(strategy.split), (*finish, *end.moves))
+    crowded = request is not None and bool(crowded_dims(plan.final_layout, given.shape, device))
+    return Runnable(plan, moving, work.call(strategy.split), (*finish, *end.moves), crowded)
 
 
 def _problem(

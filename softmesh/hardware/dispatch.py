@@ -39,8 +39,11 @@ class DispatchCoreConfig:
             )
 
     def resolved(self, type: DispatchCoreType, axis: DispatchCoreAxis) -> DispatchCoreConfig:
-        """The same, with a machine's defaults for what was left open; ethernet dispatch is always by row."""
-        chosen = self.type or type
+        """The same, with a machine's defaults for what was left open; ethernet dispatch is always by row.
+
+        So a column that is asked for takes worker cores, whatever the machine would have chosen.
+        """
+        chosen = self.type or (DispatchCoreType.WORKER if self.axis is DispatchCoreAxis.COL else type)
         fallback = DispatchCoreAxis.ROW if chosen is DispatchCoreType.ETH else axis
         return DispatchCoreConfig(chosen, self.axis or fallback, self.fabric_tensix_config)
 

@@ -51,8 +51,9 @@ def split_query_key_value_and_split_heads(
 ) -> Local:
     """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
 
-    k comes transposed, [b, kv_heads, width, s]; it does not with `transpose_key=False`. With `kv_input_tensor` the queries come from `input_tensor`
-    alone. Of a sharded operand TT-NN reads the features of each core by themselves; here they are one row.
+    k comes transposed, [b, kv_heads, width, s]; it does not with `transpose_key=False`. With `kv_input_tensor` the
+    queries come from `input_tensor` alone. Of a sharded operand TT-NN reads the features of each core by
+    themselves; here they are one row.
     """
     if use_falcon7b_backend:
         raise NotModelled(

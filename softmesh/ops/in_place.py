@@ -38,10 +38,13 @@ IN_PLACE: dict[str, Binary] = {
 }
 
 
-def _widened(value: Any, others: Sequence[Any]) -> Any:
-    """Integers stay integers beside integers; anything beside a float is a float of 32 bits."""
-    has_floats = any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in (value, *others))
-    return value.float() if isinstance(value, torch.Tensor) and has_floats else value
+def _alike(x: torch.Tensor, y: Any) -> tuple[torch.Tensor, Any]:
+    """Two dtypes as one: fp32 where one of them is a float, else the wider. One is computed in as it is."""
+    if not isinstance(y, torch.Tensor) or x.dtype is y.dtype:
+        return x, y
+    has_floats = x.is_floating_point() or y.is_floating_point()
+    wide = torch.float32 if has_floats else max(x.dtype, y.dtype, key=lambda dtype: dtype.itemsize)
+    return x.to(wide), y.to(wide)
 
 
 def written_back(target: torch.Tensor, values: torch.Tensor, dtype: DataType, rank: int) -> torch.Tensor:
@@ -63,8 +66,7 @@ def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Acti
     dtype, rank = a.dtype, a.rank
 
     def compute(x: torch.Tensor, y: Any) -> torch.Tensor:
-        values = local.compute(_widened(x, [y]), _widened(y, [x]))
-        return written_back(x, values, dtype, rank)
+        return written_back(x, local.compute(*_alike(x, y)), dtype, rank)
 
     return Local(compute, local.rule, broadcast_rank=local.broadcast_rank)
 

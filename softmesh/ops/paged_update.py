@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from softmesh.ops.cache_writing import (
     write_rows,
     writing_rule,
 )
+from softmesh.ops.latest import Latest
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
@@ -198,21 +200,61 @@ class _Token:
     def write(
         self, cache: torch.Tensor, values: torch.Tensor, current: torch.Tensor, table: Data, chosen: Data
     ) -> None:
+        heads, _, width = cache.shape[-3:]
+        tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
+        if table is not None and chosen is None and cache.is_contiguous():
+            rows = _rows_on_pages((current, table), self.op, self.modulo, tuple(cache.shape[:-1]))
+            if rows is not None:
+                each = tokens.expand(*cache.shape[:-4], *tokens.shape[-3:])
+                cache.view(-1, width).index_copy_(0, rows, each.reshape(-1, width))
+                return
+        place, row, is_written = self._places(cache, current, table)
+        if chosen is not None:
+            is_written = is_written & chosen.bool()
+        write_rows(cache, place, row, tokens, is_written)
+
+    def _places(
+        self, cache: torch.Tensor, current: torch.Tensor, table: Data
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Which block and which row of it each user writes, and whether it does, (*axes, users)."""
+        places, _, size, _ = cache.shape[-4:]
+        if table is not None:
+            return _on_pages(current, table, self.op, self.modulo, places, size)
         is_written = current >= 0
         if self.modulo is not None:
             current = torch.where(is_written, current % self.modulo, current)
-        places, heads, size, _ = cache.shape[-4:]
-        if table is None:
-            check_inside(self.op, current, size, "positions of the cache")
-            users = torch.arange(places, device=cache.device)
-            place = (torch.zeros_like(users) if self.share_cache else users).expand(current.shape)
-        else:
-            check_inside(self.op, current, table.shape[-1] * size, "positions of a user's pages")
-            page = (current.clamp(min=0) // size).unsqueeze(-1)
-            place = torch.take_along_dim(table.long(), page, -1).squeeze(-1)
-            is_written = is_written & (place >= 0)
-            check_inside(self.op, torch.where(is_written, place, 0), places, "blocks of the cache")
-        if chosen is not None:
-            is_written = is_written & chosen.bool()
-        tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
-        write_rows(cache, place, current % size, tokens, is_written)
+        check_inside(self.op, current, size, "positions of the cache")
+        users = torch.arange(places, device=cache.device)
+        place = (torch.zeros_like(users) if self.share_cache else users).expand(current.shape)
+        return place, current % size, is_written
+
+
+def _on_pages(
+    current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, blocks: int, size: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    is_written = current >= 0
+    if modulo is not None:
+        current = torch.where(is_written, current % modulo, current)
+    check_inside(op, current, table.shape[-1] * size, "positions of a user's pages")
+    page = (current.clamp(min=0) // size).unsqueeze(-1)
+    place = torch.take_along_dim(table.long(), page, -1).squeeze(-1)
+    is_written = is_written & (place >= 0)
+    check_inside(op, torch.where(is_written, place, 0), blocks, "blocks of the cache")
+    return place, current % size, is_written
+
+
+def _all_rows(
+    current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]
+) -> Data:
+    """Of a cache with all its rows one below the other, those that are written; None where some user writes none."""
+    *axes, blocks, heads, size = shape
+    place, row, is_written = _on_pages(current, table, op, modulo, blocks, size)
+    if not bool(is_written.all()):
+        return None
+    devices = torch.arange(math.prod(axes), device=current.device).reshape(*axes, 1, 1)
+    each_head = torch.arange(heads, device=current.device)
+    block = devices * blocks + place.unsqueeze(-1)
+    return ((block * heads + each_head) * size + row.unsqueeze(-1)).flatten()
+
+
+_rows_on_pages = Latest(_all_rows)

@@ -27,8 +27,9 @@ _INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flop
 _OR_VALUE = partial(Spelled, spellings={"value": "input_tensor_b"})
 
 
-def gelu_of_sum(a: Any, b: Any) -> torch.Tensor:
-    return gelu_function(GeluVariant.Accurate)((a + b).float())
+def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
+    """In fp32 from the start, so that only the result is rounded."""
+    return gelu_function(GeluVariant.Accurate)(a.float() + b)
 
 
 @operation(

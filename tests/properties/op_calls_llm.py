@@ -171,7 +171,7 @@ def either(first: Entry, second: Entry) -> Entry:
 def with_matrix(entry: Entry) -> Entry:
     def more(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
         call = entry(draw, dtype)
-        splits: Splits = {d: (*dims, None) for d, dims in call.splits.items()}
+        splits: Splits = {d: (*dims, None) for d, dims in call.splits.items()} | {3: (3, 3, 3, None)}
         likes = (*call.operands, Like((1, 1, 32, 32), dtype, values="unit"))
         return Call(likes, call.run, splits, tiles_only=True)
 

@@ -71,6 +71,10 @@ VIEWS = {
 }
 
 
+def _address(tensor: ttnn.Tensor) -> int | None:
+    return None if tensor.storage_type() is ttnn.StorageType.HOST else tensor.buffer_address()
+
+
 class CopyOnWrite(RuleBasedStateMachine):
     """`tensors` are of one shape on one mesh; `results` are whatever ops made of them."""
 
@@ -186,8 +190,12 @@ class CopyOnWrite(RuleBasedStateMachine):
 
     @rule(of=consumes(tensors))
     def deallocate(self, of: Held) -> None:
+        """Tensors that only read the same memory in another way are gone with it, as on the device."""
+        place = of.tensor.buffer_address() if of.is_live else None
+        alike = [held for held in self.held if held.is_live and _address(held.tensor) == place]
         of.tensor.deallocate(force=True)
-        of.cells.clear()
+        for held in [of, *alike]:
+            held.cells.clear()
 
     @rule(of=consumes(results))
     def forget(self, of: Held) -> None:

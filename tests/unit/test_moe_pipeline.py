@@ -143,17 +143,18 @@ def test_dispatch_sends_tokens_with_their_indices_and_scores(mesh, axis):
     tokens, indices, scores = ttnn.experimental.all_to_all_dispatch_metadata(
         *made.operands(mesh), cluster_axis=axis
     )
+    rows, told_indices, told_scores = (shards(one) for one in (tokens, indices, scores))
     for device in range(8):
         group = members(mesh, axis, device)
         wanted = tokens_of(made, group)
         assert tokens.shape == [1, len(wanted), HIDDEN]
         assert indices.shape == scores.shape == [1, len(wanted), K]
-        for got, (source, row, choice) in zip(shards(tokens)[device][0], wanted, strict=True):
+        for got, (source, row, choice) in zip(rows[device][0], wanted, strict=True):
             is_here = any(made.mapping[source, e] == device for e in choice)
             assert torch.equal(got.float(), row) if is_here else got.isnan().all()
-        assert shards(indices)[device][0].tolist() == [choice for _, _, choice in wanted]
+        assert told_indices[device][0].tolist() == [choice for _, _, choice in wanted]
         told = torch.cat([made.scores[source].reshape(-1, K) for source in group])
-        assert torch.equal(shards(scores)[device][0].float(), told)
+        assert torch.equal(told_scores[device][0].float(), told)
     assert (tokens.dtype, indices.dtype, scores.dtype) == (ttnn.bfloat16, ttnn.uint16, ttnn.bfloat16)
 
 
@@ -234,11 +235,12 @@ def test_each_slot_of_a_token_gets_the_answer_of_its_expert(mesh, axis):
     made = model(8, layers=2)
     combined = run(made, mesh, axis, layer=1)[-1]
     assert combined.shape == [K, 4, HIDDEN]
+    pieces = shards(combined)
     for device in range(8):
         group = members(mesh, axis, device)
         for place, (_, token, choice) in enumerate(tokens_of(made, [device])):
             for k, expert in enumerate(choice):
-                home, got = int(made.mapping[device, expert]), shards(combined)[device][k, place]
+                home, got = int(made.mapping[device, expert]), pieces[device][k, place]
                 if home in group:
                     close(got, made.answer(token, home, expert, layer=1))
                 else:
@@ -247,20 +249,20 @@ def test_each_slot_of_a_token_gets_the_answer_of_its_expert(mesh, axis):
 
 def test_the_lists_beside_the_answers_say_which_tokens_they_are_to(mesh):
     made = model(8)
-    counts, rows, maps, dense, answers = run(made, mesh, 1, compute_only=True)
+    counts, rows, maps, dense, answers = map(shards, run(made, mesh, 1, compute_only=True))
     for device in range(8):
         tokens = tokens_of(made, members(mesh, 1, device))
         mine = made.experts_of(device)
-        lines = [row.tolist() for row in shards(rows)[device].long()]
+        lines = [row.tolist() for row in rows[device].long()]
         here = [i for i, (_, _, choice) in enumerate(tokens) if set(choice) & set(mine)]
         assert [line[0] for line in lines[: len(here) + 1]] == [*here, 2**32 - 1]
         for slot, expert in enumerate(mine):
             chose = [i for i in here if expert in tokens[i][2]]
-            assert shards(counts)[device][0, slot] == len(chose)
-            assert shards(maps)[device][slot].long().tolist()[: len(chose) + 1] == [*chose, 2**32 - 1]
+            assert counts[device][0, slot] == len(chose)
+            assert maps[device][slot].long().tolist()[: len(chose) + 1] == [*chose, 2**32 - 1]
             for place, token in enumerate(chose):
-                assert torch.equal(shards(dense)[device][slot, place].float(), tokens[token][1])
-                close(shards(answers)[device][slot, place], made.answer(tokens[token][1], device, expert))
+                assert torch.equal(dense[device][slot, place].float(), tokens[token][1])
+                close(answers[device][slot, place], made.answer(tokens[token][1], device, expert))
                 line = lines[here.index(token)]
                 k = tokens[token][2].index(expert)
                 assert line[1 + slot] == k
@@ -323,11 +325,12 @@ def test_a_line_needs_no_axis_and_fills_every_slot(line):
         output_height_shard_dim=4,
         intermediate_size=INNER,
     )[-1]
+    pieces = shards(combined)
     for device in range(4):
         for place, (_, token, choice) in enumerate(tokens_of(made, [device])):
             for k, expert in enumerate(choice):
                 wanted = made.answer(token, int(made.mapping[device, expert]), expert)
-                close(shards(combined)[device][k, place], wanted)
+                close(pieces[device][k, place], wanted)
 
 
 def test_shared_experts_are_computed_behind_the_routed_ones(line):
@@ -370,6 +373,31 @@ def test_shared_experts_are_computed_behind_the_routed_ones(line):
             for k, expert in enumerate(choice):
                 wanted += weights[place, k] * both.answer(token, int(mapping[device, expert]), expert)
             close(shards(pieces[0])[device][0, 0, place], wanted)
+
+
+def test_a_trace_replays_the_pipeline_on_other_tokens(line):
+    made = model(4)
+    tokens, *rest = made.operands(line)
+    weights, mapping = made.weights(line), shared(made.mapping, line)
+
+    def step() -> ttnn.Tensor:
+        sent = ttnn.experimental.all_to_all_dispatch_metadata(tokens, *rest, cluster_axis=1)
+        sizes = {"layer_id": 0, "output_height_shard_dim": 4, "intermediate_size": INNER, "cluster_axis": 1}
+        return ttnn.experimental.moe_compute(*sent, mapping, *weights, **sizes)[-1]
+
+    step()
+    trace = ttnn.begin_trace_capture(line, cq_id=0)
+    replayed = step()
+    ttnn.end_trace_capture(line, trace, cq_id=0)
+    others = ttnn.from_torch(
+        -made.tokens.reshape(-1, *made.tokens.shape[2:]),
+        dtype=ttnn.bfloat16,
+        layout=ROWS,
+        mesh_mapper=ttnn.ShardTensorToMesh(line, dim=0),
+    )
+    ttnn.copy_host_to_device_tensor(others, tokens)
+    ttnn.execute_trace(line, trace, cq_id=0, blocking=True)
+    assert all(torch.equal(a, b) for a, b in zip(shards(replayed), shards(step()), strict=True))
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -483,14 +511,14 @@ def test_cores_share_tiles_as_evenly_as_they_can(tiles):
 
 @pytest.mark.parametrize(("hidden", "inner", "cores"), [(64, 96, 12), (320, 160, 3), (7 * 32, 64, 8)])
 def test_packed_weights_hold_every_element_and_zeros(hidden, inner, cores):
-    w0, w1 = numbers(2, 2, hidden, inner), numbers(2, 2, hidden, inner + 1)[..., :inner]
-    w2 = numbers(2, 2, inner, hidden)
+    w0, w1 = numbers(1, 2, hidden, inner), numbers(1, 2, hidden, inner + 1)[..., :inner]
+    w2 = numbers(1, 2, inner, hidden)
     shares = UTILS._shard_tiles(inner // 32, cores)
     blocks = UTILS._w2_shard_tiles(hidden // 32, cores)
-    first = UTILS.prepare_w0_w1_tensor_for_moe_compute(w0, w1, 2, 2, hidden, inner, shares)
-    second = UTILS.prepare_w2_tensor_for_moe_compute(w2, 2, 2, inner, hidden, blocks, shares)
+    first = UTILS.prepare_w0_w1_tensor_for_moe_compute(w0, w1, 1, 2, hidden, inner, shares)
+    second = UTILS.prepare_w2_tensor_for_moe_compute(w2, 1, 2, inner, hidden, blocks, shares)
     rows = UTILS.w0_w1_bank_rows_per_expert(hidden // 32, inner // 32, cores)
-    assert first.shape[:3] == second.shape[:3] == (cores, 2, 2)
+    assert first.shape[:3] == second.shape[:3] == (cores, 1, 2)
     assert first[0, 0, 0].numel() == rows * 128
     rows = UTILS.w2_core_rows_per_expert(hidden // 32, inner // 32, cores, UTILS.DEFAULT_TILES_PER_TXN)
     assert second[0, 0, 0].numel() == rows * 128

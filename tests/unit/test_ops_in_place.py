@@ -68,6 +68,15 @@ def test_a_number_may_stand_second_and_the_dtype_stays(name: str, several: ttnn.
     torch.testing.assert_close(ttnn.compose(a), expected, rtol=2**-7, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.bfloat8_b, ttnn.float32])
+@pytest.mark.parametrize("name", sorted(IN_PLACE))
+def test_the_bits_are_those_of_the_op_without_a_dash(name: str, dtype: Any, several: ttnn.MeshDevice) -> None:
+    a, b = put(numbers(4, 32), several, dtype=dtype), put(numbers(1, 32), several, dtype=ttnn.bfloat16)
+    plain = getattr(ttnn, name)(a, b)
+    getattr(ttnn, f"{name}_")(a, b)
+    assert torch.equal(ttnn.compose(a), ttnn.compose(plain))
+
+
 def test_what_is_written_on_split_values_is_shared_no_longer(several: ttnn.MeshDevice) -> None:
     x, y = numbers(4, 8), numbers(8, 8)
     a, b = put(x, several), put(y, several, (S(0), R))

@@ -33,6 +33,7 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
     "rdiv": {"scalar": "value"},
     "threshold": {"min": "threshold", "max": "value"},
 }
+_OF_ITS_OWN = ("fill", "fill_zero")  # TT-NN's gradient is that of no op
 _WITHOUT_GRADIENT = {"where": 1, "clamp": 0}  # operands in front that get none
 _ONLY_FIRST = ("clamp",)
 
@@ -42,6 +43,8 @@ def backward_reference(op: Operation) -> Reference | None:
     if not op.name.endswith(_SUFFIX):
         return None
     short = op.name.removesuffix(_SUFFIX)
+    if short in _OF_ITS_OWN:
+        return None
     forward = _FORWARD.get(short, short)
     function = REFERENCES.get(forward)
     return None if function is None else _Gradient(op, forward, function)

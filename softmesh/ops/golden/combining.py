@@ -87,8 +87,9 @@ def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
 @reference("prelu")
 def _prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
     """A weight for each channel stands along dim 1."""
-    if isinstance(weight, Tensor) and weight.dim() == 1 and input_tensor_a.dim() > 1:
-        weight = weight.reshape(1, -1, *[1] * (input_tensor_a.dim() - 2))
+    if isinstance(weight, Tensor):
+        channels = [1, -1] if weight.numel() > 1 else [1] * min(input_tensor_a.dim(), 2)
+        weight = weight.reshape(channels + [1] * (input_tensor_a.dim() - 2))
     return torch.where(input_tensor_a > 0, input_tensor_a, input_tensor_a * weight)
 
 

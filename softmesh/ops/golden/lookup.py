@@ -33,8 +33,8 @@ class Golden:
         return f"<{self.__name__}>"
 
     @cached_property
-    def _names(self) -> set[str]:
-        return set(inspect.signature(self._reference).parameters)
+    def _names(self) -> list[str]:
+        return list(inspect.signature(self._reference).parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature = self._op.definition.signature
@@ -45,7 +45,10 @@ class Golden:
         if is_plain(self._reference):
             return self._reference(*(values[at] for at in signature.operand_at))
         named = signature.named(values, range(len(values)))
-        return self._reference(**{name: value for name, value in named.items() if name in self._names})
+        given = {name: value for name, value in named.items() if name in self._names}
+        if signature.operand_names[0] not in self._names:  # in place, the same operands have other names
+            given |= dict(zip(self._names, map(named.get, signature.operand_names), strict=False))
+        return self._reference(**given)
 
 
 def known_golden(op: Operation) -> Golden | None:
