@@ -40,6 +40,34 @@ REASONS: dict[str, str] = {
     "experimental.deepseek_prefill.offset_cumsum": (
         f"{_FORMS}; count with ttnn.experimental.deepseek_prefill.masked_bincount and use ttnn.cumsum"
     ),
+    "experimental.deepseek_prefill.inbound_socket_service_sync": (
+        "it waits on worker cores for a stream service, and those are not modelled; use the service's barrier() and "
+        "get_backing_tensor()"
+    ),
+    "experimental.deepseek_prefill.outbound_socket_service_sync": (
+        "it tells worker cores of a stream service, which are not modelled; use the service's notify_backing_ready()"
+    ),
+    **{
+        f"experimental.disaggregation{name}": (
+            "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
+        )
+        for name in (
+            "",
+            ".DeviceGroupIndex",
+            ".KvCacheLocation",
+            ".KvChunkAddressTable",
+            ".KvChunkAddressTableConfig",
+            ".export_to_protobuf_file",
+            ".import_from_protobuf_file",
+            ".read_dram_umd",
+            ".tensor_from_bf16_bytes",
+            ".tensor_from_bfp8_bytes",
+        )
+    },
+    "experimental.indexer_score_msa": (
+        "how it pools the scores of a block is not documented; use ttnn.experimental.indexer_score_dsa, or ttnn.matmul "
+        "and ttnn.max"
+    ),
     "experimental.llama_rs_matmul": (
         "the order of its results is not documented; use ttnn.matmul and ttnn.experimental.llama_reduce_scatter"
     ),
@@ -58,6 +86,7 @@ REASONS: dict[str, str] = {
     "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
     "trace_allocation_config": _ALLOCATIONS,
+    "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
     "unsafe_allocation_tracker": _ALLOCATIONS,
 }

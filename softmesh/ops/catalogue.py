@@ -6,6 +6,7 @@ from softmesh.ops import (  # noqa: F401
     activation,
     backward,
     backward_pairs,
+    backward_parametric,
     binary,
     cache,
     chance,
@@ -68,6 +69,7 @@ from softmesh.ops.moe import (  # noqa: F401
     writing_gates,
 )
 from softmesh.ops.vision import (  # noqa: F401
+    adaptive_pooling,
     batch_norm,
     conv3d,
     conv_transpose2d,

@@ -376,7 +376,7 @@ def test_conv2d_names_what_does_not_fit(device):
     refuse("stride=.* must be 2 numbers of 1 or more", stride=(0, 1))
     refuse("kernel_size must be a sequence of ints", ArgumentError, kernel_size=3)
     refuse("must be 6 numbers of 1 or more", out_channels=0)
-    refuse("device must be a mesh device", ArgumentError, device=None)
+    refuse("device must be a ttnn.MeshDevice", ArgumentError, device=None)
     refuse("Did you mean 'dilation'", ArgumentError, dilaton=(1, 1))
     refuse("weight_tensor must be a ttnn.Tensor", ArgumentError, weight_tensor="weights")
     with pytest.raises(TypeError, match="device"):

@@ -251,3 +251,18 @@ def test_the_launcher_is_a_module_too():
     shown = CliRunner().invoke(ttnn.distributed.ttrun.main, ["--help"])
     assert shown.exit_code == 0
     assert "--rank-binding" in shown.output
+
+
+def test_the_program_cache_counts_configurations_and_neither_placements_nor_numbers(mesh: ttnn.MeshDevice):
+    mesh.clear_program_cache()
+    split = ttnn.from_torch(
+        torch.rand(64, 128), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
+    )
+    same = ttnn.from_torch(torch.rand(8, 128), layout=ttnn.TILE_LAYOUT, device=mesh)
+    for x in (split, same, split):
+        ttnn.add(x, 1.0)
+        ttnn.add(x, 2.0)
+    assert mesh.num_program_cache_entries() == 1
+    ttnn.add(split, 1.0, memory_config=ttnn.L1_MEMORY_CONFIG)
+    ttnn.add(split, same)
+    assert mesh.num_program_cache_entries() == 3

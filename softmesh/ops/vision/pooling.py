@@ -1,4 +1,4 @@
-"""Windows over images, channels last: the largest, the mean, over sizes given or derived."""
+"""Windows over images, channels last: the largest value of each, or the mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from softmesh.ops.vision.sizes import (
     Sides,
     channels_first,
     channels_last,
-    check_apart,
     flat_results,
     flattened,
     four_sides,
@@ -25,7 +24,6 @@ from softmesh.ops.vision.sizes import (
     ints,
     pair,
 )
-from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
 _TUNING = (
@@ -193,60 +191,3 @@ def avg_pool2d(
         return _together(total / by, x)
 
     return Local(compute, flat_results(flat), dtypes=(dtype,), layouts=(output_layout,))
-
-
-_ADAPTIVE: dict[str, Any] = {
-    "cost": flops_per_element(2),
-    "controls": "memory_config",
-    "tuning": f"{_TUNING} compute_kernel_config reallocate_output",
-    "floats_only": True,
-}
-
-
-def _adaptive(
-    op: str, images: Operand, sizes: tuple[int, ...], output_size: Sequence[int], pool: Any
-) -> Local:
-    n, height, width, channels = ints(op, "batch_size, input_h, input_w, channels", list(sizes), (4,), 1)
-    size = pair(op, "output_size", output_size, 1)
-    flat = images_are_flat(op, images, (n, height, width, channels))
-
-    def compute(x: torch.Tensor) -> torch.Tensor:
-        apart = channels_first(x.reshape(*x.shape[:-4], n, height, width, channels))
-        return flattened(channels_last(pool(apart, size), x.shape[:-4]))
-
-    return Local(compute, flat_results(flat), layouts=(Layout.ROW_MAJOR,))
-
-
-@operation(**_ADAPTIVE)
-def adaptive_avg_pool2d(
-    input_tensor: Operand,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
-    output_size: Sequence[int],
-) -> Local:
-    """The means of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."""
-    sizes = (batch_size, input_h, input_w, channels)
-    return _adaptive("adaptive_avg_pool2d", input_tensor, sizes, output_size, F.adaptive_avg_pool2d)
-
-
-@operation(**_ADAPTIVE)
-def adaptive_max_pool2d(
-    input_tensor: Operand,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
-    output_size: Sequence[int],
-) -> Local:
-    """The largest values of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."""
-    sizes = (batch_size, input_h, input_w, channels)
-    return _adaptive("adaptive_max_pool2d", input_tensor, sizes, output_size, F.adaptive_max_pool2d)
-
-
-@operation(controls="memory_config dtype", floats_only=True)
-def global_avg_pool2d(input_tensor: Operand) -> Local:
-    """[N, H, W, C] -> [N, 1, 1, C], the mean of each channel."""
-    check_apart("global_avg_pool2d", input_tensor)
-    return Local(lambda x: x.mean((-3, -2), keepdim=True), rules.reducing("avg", [1, 2], keepdim=True))
