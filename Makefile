@@ -37,6 +37,9 @@ bench: $(READY)
 	$(BIN)/softmesh bench mlp
 	$(BIN)/softmesh bench collectives
 	$(BIN)/softmesh bench fabric
+	$(BIN)/softmesh bench runtime
+	$(BIN)/softmesh bench unified
+	$(BIN)/softmesh bench mpi
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -28,7 +28,7 @@ class KnowsItsMesh(Operation):
         more: dict[str, Any] = {}
         along = next((given[name] for name in _ALONG if given.get(name) is not None), None)
         if along is not None:
-            axes = [along] if isinstance(along, int) else list(along)
+            axes = list(along) if isinstance(along, list | tuple) else [along]
             sub = given.get("seq_subshard_axis")
             axes += [] if sub is None else [sub]
             more["devices"] = _count(self.name, mesh, axes)

@@ -625,7 +625,11 @@ def test_semaphores_refuse_what_they_are_not(mesh):
 def test_functions_of_several_ops_stand_where_ttnn_has_them():
     wrapping = COMPOSITES.keys() & OPERATIONS.keys()  # functions around the op of the same name
     assert all("ring_" in name for name in wrapping)
-    assert {name.partition(".")[0] for name in COMPOSITES} == {"experimental", "transformer", "fused_rms_minimal"}
+    assert {name.partition(".")[0] for name in COMPOSITES} == {
+        "experimental",
+        "transformer",
+        "fused_rms_minimal",
+    }
     assert COMPOSITES["experimental.llama_reduce_scatter"] is fused.llama_reduce_scatter
 
 

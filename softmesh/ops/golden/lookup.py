@@ -17,7 +17,7 @@ from softmesh.tensor.transfer import from_torch, to_torch
 if TYPE_CHECKING:
     from softmesh.ops.registry import Operation
 
-_FAMILIES = ("attention", "element_wise", "experts", "combining", "movement", "products", "reducing")
+_FAMILIES = ("attention", "element_wise", "experts", "combining", "heads", "movement", "products", "reducing")
 _NOT_TOLD = ("device",)  # tests hand it to every golden function, and few have a use for it
 
 
