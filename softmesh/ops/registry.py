@@ -166,6 +166,7 @@ class Operation:
         plan, results = self.planner(self.definition, values, tensors, data, target).build()
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
+            self._programs.clear()
         self._plans[key] = plan
         form = tuple(part for part in key if not isinstance(part, Distribution))
         plan.program = self._programs.setdefault(form, object())

@@ -191,7 +191,7 @@ class CopyOnWrite(RuleBasedStateMachine):
     @rule(of=consumes(tensors))
     def deallocate(self, of: Held) -> None:
         """Tensors that only read the same memory in another way are gone with it, as on the device."""
-        place = of.tensor.buffer_address() if of.is_live else None
+        place = of.tensor.buffer_address() if of.is_live else 0
         alike = [held for held in self.held if held.is_live and _address(held.tensor) == place]
         of.tensor.deallocate(force=True)
         for held in [of, *alike]:
