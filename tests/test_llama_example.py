@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 import softmesh as ttnn
 from softmesh.alias import aliased
+from softmesh.bench import llama as bench
 from softmesh.cli import commands
 from softmesh.runtime.opening import open_meshes
 
@@ -274,13 +275,11 @@ def test_a_checkpoint_on_disk_gives_the_model_that_was_written(tmp_path, files):
     assert all(found[name].equal(saved[name]) for name in saved)
 
 
-def test_a_model_from_a_checkpoint_answers_as_torch_does(tmp_path):
+def test_a_model_from_a_checkpoint_answers_as_torch_does(tmp_path, capsys):
     folder = written(tmp_path, random_weights(SMALL, seed=7), files=2)
-    given = RUN.arguments(
-        ["--mesh", "1x2", "--checkpoint", str(folder), "--prompt", "5,6,7", "--users", "1", "--tokens", "8"]
-    )
-    given.dtype, given.check = "float32", True
-    assert RUN.answer(given) == 0
+    options = f"--mesh 1x2 --dtype float32 --checkpoint {folder} --prompt 5,6,7 --users 1 --tokens 8 --check"
+    assert RUN.main(options.split()) == 0
+    assert "pcc 1.00000, 8 of 8 tokens the same" in capsys.readouterr().out
 
 
 def test_a_checkpoint_without_weights_says_what_it_looked_for(tmp_path):
@@ -378,11 +377,26 @@ def test_the_program_runs_in_a_process_of_its_own_on_a_t3000():
     assert "2 layers of 256 on MeshDevice(1x8 grid, 8 devices), bfloat16" in result.stdout
 
 
-def test_groups_that_cannot_share_a_mesh_are_refused():
+def test_groups_are_made_of_whole_rows_where_that_goes_and_else_of_columns():
     assert RUN.group_shape((2, 4), 2) == (1, 4)
     assert RUN.group_shape((1, 8), 4) == (1, 2)
-    with pytest.raises(ValueError, match="3 groups cannot share"):
-        RUN.group_shape((2, 4), 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--mesh 2x4 --data-parallel 3", "3 groups cannot share a mesh of 2 x 4 devices"),
+        ("--mesh 2x4 --data-parallel 2 --users 3", "3 users cannot be shared out to 2 groups"),
+        ("--mesh 1x16", "num_key_value_heads=8 must be a multiple of 16"),
+        ("--checkpoint no_such_folder", "no_such_folder"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_exit_code_2(options, message, capsys):
+    assert RUN.main(options.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("run.py: ")
+    assert message in said
+    assert not open_meshes()
 
 
 class Terminal(io.StringIO):
@@ -395,3 +409,28 @@ def test_long_work_shows_its_progress_on_a_terminal_and_nowhere_else(monkeypatch
         monkeypatch.setattr(sys, "stderr", stream)
         assert list(progress.progress(range(3), "Decoding")) == [0, 1, 2]
         assert ("Decoding" in stream.getvalue()) is is_shown
+
+
+# -- the benchmark -------------------------------------------------------------------------------
+
+
+def test_the_benchmark_measures_every_mesh_with_and_without_a_trace_and_agrees_with_torch(capsys):
+    assert bench.main(["--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["dtype"] for row in rows} == {"float32", "bfloat16"}
+    meshes = ["1x1", "1x2", "2x4"]
+    assert [row["peer"] for row in rows if (row["phase"], row["dtype"]) == ("prefill", "float32")] == [
+        "torch",
+        *meshes,
+    ]
+    decoded = [row["peer"] for row in rows if (row["phase"], row["dtype"]) == ("decode", "bfloat16")]
+    assert decoded == ["torch", *(name for mesh in meshes for name in (mesh, f"{mesh}, trace"))]
+    assert all(row["correlation"] > 0.999 for row in rows)
+    assert not open_meshes()
+
+
+def test_the_benchmark_without_the_example_says_how_to_name_it(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["--example", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "--example PATH" in capsys.readouterr().err

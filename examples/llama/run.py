@@ -13,7 +13,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -26,6 +29,7 @@ from tt_llama.reference import TorchLlama, greedy
 from tt_llama.tensor_parallel import TensorParallel
 
 DTYPES = {"bfloat16": (ttnn.bfloat16, torch.bfloat16), "float32": (ttnn.float32, torch.float32)}
+SHOWN = 12  # tokens of each answer
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -34,18 +38,18 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--mesh", type=mesh_shape, default=(1, 8), metavar="ROWSxCOLUMNS")
     parser.add_argument(
-        "--data-parallel", type=int, default=1, metavar="GROUPS", help="submeshes that share the users"
+        "--data-parallel", type=positive, default=1, metavar="GROUPS", help="submeshes that share the users"
     )
     parser.add_argument(
         "--split-residual", action="store_true", help="reduce_scatter and all_gather, not all_reduce"
     )
     parser.add_argument("--dtype", choices=list(DTYPES), default="bfloat16")
     parser.add_argument("--checkpoint", type=Path, help="a folder in the layout of Hugging Face")
-    parser.add_argument("--users", type=int, default=4, help="prompts at a time")
+    parser.add_argument("--users", type=positive, default=4, help="prompts at a time")
     parser.add_argument(
         "--prompt", type=tokens_of, help="numbers of tokens, for every user (default: random ones)"
     )
-    parser.add_argument("--tokens", type=int, default=64, help="how many follow each prompt")
+    parser.add_argument("--tokens", type=positive, default=64, help="how many follow each prompt")
     parser.add_argument("--no-trace", action="store_true", help="run each step op by op")
     parser.add_argument("--check", action="store_true", help="compare with plain torch")
     return parser.parse_args(argv)
@@ -54,6 +58,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def mesh_shape(text: str) -> tuple[int, int]:
     rows, columns = (int(n) for n in text.split("x"))
     return rows, columns
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def tokens_of(text: str) -> Tokens:
@@ -70,6 +81,31 @@ def group_shape(mesh: tuple[int, int], groups: int) -> tuple[int, int]:
     raise ValueError(f"{groups} groups cannot share a mesh of {rows} x {columns} devices.")
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked of which model."""
+
+    args: ModelArgs
+    weights: StateDict
+    prompts: list[Tokens]
+    tokens: int
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> Request:
+        if given.checkpoint is None:
+            args = ModelArgs()
+            weights = random_weights(args)
+        else:
+            args = ModelArgs.from_folder(given.checkpoint)
+            weights = load_checkpoint(given.checkpoint, args)
+        prompts = [given.prompt] * given.users if given.prompt else drawn_prompts(args, given.users)
+        return cls(args, weights, prompts, given.tokens)
+
+    @property
+    def length(self) -> int:
+        return max(map(len, self.prompts)) + self.tokens
+
+
 def drawn_prompts(args: ModelArgs, users: int) -> list[Tokens]:
     """Of different lengths, as those of a server are."""
     draw = torch.Generator().manual_seed(1)
@@ -77,9 +113,7 @@ def drawn_prompts(args: ModelArgs, users: int) -> list[Tokens]:
     return [torch.randint(args.vocab_size, (n,), generator=draw).tolist() for n in lengths]
 
 
-def generators(
-    mesh_device: ttnn.MeshDevice, given: argparse.Namespace, args: ModelArgs, weights: StateDict, length: int
-) -> list[Generator]:
+def generators(mesh_device: ttnn.MeshDevice, given: argparse.Namespace, request: Request) -> list[Generator]:
     """One for each group of devices."""
     groups = [mesh_device]
     if given.data_parallel > 1:
@@ -87,61 +121,69 @@ def generators(
         groups = mesh_device.create_submeshes(shape)
     if given.users % len(groups):
         raise ValueError(f"{given.users} users cannot be shared out to {len(groups)} groups.")
-    dtype = DTYPES[given.dtype][0]
-    models = (
-        Transformer(TensorParallel(group, dtype, given.split_residual), args, weights, length)
-        for group in groups
-    )
+    layouts = [TensorParallel(group, DTYPES[given.dtype][0], given.split_residual) for group in groups]
+    models = [Transformer(layout, request.args, request.weights, request.length) for layout in layouts]
     users = given.users // len(groups)
-    return [Generator(model, users, length, use_trace=not given.no_trace) for model in models]
+    return [Generator(model, users, request.length, use_trace=not given.no_trace) for model in models]
 
 
-def answer(given: argparse.Namespace) -> int:
-    args = ModelArgs() if given.checkpoint is None else ModelArgs.from_folder(given.checkpoint)
-    weights = random_weights(args) if given.checkpoint is None else load_checkpoint(given.checkpoint, args)
-    prompts = [given.prompt] * given.users if given.prompt else drawn_prompts(args, given.users)
-    length = max(len(prompt) for prompt in prompts) + given.tokens
-    if given.mesh != (1, 1):
+@contextmanager
+def opened(shape: tuple[int, int]) -> Iterator[ttnn.MeshDevice]:
+    """Devices that are connected, where there are several."""
+    if shape != (1, 1):
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    mesh_device = ttnn.open_mesh_device(ttnn.MeshShape(*given.mesh))
+    mesh_device = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
     try:
-        groups = generators(mesh_device, given, args, weights, length)
-        start = time.perf_counter()
-        answers = generate(groups, prompts, given.tokens)
-        rate = given.users * given.tokens / (time.perf_counter() - start)
-        print(f"{args.num_hidden_layers} layers of {args.hidden_size} on {mesh_device}, {given.dtype}")
-        for user, tokens in enumerate(answers):
-            shown = " ".join(map(str, tokens[:12]))
-            print(f"user {user}: {len(prompts[user])} tokens -> {shown}{' ...' if len(tokens) > 12 else ''}")
-        print(f"{rate:.0f} tokens/s", file=sys.stderr)
-        return check(given, args, weights, length, prompts, groups, answers) if given.check else 0
+        yield mesh_device
     finally:
         ttnn.close_mesh_device(mesh_device)
         ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
-def check(
-    given: argparse.Namespace,
-    args: ModelArgs,
-    weights: StateDict,
-    length: int,
-    prompts: list[Tokens],
-    groups: Sequence[Generator],
-    answers: list[Tokens],
-) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    try:
+        request = Request.of(given)
+        with opened(given.mesh) as mesh_device:
+            groups = generators(mesh_device, given, request)
+            answers = answer(groups, request)
+            show(f"on {mesh_device}, {given.dtype}", request, answers)
+            return check(given.dtype, request, groups, answers) if given.check else 0
+    except (ValueError, OSError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 2
+
+
+def answer(groups: Sequence[Generator], request: Request) -> list[Tokens]:
+    start = time.perf_counter()
+    answers = generate(groups, request.prompts, request.tokens)
+    if sys.stderr.isatty():
+        rate = len(answers) * request.tokens / (time.perf_counter() - start)
+        print(f"{rate:.0f} tokens/s", file=sys.stderr)
+    return answers
+
+
+def show(where: str, request: Request, answers: list[Tokens]) -> None:
+    print(f"{request.args.num_hidden_layers} layers of {request.args.hidden_size} {where}")
+    for user, (prompt, tokens) in enumerate(zip(request.prompts, answers, strict=True)):
+        more = " ..." if len(tokens) > SHOWN else ""
+        print(f"user {user}: {len(prompt)} tokens -> {' '.join(map(str, tokens[:SHOWN]))}{more}")
+
+
+def check(dtype: str, request: Request, groups: Sequence[Generator], answers: list[Tokens]) -> int:
     """Prints how the logits after the prompts, and the tokens, agree with torch's; 1 where logits do not."""
-    model = TorchLlama(args, weights, given.users, length, DTYPES[given.dtype][1])
+    prompts = request.prompts
+    model = TorchLlama(request.args, request.weights, len(prompts), request.length, DTYPES[dtype][1])
     expected = torch.stack([model.prefill(user, prompt) for user, prompt in enumerate(prompts)])
-    share = given.users // len(groups)
+    share = len(prompts) // len(groups)
     logits = torch.cat([group.prefill(prompts[i * share :][:share]) for i, group in enumerate(groups)])
     pcc = ttnn.pearson_correlation_coefficient(expected.float(), logits.float())
-    wanted = greedy(model, prompts, given.tokens)
-    alike = sum(
-        a == b for own, torchs in zip(answers, wanted, strict=True) for a, b in zip(own, torchs, strict=True)
-    )
-    print(f"against torch: pcc {pcc:.5f}, {alike} of {given.users * given.tokens} tokens the same")
+    wanted = greedy(model, prompts, request.tokens)
+    pairs = zip(chain(*answers), chain(*wanted), strict=True)
+    same = sum(own == torchs for own, torchs in pairs)
+    print(f"against torch: pcc {pcc:.5f}, {same} of {len(prompts) * request.tokens} tokens the same")
     return 0 if pcc > 0.999 else 1
 
 
 if __name__ == "__main__":
-    sys.exit(answer(arguments()))
+    sys.exit(main())

@@ -37,12 +37,12 @@ class Load:
     head_dim: int = 64
     vocabulary: int = 32_000
     users: int = 32  # that decode at a time
-    context: int = 256  # tokens that each of them has behind it
+    context: int = 128  # tokens that each of them has behind it
     prompt: int = 512  # tokens of the one user that is prefilled
 
     @property
-    def length(self) -> int:
-        return max(self.context, self.prompt) + _ROOM
+    def longest(self) -> int:
+        return max(self.prompt, self.context + _ROOM)
 
 
 def load_example(folder: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def load_example(folder: Path) -> dict[str, Any]:
 
 
 class LlamaWork:
-    """One model in one dtype: prefill and decode, by torch and on meshes."""
+    """One model in one dtype: the prompt of one user prefilled, one token of many users decoded."""
 
     def __init__(self, example: dict[str, Any], load: Load, dtype: str) -> None:
         self._example, self.load = example, load
@@ -82,55 +82,52 @@ class LlamaWork:
             vocab_size=load.vocabulary,
         )
         self._weights = example["random_weights"](self._args, dtype=torch_dtype)
-        self._torch = example["TorchLlama"](self._args, self._weights, load.users, load.length, torch_dtype)
+        self._prefilling, self._decoding = (
+            example["TorchLlama"](self._args, self._weights, users, length, torch_dtype)
+            for users, length in ((1, load.prompt), (load.users, load.context + _ROOM))
+        )
         draw = torch.Generator().manual_seed(0)
-        self._prompt = torch.randint(load.vocabulary, (load.prompt,), generator=draw).tolist()
-        self._tokens = torch.randint(load.vocabulary, (load.users,), generator=draw).tolist()
-        self._positions = [load.context] * load.users
+        self.prompt: list[int] = torch.randint(load.vocabulary, (load.prompt,), generator=draw).tolist()
+        self.tokens: list[int] = torch.randint(load.vocabulary, (load.users,), generator=draw).tolist()
+        self.positions = [load.context] * load.users
 
     def torch_prefill(self) -> torch.Tensor:
-        return self._torch.prefill(0, self._prompt)
+        logits: torch.Tensor = self._prefilling.prefill(0, self.prompt)
+        return logits
 
     def torch_decode(self) -> torch.Tensor:
         """As the mesh does, it ends with the next tokens on the host."""
-        logits: torch.Tensor = self._torch.decode(self._tokens, self._positions)
+        logits: torch.Tensor = self._decoding.decode(self.tokens, self.positions)
         logits.argmax(-1).tolist()
         return logits
 
     @contextmanager
     def on_mesh(self, shape: Shape) -> Iterator[MeshLlama]:
+        make, load = self._example["Generator"], self.load
         with ttnn.create_mesh_device(ttnn.MeshShape(shape)) as mesh:
             parallel = self._example["TensorParallel"](mesh, self._ttnn_dtype)
-            model = self._example["Transformer"](parallel, self._args, self._weights, self.load.length)
-            own = MeshLlama(self._generator(model, traced=False), self._generator(model, traced=True), self)
-            own.traced.prefill_one(0, self.prompt)  # so that it decodes after the same tokens as the others
+            model = self._example["Transformer"](parallel, self._args, self._weights, load.longest)
+            prefilling = make(model, 1, load.prompt)
+            plain, traced = (
+                make(model, load.users, load.context + _ROOM, use_trace=traced) for traced in (False, True)
+            )
             try:
-                yield own
+                yield MeshLlama(self, prefilling, plain, traced)
             finally:
-                own.traced.release()
-
-    def _generator(self, model: Any, traced: bool) -> Any:
-        return self._example["Generator"](model, self.load.users, self.load.length, use_trace=traced)
-
-    @property
-    def prompt(self) -> list[int]:
-        return self._prompt
-
-    @property
-    def step_inputs(self) -> tuple[list[int], list[int]]:
-        return self._tokens, self._positions
+                traced.release()
 
 
 @dataclass(frozen=True)
 class MeshLlama:
-    """`plain` and `traced` are generators of the example."""
+    """Generators of the example, one for each way of working."""
 
+    work: LlamaWork
+    prefilling: Any
     plain: Any
     traced: Any
-    work: LlamaWork
 
     def prefill(self) -> torch.Tensor:
-        logits: torch.Tensor = self.plain.prefill_one(0, self.work.prompt)
+        logits: torch.Tensor = self.prefilling.prefill_one(0, self.work.prompt)
         return logits
 
     def decode(self) -> list[int]:
@@ -140,7 +137,7 @@ class MeshLlama:
         return self._step(self.traced)
 
     def _step(self, generator: Any) -> list[int]:
-        generator.go_on(*self.work.step_inputs)
+        generator.go_on(self.work.tokens, self.work.positions)
         tokens: list[int] = generator.step()
         return tokens
 
