@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-_HERE = {
+# Names that are described here, and where; any other op is found out about by its own placement rule.
+DESCRIBED = {
     "concat": "movement",
     "embedding": "embeddings",
     "explain": "explanation",
@@ -41,8 +42,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "ttrun":  # the launcher, which TT-NN keeps here as a module
         return importlib.import_module(f"{__name__}.ttrun")
-    if name in _HERE:
-        found = getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
+    if name in DESCRIBED:
+        found = getattr(importlib.import_module(f"{__name__}.{DESCRIBED[name]}"), name)
     else:
         found = getattr(sys.modules[__name__.partition(".")[0]], name)
         found = importlib.import_module(f"{__name__}.catalogue").unified(found)

@@ -8,6 +8,7 @@ that nothing is known of is done whole on every device, which is right for all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from softmesh.distributed.elementwise import always, describe_elementwise, is_elementwise, memory_seconds
 from softmesh.distributed.given import Given
-from softmesh.distributed.layouts import SUM, Extents
+from softmesh.distributed.layouts import SUM, Extents, Value
 from softmesh.distributed.patterns import Choice, Split, together
 from softmesh.distributed.planned import Work
 from softmesh.errors import SoftmeshError
@@ -35,7 +36,7 @@ _NOWHERE = torch.device("meta")
 
 def describe(given: Given) -> Work:
     if is_elementwise(given.local):
-        return describe_elementwise(given)
+        return replace(describe_elementwise(given), is_true=lambda split: _is_defined(given, split))
     found = {n: tuple(_choices(given, n)) for n in set(given.mesh)}
     return Work(
         [found[n] for n in given.mesh],
@@ -47,8 +48,8 @@ def describe(given: Given) -> Work:
 
 def _choices(given: Given, devices: int) -> Iterator[Choice]:
     yield together(len(given.operands))
-    if devices == 1:
-        return
+    if devices == 1 or "all_gather" in given.op.name.replace("allgather", "all_gather"):
+        return  # the halves of TT-NN's distributed norms count devices by the extents of their operands
     for words in _trials(given, devices):
         gives = _outcome(given, words, devices)
         if gives is not None:
@@ -115,7 +116,13 @@ def _piece(shape: Extents, word: Placement, devices: int) -> Extents:
 
 def _tried(given: Given, shapes: tuple[Extents, ...]) -> tuple[Local, tuple[Extents, ...]]:
     """The op as defined on pieces of these shapes, and the shapes of what it makes of them."""
-    definition = given.op.definition
+    local, arguments = _defined(given, shapes)
+    made = form_only(local.compute)(*_meta(local, given, arguments))
+    results = [made] if isinstance(made, torch.Tensor) else list(made)
+    return local, tuple(tuple(result.shape[1:]) for result in results)
+
+
+def _defined(given: Given, shapes: tuple[Extents, ...]) -> tuple[Local, dict[str, Any]]:
     operands = [
         operand._replace(
             spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile)
@@ -124,11 +131,17 @@ def _tried(given: Given, shapes: tuple[Extents, ...]) -> tuple[Local, tuple[Exte
     ]
     waiting = iter(operands)
     arguments = {name: _with_pieces(value, waiting) for name, value in _in_order(given)}
-    local = definition.define(**arguments)
-    data = _meta(local, given, arguments)
-    made = form_only(local.compute)(*data)
-    results = [made] if isinstance(made, torch.Tensor) else list(made)
-    return local, tuple(tuple(result.shape[1:]) for result in results)
+    return given.op.definition.define(**arguments), arguments
+
+
+def _is_defined(given: Given, split: Split) -> bool:
+    """Whether the op takes pieces of this size: one that wants whole tiles, say."""
+    shapes = (value.local_shape(split.needs(i)) for i, value in enumerate(given.values))
+    try:
+        _defined(given, tuple(shapes))
+    except SoftmeshError:
+        return False
+    return True
 
 
 def _in_order(given: Given) -> list[tuple[str, Any]]:
@@ -169,8 +182,8 @@ def _meta(local: Local, given: Given, arguments: dict[str, Any]) -> list[Any]:
     return data
 
 
-def _situated(given: Given, words: tuple[Placement, ...], shapes: tuple[Extents, ...]) -> tuple[Any, Any]:
-    """Words and shapes as rules count operands: None for a number, and for one that is not there."""
+def _situated(given: Given, words: tuple[Any, ...], shapes: tuple[Extents, ...]) -> tuple[Any, Any]:
+    """Words (or distributions) and shapes as rules count operands: None for a number, or for one that is not there."""
     is_tensor = [isinstance(value, Operand) for value in _flat(given, given.arguments)]
     word, shape = iter(words), iter(shapes)
     return (
@@ -180,21 +193,18 @@ def _situated(given: Given, words: tuple[Placement, ...], shapes: tuple[Extents,
 
 
 def _nests(given: Given, split: Split) -> bool:
-    """Whether several axes that split one dim of the result split it one inside the other, as the plain op sees it."""
+    """Whether the choices of all axes together make what each of them makes alone, as the plain op sees it."""
     if all(choice.name == "all" for choice in split.choices):
         return True
     mesh = split.mesh
-    shapes, dists = [], []
-    for i, operand in enumerate(given.operands):
-        layout, shape = split.needs(i), operand.shape
-        for n, word in zip(mesh, layout, strict=True):
-            shape = _piece(shape, word, n)
-        shapes.append(shape)
-        dists.append(distribution(mesh, mesh, layout))
+    layouts = [split.needs(i) for i in range(len(given.operands))]
+    shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, layouts, strict=True))
+    dists = tuple(distribution(mesh, mesh, layout) for layout in layouts)
+    wanted = tuple(Value(tuple(spec.shape), 0, mesh).local_shape(split.gives) for spec in given.results)
     try:
-        local, made = _tried(given, tuple(shapes))
-        words, pieces = _situated(given, tuple(dists), tuple(shapes))  # type: ignore[arg-type]
+        local, made = _tried(given, shapes)
+        words, pieces = _situated(given, dists, shapes)
         found, misused = result_distributions(local.rule, words, pieces, made)
     except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):
         return False
-    return not misused and all(dist.placements == split.gives for dist in found)
+    return made == wanted and not misused and all(dist.placements == split.gives for dist in found)

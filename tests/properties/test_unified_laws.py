@@ -8,14 +8,23 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from op_calls import CALLS
+from strategies import LAWS, Like, draw_values
 from unified_operands import Words, mesh_of, some_layout, spread, value_of, words_of
 
 import softmesh as ttnn
 from softmesh import distributed
+from softmesh.distributed.derived import describe
+from softmesh.distributed.elementwise import shape_of
+from softmesh.distributed.unified import Unified
+from softmesh.ops.registry import OPERATIONS, Operation
 
 MESHES = [(1, 8), (2, 2, 2), (2, 4), (3, 5)]
 ROUNDS = int(os.environ.get("SOFTMESH_UNIFIED_ROUNDS", "4"))  # of each law on each mesh; more for a long look
@@ -249,21 +258,53 @@ def test_attention_may_be_split_by_batch_heads_and_sequence(shape):
             agree(result, whole, request, (seed, [t.view_distribution() for t in placed]))
 
 
-OTHERS: dict[str, tuple[Callable[[ttnn.Tensor], ttnn.Tensor], Callable[[torch.Tensor], torch.Tensor]]] = {
-    "cumsum": (lambda x: distributed.cumsum(x, 0), lambda a: a.cumsum(0)),
-    "squeeze": (lambda x: distributed.squeeze(distributed.unsqueeze(x, 1), 1), lambda a: a),
-    "std": (lambda x: distributed.std(x, 1), lambda a: a.std(1)),
-    "topk": (lambda x: distributed.topk(x, 2, 1)[0], lambda a: a.topk(2, 1).values),
-    "where": (lambda x: distributed.where(distributed.gtz(x), x, 0.0), lambda a: a.clamp_min(0)),
-}
+class Spied:
+    """A plain op that remembers how it was called."""
+
+    def __init__(self, op: Operation) -> None:
+        self.op, self.name = op, op.name
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append((args, kwargs))
+        return self.op(*args, **kwargs)
 
 
-@pytest.mark.parametrize("name", sorted(OTHERS))
-def test_every_other_op_is_split_as_its_own_rule_allows(name):
-    ours, torchs = OTHERS[name]
+def swapped(value: Any, instead: dict[int, ttnn.Tensor]) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(swapped(item, instead) for item in value)
+    return instead.get(id(value), value)
+
+
+def listed(results: Any) -> list[ttnn.Tensor]:
+    return list(results) if isinstance(results, list | tuple) else [results]
+
+
+@settings(LAWS, max_examples=40)
+@given(st.data(), st.sampled_from(sorted(CALLS)), st.integers(0, 10**6))
+def test_every_op_means_on_placed_values_what_it_means_on_whole_ones(data, name, seed):
+    mesh, draw, op = mesh_of(2, 2), random.Random(seed), OPERATIONS[name]
+    call = CALLS[name](data.draw, ttnn.float32)
+    values = [draw_values(like.shape, like.values, seed + i) for i, like in enumerate(call.operands)]
+    whole = [
+        ttnn.from_torch(v, like.dtype, layout=like.layout, device=mesh)
+        for v, like in zip(values, call.operands, strict=True)
+    ]
+    spied = Spied(op)
+    call.run(spied, whole, call.shape)
+    assume(len(spied.calls) == 1)  # a few look at their operands, and call another op instead
+    (args, kwargs), unified = spied.calls[0], Unified(name, describe, shape_of)
     with ttnn.lenient():
-        for seed in range(12):
-            case = Case(MESHES[seed % len(MESHES)], seed)
-            a = torch.randn(case.extent(), case.extent() + 2)
-            x = case.placed(a)
-            agree(ours(x), torchs(a), None, (seed, x.view_distribution()))
+        placed = {
+            id(tensor): distributed.redistribute(tensor, _words_for(draw, like, mesh))
+            for tensor, like in zip(whole, call.operands, strict=True)
+        }
+        results = unified(*swapped(args, placed), **swapped(kwargs, placed))
+    for result, expected in zip(listed(results), listed(op(*args, **kwargs)), strict=True):
+        got, wanted = value_of(result).float(), value_of(expected).float()
+        torch.testing.assert_close(got, wanted, atol=3e-2, rtol=3e-2, equal_nan=True)
+
+
+def _words_for(draw: random.Random, like: Like, mesh: ttnn.MeshDevice) -> Words:
+    """Indices and bits are not sums of anything."""
+    return some_layout(draw, like.shape, mesh, contributions=like.values in ("real", "unit", "whole"))

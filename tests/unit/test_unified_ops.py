@@ -224,3 +224,13 @@ def test_a_number_may_stand_for_an_operand(mesh):
     close(distributed.multiply(x, 3.0), a * 3)
     close(distributed.add(x, 3.0), a + 3)
     close(distributed.div(x, 2.0), a / 2)
+
+
+def test_namespaces_of_ops_have_their_unified_forms(mesh):
+    own = distributed.transformer.scaled_dot_product_attention
+    assert own is distributed.scaled_dot_product_attention
+    assert distributed.sub is distributed.subtract
+    a = torch.randn(16, 64)
+    y = distributed.experimental.gelu_bw(spread(a, mesh, (R, Shard(0))), spread(a, mesh, (R, Shard(1))))
+    whole = spread(a, mesh, (R, R))
+    close(y, value_of(ttnn.experimental.gelu_bw(whole, whole)))
