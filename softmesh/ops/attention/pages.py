@@ -14,6 +14,7 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.hardware.attention import PagedCacheGeometryOverride
 from softmesh.ops.operand import Operand
+from softmesh.runtime.reused_results import BIG, empty_result
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 
@@ -85,8 +86,16 @@ def positions_in_order(
     each_head = torch.arange(heads, device=cache.device).reshape(heads, 1)
     index = base.unsqueeze(-2) * heads + each_head
     flat = cache.reshape(-1, *cache.shape[-2:])
-    picked = flat.index_select(0, index.reshape(-1))
+    picked = torch.index_select(flat, 0, index.reshape(-1), out=_room(flat, index.numel()))
     return picked.reshape(*index.shape[:-1], -1, cache.shape[-1])
+
+
+def _room(rows: torch.Tensor, count: int) -> torch.Tensor | None:
+    """Memory that is there already, for so many of the rows where they are big."""
+    is_small = count * rows[0].numel() * rows.itemsize <= BIG
+    if is_small or not rows.is_cpu or rows.requires_grad:
+        return None
+    return empty_result((count, *rows.shape[1:]), rows.dtype)
 
 
 def _devices(cache: torch.Tensor, lead: int, rank: int) -> torch.Tensor:
