@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmesh.autograd import leaves as _leaves
 from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
 from softmesh.collectives.plain_names import PLAIN_NAMES as _PLAIN_NAMES
 from softmesh.collectives.reduce_type import ReduceType

@@ -6,7 +6,7 @@ checks, output tensors and the command stream are those of every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from softmesh.collectives.choice import check_wishes
+from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.collectives.reach import Reach
 from softmesh.config import CONFIG
@@ -173,13 +174,21 @@ class Collective(Operation):
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
-        for at in self._wishes_at:
-            parts.append(values[at])
+        wishes = [values[at] for at in self._wishes_at]
+        parts += wishes
         device = tensors[0]._storage.device
         parts.append(None if device is None else device.id())  # which links join its chips matters too
         parts.append(settings.serial())
-        parts.append((is_lenient(), is_strict(), CONFIG.strict_ccl_topology))
+        is_wishing = any(wish is not None for wish in wishes)
+        parts.append((is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
+
+    def _circumstances(self, kwargs: dict[str, Any]) -> Hashable:
+        is_wishing = "topology" in kwargs or "num_links" in kwargs
+        return settings.serial(), is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
+
+    def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
+        return differentiated(self, plan, values, data)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         if all(tensor._storage.device is not None for tensor in tensors):

@@ -1,9 +1,7 @@
 """Matrix products, in fp32 with one rounding at the end.
 
 bfloat16 products on CPUs without native support are several times slower than fp32 ones, and fp32
-accumulation is what the chip does anyway. A replicated operand is never expanded into copies: the mesh
-dims that only the other operand has are folded into its rows, so that a data-parallel product is one
-GEMM.
+accumulation is what the chip does anyway (`products.py` multiplies).
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from softmesh.ops.activation import Activation, activation_function
 from softmesh.ops.cost import matmul_cost
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local, check_broadcast
+from softmesh.ops.products import product
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
-from softmesh.runtime.reused_results import BIG, empty_result
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _TUNING = (
@@ -29,49 +27,9 @@ _TUNING = (
 _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
 
 
-def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
-    height, width = b.shape[-2], b.shape[-1]
-    if b.numel() == height * width:  # one GEMM over all rows of a
-        return _multiplied(a, b.reshape(height, width))
-    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
-    only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
-    if not only_a or lead_a == lead_b:
-        return _multiplied(a, b)
-    return _fold_rows(a, b, only_a)
-
-
-def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """torch.matmul; a big result goes into memory that is there already."""
-    at_most = a.numel() * b.numel() // max(1, a.shape[-1] * b.shape[-2])  # values of the result
-    if at_most * a.itemsize <= BIG or not a.is_cpu or a.requires_grad or b.requires_grad:
-        return torch.matmul(a, b)
-    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    if math.prod(shape) * a.itemsize <= BIG:
-        return torch.matmul(a, b)
-    return torch.matmul(a, b, out=empty_result(shape, a.dtype))
-
-
 def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
     """GPUs multiply bfloat16 natively, accumulate in fp32 and round once."""
     return a.is_cuda and a.dtype is torch.bfloat16 and b.dtype is torch.bfloat16
-
-
-def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Tensor:
-    """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
-    lead = a.dim() - 2
-    others = [i for i in range(lead) if i not in only_a]
-    rows = math.prod(a.shape[i] for i in only_a) * a.shape[-2]
-    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(
-        *(a.shape[i] for i in others), rows, a.shape[-1]
-    )
-    result = _multiplied(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
-    batch = result.shape[:-2]
-    spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
-    back = [0] * lead
-    for position, dim in enumerate([*others, *only_a]):
-        back[dim] = position
-    return spread.permute(*back, lead, lead + 1)
 
 
 def _matrices(op: str, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> int:

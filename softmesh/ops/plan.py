@@ -76,6 +76,8 @@ class Plan:
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
+    operand_dists: tuple[Distribution | None, ...] = ()
+    wide_adapts: tuple[Adapt, ...] | None = None  # for operands that have a piece of their own on each device
 
     def __post_init__(self) -> None:
         self.needs_adapting = any(adapt is not None for adapt in self.adapts)

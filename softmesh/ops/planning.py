@@ -55,9 +55,11 @@ class Planner:
         arguments = self._described()
         check_kinds(self.op.name, self.op.define, arguments)
         local = self.op.define(**arguments)
-        dists, moves = bring_together([tensor.view_distribution() for tensor in self.tensors])
+        held = [tensor.view_distribution() for tensor in self.tensors]
+        dists, moves = bring_together(held)
         compute = self._computation(local.compute)
         plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
+        self._provide_for_gradients(plan, local, held, moves)
         if self.op.writes:
             self._place(plan, local, dists, [self.tensors[at].spec for at in self.op.writes])
             plan.finishes = (None,) * len(self.op.writes)
@@ -73,6 +75,18 @@ class Planner:
             for result, output in zip(results, plan.outputs, strict=True)
         )
         return plan, plan.finish(raw)
+
+    def _provide_for_gradients(
+        self, plan: Plan, local: Local, held: list[Distribution], moves: list[Adapt]
+    ) -> None:
+        """What each operand's gradient has to go back to."""
+        each = iter(held)
+        plan.operand_dists = tuple(
+            next(each) if isinstance(value, torch.Tensor) else None for value in self.data
+        )
+        if any(move is not None for move in moves):
+            apart = [dist.with_placements((LOCAL,) * dist.lead) for dist in held]
+            plan.wide_adapts = tuple(self._adapts(local, *bring_together(apart)))
 
     def _check_forms(self) -> None:
         for tensor in self.tensors:

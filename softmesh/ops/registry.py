@@ -13,21 +13,24 @@ That is all SPMD takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 
+from softmesh.autograd.graph import GRADIENTS, tracks
 from softmesh.callsite import raw_call_site
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.definition import Define, Definition
+from softmesh.ops.gradients import differentiated
 from softmesh.ops.interception import INTERCEPTORS, call_through
 from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
 from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.refusal import CallRefused, refused_call
+from softmesh.ops.shortcuts import Shortcuts
 from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime.commands import Command, observed, tell
@@ -62,6 +65,13 @@ class Operation:
         self._writes = definition.writes
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
+        self._shortcuts = Shortcuts(self._signature)
+        self._latest: Plan | None = (
+            None  # the plan of the last call, where another like it may take a shortcut
+        )
+        self._has_shortcuts = type(self)._call is Operation._call and not (
+            self._writes or self.leaves_undefined
+        )
 
     @property
     def python_fully_qualified_name(self) -> str:
@@ -82,15 +92,33 @@ class Operation:
 
     def forget_plans(self) -> None:
         self._plans.clear()
+        self._shortcuts.clear()
+
+    def _circumstances(self, kwargs: dict[str, Any]) -> Hashable:
+        """What else a plan depends on, beside the operands and the arguments."""
+        return None
 
     def __repr__(self) -> str:
         return f"<operation ttnn.{self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = None
+        if self._has_shortcuts and not (INTERCEPTORS or GRADIENTS.in_use or observed()):
+            call = self._shortcuts.described(args, kwargs, self._circumstances(kwargs))
+            if call is not None:
+                made = self._shortcuts.taken(call)
+                if made is not None:
+                    return made
         try:
             if INTERCEPTORS:
                 return call_through(self, lambda *args, **kwargs: self._call(args, kwargs), args, kwargs)
-            return self._call(args, kwargs)
+            if call is None:
+                return self._call(args, kwargs)
+            self._latest = None
+            made = self._call(args, kwargs)
+            if self._latest is not None:
+                self._shortcuts.remember(call, self._latest, args, kwargs)
+            return made
         except CallRefused:
             raise
         except ArgumentError as error:
@@ -128,7 +156,13 @@ class Operation:
             key.append(value)
         if target is not None:
             key += [one.spec for one in _listed(target)]
-        plan, results = self._planned(key, values, tensors, data, target)
+        is_tracked = GRADIENTS.in_use and tracks(data)
+        if is_tracked:
+            with torch.no_grad():
+                plan, _ = self._planned(key, values, tensors, data, target)
+            results = None
+        else:
+            plan, results = self._planned(key, values, tensors, data, target)
         if plan.problem is not None:
             warn_or_raise(plan.problem, PartialWarning, PartialError)
         recording = None
@@ -139,7 +173,10 @@ class Operation:
                 device.note_program(plan.program)
             if recording is None:
                 device.note_launch(None if signature.queue_at is None else values[signature.queue_at])
-        if recording is not None:
+        if is_tracked:
+            self._refuse_untracked(recording, target)
+            made = _store(plan, self._differentiated(plan, values, data), tensors[0], None)
+        elif recording is not None:
             made = self._run_recorded(recording, plan, tensors, data, target)
         elif self._writes:
             made = self._run_in_place(plan, [tensors[at] for at in self._writes], data)
@@ -147,9 +184,24 @@ class Operation:
             made = _store(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
+        if target is None and marking is None and plan.problem is None and plan.container is None:
+            self._latest = plan if signature.queue_at is None or values[signature.queue_at] is None else None
         if observed():
             self._tell(values, tensors, made, plan, device)
         return made[0] if plan.container is None else plan.container(made)
+
+    def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
+        return differentiated(plan, data)
+
+    def _refuse_untracked(self, recording: Recording | None, target: Any) -> None:
+        """What cannot be done while an operand asks for a gradient."""
+        if recording is None and target is None and not self._writes:
+            return
+        what = "writing in place" if recording is None else "recording a trace"
+        raise MeshError(
+            f"{self.name}: an operand requires a gradient, and {what} would lose the way back to it. "
+            "Compute under softmesh.train.no_grad(), or without the output tensor."
+        )
 
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
@@ -165,7 +217,7 @@ class Operation:
             return plan, None
         plan, results = self.planner(self.definition, values, tensors, data, target).build()
         if len(self._plans) >= _MAX_PLANS:
-            self._plans.clear()
+            self.forget_plans()
             self._programs.clear()
         self._plans[key] = plan
         form = tuple(part for part in key if not isinstance(part, Distribution))

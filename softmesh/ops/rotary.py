@@ -57,7 +57,7 @@ def turned(
 ) -> torch.Tensor:
     wide = x.float()
     across = by_halves(wide) if matrix is None else by_matrix(wide, matrix)
-    return (wide * cos.float()).addcmul_(across, sin.float())
+    return wide * cos.float() + across * sin.float()
 
 
 # -- columns i and i + width / 2 -------------------------------------------------------------------

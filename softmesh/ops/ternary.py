@@ -11,9 +11,9 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.ops.binary import broadcast_rank
 from softmesh.ops.cost import flops_per_element, matmul_cost
-from softmesh.ops.matmul import product
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local, check_broadcast
+from softmesh.ops.products import product
 from softmesh.ops.registry import operation
 from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules

@@ -1,6 +1,6 @@
 """Big results in memory that an earlier one has left.
 
-A fresh block above 32 MiB is mapped anew and page-faults through all of its memory, which costs two to
+A fresh block of 32 MiB or more is mapped anew and page-faults through all of its memory, which costs two to
 three times what filling it does. So the blocks that were handed out here are remembered, and one that
 nothing reads any more is handed out again: torch counts the owners of a block, views and numpy arrays
 included. What is remembered is bounded by an eighth of the machine's memory; closing a mesh lets it go.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-BIG = 32 << 20  # bytes; smaller blocks the C library keeps by itself (see memory_reuse)
+BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by itself (see memory_reuse)
 _SHARE_OF_MEMORY = 8
 
 

@@ -46,6 +46,7 @@ class Storage:
         "device",
         "dist",
         "freed",
+        "gradient",
         "spec",
         "undefined",
     )
@@ -58,6 +59,7 @@ class Storage:
         self.spec: TensorSpec | None = None  # what there is room for
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
+        self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
 

@@ -1,0 +1,171 @@
+"""Functions of mesh tensors that say themselves how gradients come back; and computing once more instead of keeping.
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return ttnn.multiply(x, 2.0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ttnn.multiply(gradient, 2.0)
+
+y = Double.apply(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.autograd.carried import carry, values_of
+from softmesh.autograd.graph import keeps_graph, run_backward, tracks
+from softmesh.autograd.leaves import detach, gradient_tensor, requires_grad_
+from softmesh.errors import MeshError
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+
+class Context:
+    """What forward leaves for backward: saved tensors, and whatever it sets on it."""
+
+    saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+
+class Function:
+    """Subclass with static `forward(ctx, *args)` and `backward(ctx, *gradients)`; call through `apply`.
+
+    Without a `backward`, the ops of `forward` are differentiated themselves.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, *args: Any) -> Any:
+        raise NotImplementedError
+
+    backward: Callable[..., Any] | None = None
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        context = Context()
+        inputs = [arg for arg in args if isinstance(arg, Tensor)]
+        data = [tensor.view_data() for tensor in inputs]
+        if cls.backward is None or not tracks(data):
+            return cls.forward(context, *args)
+        made: list[Tensor] = []
+        tracked = _Call.apply(cls, context, args, made, *data)
+        results = [_tracked(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
+        return results[0] if context.__dict__.pop("_is_single") else tuple(results)
+
+
+class _Call(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, cls: type[Function], context: Any, args: Any, made: list[Tensor], *data: Any
+    ) -> Any:
+        ctx.set_materialize_grads(False)
+        given = [detach(arg) if isinstance(arg, Tensor) else arg for arg in args]
+        out = cls.forward(context, *given)
+        context._is_single = isinstance(out, Tensor)
+        made += [out] if isinstance(out, Tensor) else list(out)
+        ctx.cls, ctx.context, ctx.args, ctx.made = cls, context, given, [detach(tensor) for tensor in made]
+        return tuple(tensor.view_data().view_as(tensor.view_data()) for tensor in made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        given = [
+            None if gradient is None else gradient_tensor(made._storage, made, values_of(gradient))
+            for made, gradient in zip(ctx.made, gradients, strict=True)
+        ]
+        with torch.no_grad():
+            answer = ctx.cls.backward(ctx.context, *given)
+        answers = list(answer) if isinstance(answer, tuple | list) else [answer]
+        if len(answers) != len(ctx.args):
+            raise MeshError(
+                f"{ctx.cls.__name__}.backward returned {len(answers)} gradients for the {len(ctx.args)} arguments of "
+                "forward: return one for each, None for what has none."
+            )
+        pairs = [pair for pair in zip(ctx.args, answers, strict=True) if isinstance(pair[0], Tensor)]
+        return None, None, None, None, *(_checked(ctx.cls.__name__, *pair) for pair in pairs)
+
+
+def _tracked(tensor: Tensor, data: torch.Tensor) -> Tensor:
+    storage = Storage(data, tensor.view_distribution(), tensor._storage.device)
+    if storage.device is not None:
+        storage.lie_in(tensor._storage, tensor.spec)
+    return Tensor.make(storage, tensor.spec, tensor._topology)
+
+
+def _checked(name: str, tensor: Tensor, gradient: Any) -> torch.Tensor | None:
+    if gradient is None:
+        return None
+    if not isinstance(gradient, Tensor) or tuple(gradient.shape) != tuple(tensor.shape):
+        got = gradient.shape if isinstance(gradient, Tensor) else type(gradient).__name__
+        raise MeshError(
+            f"{name}.backward returned {got} as the gradient of a tensor of shape {tensor.shape}."
+        )
+    if gradient.view_distribution().grid != tensor.view_distribution().grid:
+        raise MeshError(
+            f"{name}.backward returned a gradient over {gradient.view_distribution().grid} for a tensor over "
+            f"{tensor.view_distribution().grid}."
+        )
+    data = tensor.view_data()
+    return carry(gradient.view_data().detach().to(data.dtype), data.shape)
+
+
+def recomputed(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`, of which only the arguments are kept: backward computes it again.
+
+    Parameters that the function uses by itself get their gradients as usual.
+    """
+    inputs = [arg for arg in args if isinstance(arg, Tensor)]
+    if not torch.is_grad_enabled():
+        return function(*args)
+    made: list[Tensor] = []
+    anchor = torch.zeros((), requires_grad=True)  # parameters may need gradients where no argument does
+    tracked = _Recomputed.apply(function, args, made, anchor, *(tensor.view_data() for tensor in inputs))
+    results = [_tracked(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: Any, args: Sequence[Any], made: list[Tensor], *data: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.chance = torch.random.get_rng_state()
+        with torch.no_grad():
+            out = function(*(detach(arg) if isinstance(arg, Tensor) else arg for arg in args))
+        made += [out] if isinstance(out, Tensor) else list(out)
+        ctx.function = function
+        ctx.args = [detach(arg) if isinstance(arg, Tensor) else arg for arg in args]
+        return tuple(tensor.view_data().view_as(tensor.view_data()) for tensor in made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        needs = iter(ctx.needs_input_grad[4:])
+        args = [
+            (requires_grad_(detach(arg)) if next(needs) else arg) if isinstance(arg, Tensor) else arg
+            for arg in ctx.args
+        ]
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.random.set_rng_state(ctx.chance)
+            out = ctx.function(*args)
+        results = [out] if isinstance(out, Tensor) else list(out)
+        pairs = [
+            (result.view_data(), gradient)
+            for result, gradient in zip(results, gradients, strict=True)
+            if gradient is not None and result.view_data().requires_grad
+        ]
+        if pairs:
+            run_backward([value for value, _ in pairs], [gradient for _, gradient in pairs], keeps_graph())
+        return None, None, None, None, *(_found(arg) for arg in args if isinstance(arg, Tensor))
+
+
+def _found(leaf: Tensor) -> torch.Tensor | None:
+    storage = leaf._storage
+    if storage.gradient is None or storage.data is None:
+        return None
+    return carry(storage.gradient, storage.data.shape)

@@ -1,0 +1,178 @@
+"""Gradients through collectives: what went one way comes back the other.
+
+The conjugates of the common ones are collectives again, so that a backward pass shows its traffic as a forward
+pass does. Any other is run once more on pieces that torch can derive, one for each device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.autograd.carried import carry, values_of
+from softmesh.autograd.graph import natively
+from softmesh.autograd.leaves import gradient_distribution
+from softmesh.errors import MeshError
+from softmesh.ops.plan import Output, Plan
+from softmesh.ops.registry import OPERATIONS, Operation
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import pieces_at
+from softmesh.placement.words import LOCAL
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+Conjugate = Callable[[Tensor, dict[str, Any]], Tensor]
+
+
+def _summed(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
+    return OPERATIONS["all_reduce"](gradient, cluster_axis=arguments["cluster_axis"])
+
+
+def _gathered(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
+    op = OPERATIONS["all_gather"]
+    return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
+
+
+def _dealt_out(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
+    op = OPERATIONS["reduce_scatter"]
+    return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
+
+
+CONJUGATES: dict[str, Conjugate] = {
+    "all_reduce": _summed,
+    "all_gather": _dealt_out,
+    "reduce_scatter": _gathered,
+}
+_FEWEST_DIMS = 2  # that collectives which add up ask for
+
+
+def differentiated(
+    op: Operation, plan: Plan, values: list[Any], data: Sequence[Any]
+) -> tuple[torch.Tensor, ...]:
+    made: tuple[torch.Tensor, ...] = CollectiveOp.apply(op, plan, values, *data)
+    return made
+
+
+class CollectiveOp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, op: Operation, plan: Plan, values: list[Any], *data: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        own = [value.detach() if isinstance(value, torch.Tensor) else value for value in data]
+        made = plan.run(own)
+        ctx.mark_non_differentiable(*(result for result in made if not result.is_floating_point()))
+        ctx.op, ctx.plan, ctx.values, ctx.own = op, plan, _without_history(values), own
+        return tuple(result.view_as(result) for result in made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        op, plan = ctx.op, ctx.plan
+        conjugate = CONJUGATES.get(op.name)
+        tensors = _tensors_in(op, ctx.values)
+        rank = len(plan.outputs[0].spec.shape)
+        found: list[torch.Tensor | None]
+        with torch.no_grad():
+            if conjugate is not None and gradients[0] is not None and rank >= _FEWEST_DIMS:
+                gradient = as_tensor(values_of(gradients[0]), plan.outputs[0], tensors[0])
+                names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
+                found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
+            else:
+                found = _derived(op, plan, ctx.values, tensors, gradients)
+        each = iter(found)
+        answer = [next(each, None) if isinstance(value, torch.Tensor) else None for value in ctx.own]
+        shaped = [
+            carry(gradient, value.shape) if need and gradient is not None else None
+            for gradient, value, need in zip(answer, ctx.own, ctx.needs_input_grad[3:], strict=True)
+        ]
+        return None, None, None, *shaped
+
+
+def as_tensor(gradient: torch.Tensor, output: Output, like: Tensor) -> Tensor:
+    """The gradient of a result as a tensor of its mesh."""
+    dist = gradient_distribution(output.dist, gradient)
+    return Tensor.make(Storage(gradient, dist, like._storage.device), output.spec)
+
+
+def under_grid_of(gradient: Tensor, dist: Distribution) -> torch.Tensor:
+    """Its values with the leading dims of another distribution over the same devices."""
+    data, own = gradient.view_data(), gradient.view_distribution()
+    if own.grid == dist.grid and own.coords == dist.coords:
+        return data
+    return pieces_at(data, own, dist.coordinates()).reshape(*dist.grid, *data.shape[own.lead :])
+
+
+def _without_history(values: list[Any]) -> list[Any]:
+    """The arguments, with tensors that hold on to no graph."""
+    return [
+        [_plain(item) for item in value] if isinstance(value, list | tuple) else _plain(value)
+        for value in values
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _tensors_in(op: Operation, values: list[Any]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for at in op.definition.signature.operand_at:
+        value = values[at]
+        found += [
+            item
+            for item in (value if isinstance(value, list | tuple) else (value,))
+            if isinstance(item, Tensor)
+        ]
+    return found
+
+
+def _derived(
+    op: Operation,
+    plan: Plan,
+    values: list[Any],
+    tensors: list[Tensor],
+    gradients: Sequence[torch.Tensor | None],
+) -> list[torch.Tensor | None]:
+    """Run once more, each device with a piece of its own that torch derives."""
+    device = tensors[0]._storage.device
+    if device is not None and device.block is not None:
+        raise MeshError(
+            f"{op.name}: gradients through it are not modelled where several processes hold one mesh. "
+            "Use all_gather, reduce_scatter or all_reduce."
+        )
+    leaves = {id(tensor): _apart(tensor) for tensor in tensors}
+    replaced = [
+        [leaves.get(id(item), item) for item in value]
+        if isinstance(value, list | tuple)
+        else leaves.get(id(value), value)
+        for value in values
+    ]
+    names = op.definition.signature.named(replaced, range(len(replaced)))
+    with natively(), torch.enable_grad():
+        made = op(**{name: value for name, value in names.items() if value is not None})
+        results = made if isinstance(made, list | tuple) else [made]
+        pieces = [result.pieces() for result in results]
+    pairs = [
+        (piece, _pieces_of(values_of(gradient), output.dist))
+        for piece, gradient, output in zip(pieces, gradients, plan.outputs, strict=True)
+        if gradient is not None and piece.requires_grad
+    ]
+    data = [leaf.view_data() for leaf in leaves.values()]
+    wanted = [piece for piece in data if piece.requires_grad]
+    outs, seeds = zip(*pairs, strict=True) if pairs else ((), ())
+    found = iter(torch.autograd.grad(outs, wanted, seeds, allow_unused=True) if outs else ())
+    return [next(found, None) if piece.requires_grad else None for piece in data]
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    dist, data = tensor.view_distribution(), tensor.view_data()
+    full = data.detach().expand(*dist.grid, *data.shape[dist.lead :])
+    if full.is_floating_point():
+        full = full.clone().requires_grad_()
+    alone = dist.with_placements((LOCAL,) * dist.lead)
+    return Tensor.make(Storage(full, alone, tensor._storage.device), tensor.spec)
+
+
+def _pieces_of(gradient: torch.Tensor, dist: Distribution) -> torch.Tensor:
+    local = gradient.shape[dist.lead :]
+    return gradient.expand(*dist.grid, *local).reshape(-1, *local)

@@ -1,0 +1,123 @@
+"""Products of stacks of matrices, forwards and backwards.
+
+A replicated operand is never expanded into copies: the mesh dims that only the other operand has are folded
+into its rows, so that a data-parallel product is one GEMM. In the backward pass each operand asks for a
+gradient on every device; what all devices hold still takes part as one matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from softmesh.runtime.reused_results import BIG, empty_result
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return Product.apply(a, b)
+    return _product(a, b)
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    height, width = b.shape[-2], b.shape[-1]
+    if b.numel() == height * width:  # one GEMM over all rows of a
+        return _multiplied(a, b.reshape(height, width))
+    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
+    if not only_a or lead_a == lead_b:
+        return _multiplied(a, b)
+    return _fold_rows(a, b, only_a)
+
+
+def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """torch.matmul; a big result goes into memory that is there already."""
+    at_most = a.numel() * b.numel() // max(1, a.shape[-1] * b.shape[-2])  # values of the result
+    if at_most * a.itemsize <= BIG or not a.is_cpu:
+        return torch.matmul(a, b)
+    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    if math.prod(shape) * a.itemsize <= BIG:
+        return torch.matmul(a, b)
+    return torch.matmul(a, b, out=empty_result(shape, a.dtype))
+
+
+def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Tensor:
+    """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
+    lead = a.dim() - 2
+    others = [i for i in range(lead) if i not in only_a]
+    rows = math.prod(a.shape[i] for i in only_a) * a.shape[-2]
+    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(
+        *(a.shape[i] for i in others), rows, a.shape[-1]
+    )
+    result = _multiplied(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
+    batch = result.shape[:-2]
+    spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
+    back = [0] * lead
+    for position, dim in enumerate([*others, *only_a]):
+        back[dim] = position
+    return spread.permute(*back, lead, lead + 1)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        once_a, once_b = _held_once(a), _held_once(b)
+        ctx.save_for_backward(once_a, once_b)
+        ctx.leads = a.shape[:-2], b.shape[:-2]
+        made = _product(once_a, once_b)
+        return made.expand(*torch.broadcast_shapes(*ctx.leads), *made.shape[-2:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        a, b = ctx.saved_tensors
+        lead_a, lead_b = ctx.leads
+        to_a = to_b = None
+        if ctx.needs_input_grad[0]:
+            to_a = _summed_to(_product(_held_once(gradient, lead_a), b.mT), lead_a)
+        if ctx.needs_input_grad[1]:
+            to_b = _contracted(a, _held_once(gradient, lead_b), lead_b)
+        return to_a, to_b
+
+
+def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tensor:
+    """Without the copies that an expanded dim stands for; with those that will be added up (`lead` has extent 1)."""
+    for dim, (n, stride) in enumerate(zip(data.shape[:-2], data.stride()[:-2], strict=True)):
+        if n > 1 and stride == 0 and (lead is None or lead[dim] > 1):
+            data = data.narrow(dim, 0, 1)
+    return data
+
+
+def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size) -> torch.Tensor:
+    """a^T @ gradient, summed over the dims where `lead` has extent 1: these are more rows of the product."""
+    summed = [i for i, n in enumerate(lead) if n == 1 and (a.shape[i] > 1 or gradient.shape[i] > 1)]
+    if any(a.shape[i] != gradient.shape[i] for i in summed):  # held once by one of them
+        extents = [max(m, n) for m, n in zip(a.shape[:-2], gradient.shape[:-2], strict=True)]
+        a = a.expand(*(extents[i] if i in summed else n for i, n in enumerate(a.shape[:-2])), *a.shape[-2:])
+        gradient = gradient.expand(
+            *(extents[i] if i in summed else n for i, n in enumerate(gradient.shape[:-2])),
+            *gradient.shape[-2:],
+        )
+    made = _product(_rows(a, summed).mT, _rows(gradient, summed))
+    return made.expand(*lead, *made.shape[-2:])
+
+
+def _rows(data: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """These leading dims as more rows, with extent 1 in their places."""
+    if not dims:
+        return data
+    lead = data.dim() - 2
+    others = [i for i in range(lead) if i not in dims]
+    turned = data.permute(*others, *dims, lead, lead + 1)
+    rows = math.prod(data.shape[i] for i in dims) * data.shape[-2]
+    return turned.reshape(*(1 if i in dims else data.shape[i] for i in range(lead)), rows, data.shape[-1])
+
+
+def _summed_to(data: torch.Tensor, lead: torch.Size) -> torch.Tensor:
+    """Summed over the leading dims where `lead` has extent 1, expanded where it has more."""
+    dims = [i for i, n in enumerate(lead) if n == 1 and data.shape[i] > 1]
+    if dims:
+        data = data.sum(dims, keepdim=True)
+    return data.expand(*lead, *data.shape[-2:])

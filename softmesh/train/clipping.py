@@ -1,0 +1,46 @@
+"""The norm of all gradients of a model, right however its parameters are split."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.autograd.leaves import gradient_tensor
+from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.placement.words import Partial
+from softmesh.tensor.tensor import Tensor
+from softmesh.train.module import Parameters, named
+
+
+def clip_grad_norm(params: Parameters, max_norm: float) -> float:
+    """Scale all gradients so that their common norm is at most `max_norm`; returns what it was before.
+
+    A split parameter counts with all its pieces, one that devices share counts once.
+    """
+    if not max_norm > 0:
+        raise ArgumentValueError(f"clip_grad_norm: max_norm must be positive, got {max_norm}.")
+    by_name = {name: tensor for name, tensor in named(params).items() if tensor._storage.gradient is not None}
+    gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
+    if not gradients:
+        raise MeshError("clip_grad_norm: no parameter has a gradient: call backward() first.")
+    norms = torch._foreach_norm(gradients)
+    total = float(torch.stack([norm.double() for norm in norms]).norm())
+    if total > max_norm:
+        factor = max_norm / total
+        for tensor, gradient in zip(by_name.values(), gradients, strict=True):
+            tensor._storage.gradient = gradient * factor
+    return total
+
+
+def _whole(name: str, tensor: Tensor) -> torch.Tensor:
+    """The gradient as it is stored: each piece of a split parameter, and once what devices share."""
+    raw = tensor._storage.gradient
+    assert raw is not None
+    gradient = gradient_tensor(tensor._storage, tensor, raw)
+    words = gradient.view_distribution().placements
+    axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
+    if axes:
+        raise MeshError(
+            f"clip_grad_norm: the gradient of {name} is still {words[axes[0]]} over mesh axis {axes[0]}: its norm is "
+            "not known before the contributions are added up. Call sync_gradients(params, axes) first."
+        )
+    return gradient.view_data()

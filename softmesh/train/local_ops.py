@@ -1,0 +1,177 @@
+"""What losses and split tables compute on each device: ops of their own, with placement rules like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.ops.cost import flops_per_element
+from softmesh.ops.definition import Definition
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import Operation
+from softmesh.ops.signature import Signature
+from softmesh.placement import rules
+from softmesh.placement.words import LOCAL, Partial, Placement, Shard
+
+
+def local_operation(precision: str = "float32") -> Callable[[Callable[..., Local]], Operation]:
+    """An op that is called here and is no name of TT-NN's."""
+
+    def make(define: Callable[..., Local]) -> Operation:
+        name = f"train.{define.__name__}"
+        signature = Signature(name, define, ["memory_config", "dtype"], [], [])
+        return Operation(Definition(name, define, signature, flops_per_element(8), precision))
+
+    return make
+
+
+def _check_targets(op: str, logits: Operand, targets: Operand) -> None:
+    if targets.is_float:
+        raise MeshError(f"{op}: targets are indices (ttnn.uint32 or int32), got {targets.dtype}.")
+    tokens = 1
+    for n in logits.shape[:-1]:
+        tokens *= n
+    if targets.spec.logical_volume() != tokens:
+        raise MeshError(
+            f"{op}: {list(targets.shape)} targets for logits {list(logits.shape)}: one for each of the {tokens} rows."
+        )
+
+
+def _ids(targets: torch.Tensor, logits: torch.Tensor, rank: int) -> torch.Tensor:
+    """Targets under the shape of the rows of logits, mesh dims in front of both."""
+    lead = targets.dim() - rank
+    return targets.long().reshape(*targets.shape[:lead], *logits.shape[lead:-1])
+
+
+def _own_rows(at: rules.Situation) -> Placement:
+    """Rows split alike in logits and targets are each device's own; a split vocabulary is refused."""
+    rules.refuse_partial(at)
+    logits = at.words[0]
+    assert at.shapes[0] is not None
+    if isinstance(logits, Shard) and logits.dim == len(at.shapes[0]) - 1:
+        raise MeshError(
+            "cross_entropy: the vocabulary is split over devices; use vocab_parallel_cross_entropy(logits, targets, "
+            "axis), or gather the logits first."
+        )
+    return LOCAL
+
+
+@local_operation()
+def cross_entropy(logits: Operand, targets: Operand) -> Local:
+    """The mean over the rows of each device."""
+    _check_targets("cross_entropy", logits, targets)
+    width = logits.shape[-1]
+
+    def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        lead = x.dim() - logits.rank
+        extents = torch.broadcast_shapes(x.shape[:lead], y.shape[:lead])
+        rows = x.expand(*extents, *x.shape[lead:]).reshape(-1, width)
+        ids = y.expand(*extents, *y.shape[lead:]).reshape(-1).long()
+        losses = torch.nn.functional.cross_entropy(rows, ids, reduction="none")
+        return losses.reshape(*extents, -1).mean(-1)
+
+    return Local(compute, _own_rows)
+
+
+@local_operation()
+def mean_square(a: Operand, b: Operand) -> Local:
+    """The mean of (a - b)**2 on each device."""
+    if a.shape != b.shape:
+        raise MeshError(f"mse_loss: shapes differ: {list(a.shape)} and {list(b.shape)}.")
+    dims = tuple(range(-a.rank, 0))
+
+    def rule(at: rules.Situation) -> Placement:
+        rules.refuse_partial(at)
+        return LOCAL
+
+    return Local(lambda x, y: (x - y).square().mean(dims), rule)
+
+
+def _over_vocabulary(at: rules.Situation) -> Placement:
+    """Along an axis that splits the vocabulary each device has a contribution; rows stay split as they were."""
+    rules.refuse_partial(at)
+    word = at.words[0]
+    assert at.shapes[0] is not None
+    if isinstance(word, Shard) and word.dim == len(at.shapes[0]) - 1:
+        return Partial("sum")
+    return word if word is not None else LOCAL
+
+
+@local_operation()
+def sum_of_exponentials(logits: Operand, largest: Operand) -> Local:
+    return Local(lambda x, m: (x - m).exp().sum(-1, keepdim=True), _over_vocabulary)
+
+
+@local_operation()
+def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local:
+    """The logit of each row's target where this device's slice of the vocabulary has it, else 0."""
+    _check_targets("vocab_parallel_cross_entropy", logits, targets)
+    rank = targets.rank
+
+    def compute(x: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        at, is_own = own_index(_ids(y, x, rank), start, x.shape[-1], x.dim() - logits.rank)
+        extents = torch.broadcast_shapes(x.shape[:-1], at.shape)
+        picked = x.expand(*extents, x.shape[-1]).gather(-1, at.expand(extents).unsqueeze(-1))
+        return picked * is_own.unsqueeze(-1)
+
+    return Local(compute, _over_vocabulary)
+
+
+@local_operation()
+def vocab_gradient(
+    logits: Operand, total: Operand, largest: Operand, targets: Operand, first: Operand
+) -> Local:
+    """(softmax - one at the target) / rows: how the mean loss changes with this device's slice of the logits."""
+    rank = targets.rank
+    rows = max(1, targets.spec.logical_volume())
+
+    def compute(
+        x: torch.Tensor, s: torch.Tensor, m: torch.Tensor, y: torch.Tensor, start: torch.Tensor
+    ) -> torch.Tensor:
+        at, is_own = own_index(_ids(y, x, rank), start, x.shape[-1], x.dim() - logits.rank)
+        found = (x - m).exp() / s
+        at, is_own = at.expand(found.shape[:-1]), is_own.expand(found.shape[:-1])
+        found = found.scatter_add(-1, at.unsqueeze(-1), -is_own.unsqueeze(-1).to(found.dtype))
+        return found / rows
+
+    def rule(at: rules.Situation) -> Placement:
+        return at.words[0] or LOCAL
+
+    return Local(compute, rule)
+
+
+@local_operation("data")
+def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
+    """Rows of this device's slice of the table; 0 for ids that other devices hold."""
+    rank, rows, width = ids.rank, table.shape[-2], table.shape[-1]
+
+    def compute(i: torch.Tensor, t: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        lead = i.dim() - rank
+        at, is_own = own_index(i.long(), start, rows, lead)
+        extents = torch.broadcast_shapes(at.shape[:lead], t.shape[:lead])
+        flat = at.expand(*extents, *at.shape[lead:]).reshape(*extents, -1, 1)
+        tables = t.reshape(*t.shape[:lead], rows, width).expand(*extents, rows, width)
+        picked = torch.gather(tables, -2, flat.expand(*flat.shape[:-1], width))
+        picked = picked.reshape(*extents, *at.shape[lead:], width)
+        return picked * is_own.unsqueeze(-1).to(picked.dtype)
+
+    def rule(at: rules.Situation) -> Placement:
+        indices, values = at.words[0], at.words[1]
+        assert at.shapes[1] is not None
+        if isinstance(values, Shard) and values.dim == len(at.shapes[1]) - 2 and indices is rules.REPLICATE:
+            return Partial("sum")
+        return indices if values is rules.REPLICATE and indices is not None else LOCAL
+
+    return Local(compute, rule, dtypes=(table.dtype,), layouts=(table.layout,))
+
+
+def own_index(
+    ids: torch.Tensor, first: torch.Tensor, rows: int, lead: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where in a device's slice of `rows` an id is, and whether it is there."""
+    start = first.long().reshape(*first.shape[:lead], *(1,) * (ids.dim() - lead))
+    local = ids - start
+    return local.clamp(0, rows - 1), (local >= 0) & (local < rows)

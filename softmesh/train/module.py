@@ -1,0 +1,105 @@
+"""Models as trees of modules with named parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from softmesh.autograd.leaves import requires_grad_
+from softmesh.errors import MeshError
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.tensor import Tensor
+from softmesh.train.axes import Axis, on_mesh
+
+
+def parameter(
+    values: torch.Tensor,
+    mesh: MeshDevice,
+    splits: dict[Axis, int] | None = None,
+    dtype: DataType = DataType.FLOAT32,
+) -> Tensor:
+    """A tensor that is trained: the whole of it given, split along mesh axes (axis: dim) or the same everywhere."""
+    return requires_grad_(on_mesh(values, mesh, splits, dtype, Layout.TILE))
+
+
+class Module:
+    """Attributes that are tensors with gradients are its parameters; those that are modules, its parts."""
+
+    is_training = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def children(self) -> Iterator[tuple[str, Module]]:
+        """The modules right below, each under the name of its attribute (`blocks.0` for a list's)."""
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield name, value
+            elif isinstance(value, list | tuple):
+                yield from ((f"{name}.{i}", item) for i, item in enumerate(value) if isinstance(item, Module))
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, child in self.children():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Each once, by the path of attributes that leads to it first."""
+        seen: set[int] = set()
+        for path, module in self.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and value.requires_grad and id(value._storage) not in seen:
+                    seen.add(id(value._storage))
+                    yield f"{path}.{name}" if path else name, value
+
+    def parameters(self) -> list[Tensor]:
+        return [tensor for _, tensor in self.named_parameters()]
+
+    def zero_grad(self) -> None:
+        zero_gradients(self.parameters())
+
+    def train(self, mode: bool = True) -> Module:
+        for _, module in self.named_modules():
+            module.is_training = mode
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+
+class Sequential(Module):
+    def __init__(self, *parts: Module) -> None:
+        self.parts = list(parts)
+
+    def forward(self, x: Any) -> Any:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+def zero_gradients(parameters: Iterable[Tensor]) -> None:
+    """Forget what backward passes have brought."""
+    for tensor in parameters:
+        tensor._storage.gradient = None
+
+
+Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Module
+
+
+def named(parameters: Parameters) -> dict[str, Tensor]:
+    """Parameters by name, from a module, from pairs, or numbered where they come without names."""
+    if isinstance(parameters, Module):
+        return dict(parameters.named_parameters())
+    found: dict[str, Tensor] = {}
+    for i, item in enumerate(parameters):
+        name, tensor = item if isinstance(item, tuple) else (f"parameter {i}", item)
+        if not isinstance(tensor, Tensor):
+            raise MeshError(f"{name}: a parameter is a ttnn.Tensor, got {type(tensor).__name__}.")
+        found[name] = tensor
+    return found

@@ -1,0 +1,104 @@
+"""Gradients of shared parameters combined over mesh axes: on the host, or by collectives of the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from softmesh.autograd.leaves import gradient_tensor
+from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.ops.registry import OPERATIONS
+from softmesh.placement.words import Partial
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.tensor import Tensor
+from softmesh.train.axes import Axis, axis_number, axis_size, listed
+from softmesh.train.module import Parameters, named
+
+MODES = ("host", "fabric")
+
+
+class Synced(NamedTuple):
+    """What was combined: how often, and how many bytes of gradients each device had of it."""
+
+    calls: int
+    bytes: int
+
+
+def sync_gradients(
+    params: Parameters,
+    axes: Axis | Sequence[Axis] = ("dp",),
+    mode: str = "fabric",
+    average: bool = True,
+) -> Synced:
+    """Each device's contributions to the gradients of what it shares, summed along the axes (or averaged).
+
+    "fabric" is a collective for each parameter and axis; "host" reads the contributions back, adds them up in the
+    order of the devices, and writes the sum to all of them. A gradient that the devices already agree on is left
+    as it is: it is no contribution.
+    """
+    if mode not in MODES:
+        raise ArgumentValueError(f'sync_gradients: mode must be "host" or "fabric", got {mode!r}.')
+    calls = count = 0
+    for name, tensor in named(params).items():
+        gradient = tensor._storage.gradient
+        if gradient is None:
+            raise MeshError(
+                f"sync_gradients: {name} has no gradient: it took no part in the loss, or backward() was not called. "
+                "Leave it out, or give the loss a way to it."
+            )
+        for axis in listed(axes):
+            along = _contributing(name, tensor, axis)
+            if along is None:
+                continue
+            if mode == "fabric":
+                _by_fabric(tensor, along, average)
+            else:
+                _by_host(tensor, along, average)
+            calls += 1
+            count += tensor.logical_volume() * gradient.itemsize
+    return Synced(calls, count)
+
+
+def _contributing(name: str, tensor: Tensor, axis: Axis) -> int | None:
+    """The number of the axis, where devices along it hold contributions of their own."""
+    mesh = _mesh(name, tensor)
+    along = axis_number(mesh, axis)
+    gradient = _gradient(tensor)
+    word = gradient.view_distribution().placements[along]
+    return along if axis_size(mesh, axis) > 1 and isinstance(word, Partial) else None
+
+
+def _mesh(name: str, tensor: Tensor) -> MeshDevice:
+    mesh = tensor.device()
+    if mesh is None:
+        raise MeshError(f"sync_gradients: {name} is not on a mesh.")
+    return mesh
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    gradient = tensor._storage.gradient
+    assert gradient is not None
+    return gradient_tensor(tensor._storage, tensor, gradient)
+
+
+def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
+    with torch.no_grad():
+        total = OPERATIONS["all_reduce"](_gradient(tensor), cluster_axis=axis)
+    values = total.view_data()
+    tensor._storage.gradient = values / _devices(tensor, axis) if average else values
+
+
+def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
+    contributions = _gradient(tensor).view_data()
+    total = contributions.select(axis, 0).float().clone()
+    for device in range(1, contributions.shape[axis]):
+        total += contributions.select(axis, device)
+    if average:
+        total /= _devices(tensor, axis)
+    tensor._storage.gradient = total.to(contributions.dtype).unsqueeze(axis)
+
+
+def _devices(tensor: Tensor, axis: int) -> int:
+    return tensor._storage.dist.grid[axis]
