@@ -1,0 +1,83 @@
+"""Training on a mesh: gradients per device, explicit collectives, and the parallel forms of a model.
+
+mesh.axis_names = ("dp", "tp")
+loss = cross_entropy(model(ids), targets)
+loss.backward()
+sync_gradients(model, axes=["dp"])
+optimizer.step()
+"""
+
+from __future__ import annotations
+
+from torch import enable_grad, no_grad
+
+from softmesh.autograd.function import Function, recomputed
+from softmesh.train.axes import axis_number, axis_size, mapper, on_mesh
+from softmesh.train.clipping import clip_grad_norm
+from softmesh.train.layers import (
+    MLP,
+    ColumnParallelLinear,
+    Embedding,
+    Initial,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+    RMSNorm,
+    RowParallelLinear,
+    TransformerBlock,
+    VocabParallelEmbedding,
+)
+from softmesh.train.losses import cross_entropy, mse_loss, vocab_parallel_cross_entropy
+from softmesh.train.module import Module, Sequential, parameter, zero_gradients
+from softmesh.train.operations import (
+    all_gather,
+    all_reduce,
+    broadcast,
+    reduce_scatter,
+    ring_shift,
+    scatter,
+)
+from softmesh.train.optimizers import SGD, AdamW, Optimizer
+from softmesh.train.schedules import Scheduler
+from softmesh.train.sync import sync_gradients
+
+__all__ = [
+    "MLP",
+    "SGD",
+    "AdamW",
+    "ColumnParallelLinear",
+    "Embedding",
+    "Function",
+    "Initial",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "MultiHeadAttention",
+    "Optimizer",
+    "RMSNorm",
+    "RowParallelLinear",
+    "Scheduler",
+    "Sequential",
+    "TransformerBlock",
+    "VocabParallelEmbedding",
+    "all_gather",
+    "all_reduce",
+    "axis_number",
+    "axis_size",
+    "broadcast",
+    "clip_grad_norm",
+    "cross_entropy",
+    "enable_grad",
+    "mapper",
+    "mse_loss",
+    "no_grad",
+    "on_mesh",
+    "parameter",
+    "recomputed",
+    "reduce_scatter",
+    "ring_shift",
+    "scatter",
+    "sync_gradients",
+    "vocab_parallel_cross_entropy",
+    "zero_gradients",
+]

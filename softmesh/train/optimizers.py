@@ -1,0 +1,227 @@
+"""Optimizers: SGD and AdamW, in place on what each device stores. Parameters in bfloat16 get fp32 masters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softmesh.autograd.leaves import gradient_distribution, requires_grad_
+from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
+from softmesh.lenience import warn_or_raise
+from softmesh.placement.words import LOCAL, Partial
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType
+from softmesh.tensor.tensor import Tensor
+from softmesh.train.module import Parameters, named, zero_gradients
+
+
+class Optimizer:
+    """Keeps its state by parameter name; `lr` may be set between steps."""
+
+    slots: tuple[str, ...] = ()  # what is kept for each parameter, of its shape
+
+    def __init__(self, params: Parameters, lr: float, skip_missing: bool = False) -> None:
+        self.params = named(params)
+        if not self.params:
+            raise MeshError("An optimizer needs parameters: mark tensors with requires_grad_().")
+        if lr < 0:
+            raise ArgumentValueError(f"lr must not be negative, got {lr}.")
+        self.lr = lr
+        self.steps = 0
+        self._skips_missing = skip_missing
+        self._state: dict[str, dict[str, torch.Tensor]] = {}
+
+    def zero_grad(self) -> None:
+        zero_gradients(self.params.values())
+
+    def set_lr(self, lr: float) -> None:
+        self.lr = lr
+
+    def get_lr(self) -> float:
+        return self.lr
+
+    def get_steps(self) -> int:
+        return self.steps
+
+    def set_steps(self, steps: int) -> None:
+        self.steps = steps
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Change every parameter by its gradient."""
+        names, values, gradients = [], [], []
+        for name, tensor in self.params.items():
+            gradient = self._gradient(name, tensor)
+            if gradient is not None:
+                names.append(name)
+                values.append(self._values(name, tensor))
+                gradients.append(gradient.to(values[-1].dtype))
+        self.steps += 1
+        self.update(names, values, gradients)
+        for name in names:
+            self._write_back(name, self.params[name])
+
+    def update(
+        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> None:
+        raise NotImplementedError
+
+    def kept(self, names: Sequence[str], slot: str) -> list[torch.Tensor]:
+        """This part of the state of each parameter, zeros at first."""
+        return [self._slot(name, slot) for name in names]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "lr": self.lr,
+            "state": {name: dict(s) for name, s in self._state.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        unknown = sorted(set(state["state"]) - set(self.params))
+        if unknown:
+            raise MeshError(
+                f"The optimizer's state is for another model: it has no parameter {unknown[0]!r}."
+            )
+        self.steps, self.lr = int(state["steps"]), float(state["lr"])
+        self._state = {
+            name: {slot: values.clone() for slot, values in slots.items()}
+            for name, slots in state["state"].items()
+        }
+
+    def _slot(self, name: str, slot: str) -> torch.Tensor:
+        state = self._state.setdefault(name, {})
+        if slot not in state:
+            state[slot] = torch.zeros_like(self._values(name, self.params[name]))
+        return state[slot]
+
+    def _values(self, name: str, tensor: Tensor) -> torch.Tensor:
+        """What is updated: the parameter itself, or its fp32 master."""
+        data = tensor._storage.data
+        assert data is not None
+        if tensor.dtype is DataType.FLOAT32:
+            return data
+        state = self._state.setdefault(name, {})
+        if "master" not in state:
+            state["master"] = data.detach().float().clone()
+        return state["master"]
+
+    def _write_back(self, name: str, tensor: Tensor) -> None:
+        if tensor.dtype is not DataType.FLOAT32:
+            data = tensor._storage.data
+            assert data is not None
+            data.copy_(round_to(self._state[name]["master"], tensor.dtype))
+
+    def _gradient(self, name: str, tensor: Tensor) -> torch.Tensor | None:
+        tensor.check_writable(f"a step of {type(self).__name__}")
+        storage = tensor._storage
+        gradient = storage.gradient
+        if gradient is None:
+            if self._skips_missing:
+                return None
+            raise MeshError(
+                f"{type(self).__name__}: {name} has no gradient: it took no part in the loss, or backward() was not "
+                "called. Leave it out of the optimizer, or say skip_missing=True."
+            )
+        assert storage.data is not None
+        words = gradient_distribution(storage.dist, gradient).placements
+        axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
+        if axes:
+            warn_or_raise(
+                f"{type(self).__name__}: the gradient of {name} is still {words[axes[0]]} over mesh axis {axes[0]}: "
+                "its devices hold contributions of their own, and the parameter would come apart. Missing before "
+                f"this: softmesh.train.sync_gradients(params, axes=[{axes[0]}]).",
+                PartialWarning,
+                PartialError,
+            )
+            self._give_each_its_own(tensor, gradient)
+        return gradient.expand(storage.data.shape)
+
+    @staticmethod
+    def _give_each_its_own(tensor: Tensor, gradient: torch.Tensor) -> None:
+        """The parameter comes apart, as it would on chips: each device that has a gradient of its own gets a value."""
+        storage = tensor._storage
+        assert storage.data is not None
+        lead = storage.dist.lead
+        extents = tuple(map(max, storage.data.shape[:lead], gradient.shape[:lead]))
+        words = tuple(
+            word if have == want else LOCAL
+            for word, have, want in zip(storage.dist.placements, storage.data.shape, extents, strict=False)
+        )
+        storage.data = storage.data.detach().expand(*extents, *storage.data.shape[lead:]).clone()
+        storage.dist = storage.dist.with_placements(words)
+        requires_grad_(tensor)
+
+
+class SGD(Optimizer):
+    """With momentum, Nesterov's form of it, and weight decay, if asked for."""
+
+    slots = ("momentum",)
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        skip_missing: bool = False,
+    ) -> None:
+        super().__init__(params, lr, skip_missing)
+        if nesterov and not momentum:
+            raise ArgumentValueError("SGD: nesterov needs a momentum.")
+        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
+
+    def update(
+        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> None:
+        moves = list(gradients)
+        if self.weight_decay:
+            moves = list(torch._foreach_add(moves, list(values), alpha=self.weight_decay))
+        if self.momentum:
+            kept = self.kept(names, "momentum")
+            torch._foreach_mul_(kept, self.momentum)
+            torch._foreach_add_(kept, moves)
+            moves = list(torch._foreach_add(moves, kept, alpha=self.momentum)) if self.nesterov else kept
+        torch._foreach_add_(list(values), moves, alpha=-self.lr)
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay; moments in fp32."""
+
+    slots = ("first", "second")
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        skip_missing: bool = False,
+    ) -> None:
+        super().__init__(params, lr, skip_missing)
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ArgumentValueError(f"AdamW: betas must lie in [0, 1), got {betas}.")
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+
+    def update(
+        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> None:
+        torch._fused_adamw_(
+            list(values),
+            [gradient.contiguous() for gradient in gradients],
+            self.kept(names, "first"),
+            self.kept(names, "second"),
+            [],
+            [torch.tensor(float(self.steps))] * len(names),
+            amsgrad=False,
+            lr=self.lr,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=self.weight_decay,
+            eps=self.eps,
+            maximize=False,
+        )
