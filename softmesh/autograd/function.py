@@ -57,7 +57,7 @@ class Function:
             return cls.forward(context, *args)
         made: list[Tensor] = []
         tracked = _Call.apply(cls, context, args, made, *data)
-        results = [_tracked(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
+        results = [with_history(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
         return results[0] if context.__dict__.pop("_is_single") else tuple(results)
 
 
@@ -70,7 +70,7 @@ class _Call(torch.autograd.Function):
         given = [detach(arg) if isinstance(arg, Tensor) else arg for arg in args]
         out = cls.forward(context, *given)
         context._is_single = isinstance(out, Tensor)
-        made += [out] if isinstance(out, Tensor) else list(out)
+        made += _listed(out)
         ctx.cls, ctx.context, ctx.args, ctx.made = cls, context, given, [detach(tensor) for tensor in made]
         return tuple(tensor.view_data().view_as(tensor.view_data()) for tensor in made)
 
@@ -92,7 +92,12 @@ class _Call(torch.autograd.Function):
         return None, None, None, None, *(_checked(ctx.cls.__name__, *pair) for pair in pairs)
 
 
-def _tracked(tensor: Tensor, data: torch.Tensor) -> Tensor:
+def _listed(made: Any) -> list[Tensor]:
+    return [made] if isinstance(made, Tensor) else list(made)
+
+
+def with_history(tensor: Tensor, data: torch.Tensor) -> Tensor:
+    """The tensor with the same values, under a graph that torch keeps of them."""
     storage = Storage(data, tensor.view_distribution(), tensor._storage.device)
     if storage.device is not None:
         storage.lie_in(tensor._storage, tensor.spec)
@@ -124,24 +129,24 @@ def recomputed(function: Callable[..., Any], *args: Any) -> Any:
     inputs = [arg for arg in args if isinstance(arg, Tensor)]
     if not torch.is_grad_enabled():
         return function(*args)
-    made: list[Tensor] = []
+    made: list[Any] = []
     anchor = torch.zeros((), requires_grad=True)  # parameters may need gradients where no argument does
     tracked = _Recomputed.apply(function, args, made, anchor, *(tensor.view_data() for tensor in inputs))
-    results = [_tracked(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
-    return results[0] if len(results) == 1 else tuple(results)
+    results = [with_history(tensor, values) for tensor, values in zip(_listed(made[0]), tracked, strict=True)]
+    return results[0] if isinstance(made[0], Tensor) else type(made[0])(results)
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, function: Any, args: Sequence[Any], made: list[Tensor], *data: Any) -> Any:
+    def forward(ctx: Any, function: Any, args: Sequence[Any], made: list[Any], *data: Any) -> Any:
+        """What `function` gives is left in `made`."""
         ctx.set_materialize_grads(False)
         ctx.chance = torch.random.get_rng_state()
-        with torch.no_grad():
-            out = function(*(detach(arg) if isinstance(arg, Tensor) else arg for arg in args))
-        made += [out] if isinstance(out, Tensor) else list(out)
         ctx.function = function
         ctx.args = [detach(arg) if isinstance(arg, Tensor) else arg for arg in args]
-        return tuple(tensor.view_data().view_as(tensor.view_data()) for tensor in made)
+        with torch.no_grad():
+            made.append(function(*ctx.args))
+        return tuple(tensor.view_data().view_as(tensor.view_data()) for tensor in _listed(made[0]))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
@@ -153,10 +158,9 @@ class _Recomputed(torch.autograd.Function):
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.set_rng_state(ctx.chance)
             out = ctx.function(*args)
-        results = [out] if isinstance(out, Tensor) else list(out)
         pairs = [
             (result.view_data(), gradient)
-            for result, gradient in zip(results, gradients, strict=True)
+            for result, gradient in zip(_listed(out), gradients, strict=True)
             if gradient is not None and result.view_data().requires_grad
         ]
         if pairs:

@@ -101,9 +101,12 @@ def _set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
     if gradient is None:
         tensor._storage.gradient = None
         return
-    own, given = tensor._storage, gradient._storage
-    if not isinstance(gradient, Tensor) or given.data is None or given.device is not own.device:
+    own = tensor._storage
+    if not isinstance(gradient, Tensor) or gradient._storage.device is not own.device:
         raise MeshError("grad: must be a tensor on the same mesh, or None.")
+    gradient.check_allocated("grad")
+    given = gradient._storage
+    assert given.data is not None
     if tuple(gradient.shape) != tuple(tensor.shape) or given.dist.grid != own.dist.grid:
         raise MeshError(
             f"grad: has shape {gradient.shape} over {given.dist.grid}, the tensor {tensor.shape} over {own.dist.grid}."

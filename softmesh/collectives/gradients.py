@@ -14,6 +14,7 @@ import torch
 from softmesh.autograd.carried import carry, values_of
 from softmesh.autograd.graph import natively
 from softmesh.autograd.leaves import gradient_distribution
+from softmesh.autograd.lending import bring_back
 from softmesh.errors import MeshError
 from softmesh.ops.plan import Output, Plan
 from softmesh.ops.registry import OPERATIONS, Operation
@@ -140,6 +141,7 @@ def _derived(
             f"{op.name}: gradients through it are not modelled where several processes hold one mesh. "
             "Use all_gather, reduce_scatter or all_reduce."
         )
+    bring_back(tensor.view_data() for tensor in tensors)
     leaves = {id(tensor): _apart(tensor) for tensor in tensors}
     replaced = [
         [leaves.get(id(item), item) for item in value]

@@ -199,7 +199,7 @@ class SpelledSignature(Signature):
         self._spelling = spelling
         self._output = output
         if isinstance(output, str) and output in own.names:  # what it holds is an operand too
-            self.output_at = self._index[output]
+            self.output_at = self.places[output]
 
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> list[Any]:
         given = self._spelling.arguments(args, kwargs)
@@ -208,7 +208,7 @@ class SpelledSignature(Signature):
         output = self._output
         if callable(output):
             given[_TARGET] = output(given)
-        elif output is not None and output not in self._index:
+        elif output is not None and output not in self.places:
             given[_TARGET] = given.get(output)
         return [given.get(name, default) for name, default in zip(self.names, self.defaults, strict=True)]
 

@@ -87,14 +87,28 @@ def derived(op: str, function: Forward, gradient: Operand, *operands: Value | No
 def derivatives(function: Forward, grad: torch.Tensor, values: Sequence[Any]) -> list[torch.Tensor]:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     shape = torch.broadcast_shapes(grad.shape, *(value.shape for value in tensors))
-    leaves = [value.detach().expand(shape).requires_grad_() for value in tensors]
-    given = iter(leaves)
+    is_derived = torch.is_grad_enabled() and any(value.requires_grad for value in (grad, *tensors))
     with torch.enable_grad():
+        leaves = [_leaf(value.expand(shape), is_derived) for value in tensors]
+        given = iter(leaves)
         result = function(*(next(given) if isinstance(value, torch.Tensor) else value for value in values))
     if not result.requires_grad:
         return [torch.zeros(shape, dtype=grad.dtype, device=grad.device) for _ in leaves]
-    found = torch.autograd.grad(result, leaves, grad.expand(shape), allow_unused=True, materialize_grads=True)
-    return [one.detach() for one in found]
+    return list(
+        torch.autograd.grad(
+            result,
+            leaves,
+            grad.expand(shape),
+            create_graph=is_derived,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    )
+
+
+def _leaf(value: torch.Tensor, is_derived: bool) -> torch.Tensor:
+    """What is derived for: itself, where a second derivative will go on from it."""
+    return value if is_derived and value.requires_grad else value.detach().requires_grad_()
 
 
 def along_gradient(at: rules.Situation) -> rules.Placement:

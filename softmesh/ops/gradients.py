@@ -16,7 +16,9 @@ import torch
 
 from softmesh.autograd.carried import carry, values_of
 from softmesh.autograd.graph import keeps_graph
+from softmesh.autograd.lending import bring_back
 from softmesh.ops.plan import Plan
+from softmesh.tensor.dtype import facts
 
 Extents = tuple[int, ...]
 
@@ -34,8 +36,28 @@ class Inner:
 
 def differentiated(plan: Plan, data: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """What `plan.run(data)` gives, with gradients for those of `data` that ask for them."""
+    needs = tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in data)
+    natively = plan.derived_natively.get(needs)
+    if natively is None:
+        natively = plan.derived_natively[needs] = _is_uniform(plan, needs)
+    if natively:
+        return plan.run(data)
     made: tuple[torch.Tensor, ...] = LocalOp.apply(plan, *data)
     return made
+
+
+def _is_uniform(plan: Plan, needs: Sequence[bool]) -> bool:
+    """Whether operands and results are stored alike: then torch's derivative is each device's own."""
+    first = plan.outputs[0]
+    dists = [dist for dist, need in zip(plan.operand_dists, needs, strict=True) if need and dist is not None]
+    others = [output.dist for output in plan.outputs]
+    return (
+        plan.wide_adapts is None
+        and all(
+            dist.grid == first.dist.grid and dist.extents == first.dist.extents for dist in (*dists, *others)
+        )
+        and all(facts(output.spec.dtype).exact_storage for output in plan.outputs)
+    )
 
 
 class LocalOp(torch.autograd.Function):
@@ -46,8 +68,14 @@ class LocalOp(torch.autograd.Function):
         needs = ctx.needs_input_grad[1:]
         dist = plan.outputs[0].dist
         inner = _run(plan, own, needs, dist.extents)
-        made = plan.finish(_as_given(plan, [result.detach() for result in inner.results]))
-        ctx.mark_non_differentiable(*(result for result in made if not result.is_floating_point()))
+        made = plan.finish(_as_given(plan, _stored(plan, inner.results)))
+        ctx.mark_non_differentiable(
+            *(
+                result
+                for result, raw in zip(made, inner.results, strict=True)
+                if not (raw.requires_grad and result.is_floating_point())
+            )
+        )
         ctx.plan, ctx.inner = plan, inner
         ctx.shapes = [value.shape if need else None for value, need in zip(own, needs, strict=True)]
         # devices that computed the same may be told different gradients: for them it is computed again
@@ -67,6 +95,7 @@ class LocalOp(torch.autograd.Function):
         wanted = _widest(given, inner.lead(lead), lead)
         needs = ctx.needs_input_grad[1:]
         if wanted != inner.lead(lead) and ctx.again is not None:
+            bring_back(ctx.again)
             inner = _run(plan, ctx.again, needs, wanted)
         found = iter(_derived(inner, given, keeps_graph()))
         answer = [None if shape is None else _answer(next(found), shape) for shape in ctx.shapes]
@@ -98,6 +127,18 @@ def _expanded(plan: Plan, at: int, value: torch.Tensor, extents: Extents) -> tor
     assert dist is not None
     wanted = dist.grid if plan.wide_adapts is not None else tuple(map(max, extents, dist.extents))
     return value.detach().expand(*wanted, *value.shape[dist.lead :])
+
+
+def _stored(plan: Plan, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Once along axes on which devices agree: operands that were expanded made more of them."""
+    found = []
+    for result, output in zip(results, plan.outputs, strict=True):
+        result = result.detach()
+        for axis, n in enumerate(output.dist.extents):
+            if n < result.shape[axis]:
+                result = result.narrow(axis, 0, 1)
+        found.append(result)
+    return found
 
 
 def _as_given(plan: Plan, results: list[torch.Tensor]) -> Any:

@@ -100,9 +100,7 @@ def product_local(
             y = y if y.dtype is torch.float32 else y.float()
         x = x.transpose(-2, -1) if transpose_a else x
         y = y.transpose(-2, -1) if transpose_b else y
-        result = product(x, y)
-        if z is not None:
-            result = _with_bias(result, z)
+        result = product(x, y, z)
         return result if last is None else last(result)
 
     rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
@@ -111,17 +109,6 @@ def product_local(
     return Local(
         compute, rule, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=rank, cost=matmul_cost(inner)
     )
-
-
-def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Added in place where that may be: the product is new, and a second one of its size costs as much to get."""
-    if (
-        product.requires_grad
-        or bias.requires_grad
-        or torch.broadcast_shapes(product.shape, bias.shape) != product.shape
-    ):
-        return product + bias
-    return product.add_(bias)
 
 
 def _then_nonlinear(rule: rules.Rule) -> rules.Rule:

@@ -65,6 +65,14 @@ def _norm_rule(at: rules.Situation) -> rules.Placement:
     return rules.LOCAL if own else _row_word(at, 3)
 
 
+def _normalized(x: torch.Tensor, epsilon: float, centred: bool) -> torch.Tensor:
+    if x.requires_grad:  # torch's own kernels come with a derivative in one step
+        norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
+        return norm(x, (x.shape[-1],), eps=epsilon)
+    centred_x = x - x.mean(-1, keepdim=True) if centred else x
+    return centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
+
+
 def _norm(
     op: str,
     input_tensor: Operand,
@@ -88,9 +96,7 @@ def _norm(
     def compute(
         x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
     ) -> torch.Tensor:
-        x = x if r is None else x + r
-        centred_x = x - x.mean(-1, keepdim=True) if centred else x
-        result = centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
+        result = _normalized(x if r is None else x + r, epsilon, centred)
         for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
             if values is not None:
                 row = _as_row(values, own_rank, width)

@@ -80,6 +80,7 @@ class Plan:
     wide_adapts: tuple[Adapt, ...] | None = None  # for operands that have a piece of their own on each device
 
     def __post_init__(self) -> None:
+        self.derived_natively: dict[tuple[bool, ...], bool] = {}  # by which operands ask for a gradient
         self.needs_adapting = any(adapt is not None for adapt in self.adapts)
 
     def compute_only(self, values: Sequence[Any]) -> Any:

@@ -12,14 +12,27 @@ from typing import Any
 
 import torch
 
+from softmesh.autograd.carried import plain
 from softmesh.runtime.reused_results import BIG, empty_result
 
 
-def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a (..., M, K) @ b (..., K, N), both of one rank, leading dims broadcast without copies."""
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return Product.apply(a, b)
-    return _product(a, b)
+_NARROW = 128  # columns: below, one wide product is faster than several of them
+
+
+def product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """a (..., M, K) @ b (..., K, N) + bias, all of one rank, leading dims broadcast without copies."""
+    given = (a, b) if bias is None else (a, b, bias)
+    if torch.is_grad_enabled() and any(value.requires_grad for value in given):
+        return Product.apply(*given)
+    made = _product(a, b)
+    return made if bias is None else _with_bias(made, bias)
+
+
+def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Added in place where that may be: the product is new, and a second one of its size costs as much to get."""
+    if any(n not in (1, m) for m, n in zip(product.shape, bias.shape, strict=True)):
+        return product + bias
+    return product.add_(bias)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -27,6 +40,8 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if b.numel() == height * width:  # one GEMM over all rows of a
         return _multiplied(a, b.reshape(height, width))
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    if width <= _NARROW and _shares_rows(a, b):
+        return _fold_columns(a, b)
     only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
     if not only_a or lead_a == lead_b:
         return _multiplied(a, b)
@@ -61,25 +76,51 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Ten
     return spread.permute(*back, lead, lead + 1)
 
 
+def _shares_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether all matrices of b multiply the same rows, and lie in memory as the columns of one."""
+    return all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)) and b.mT.is_contiguous()
+
+
+def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Narrow matrices that multiply the same rows, as one wide one; the result is a view of its columns."""
+    lead = a.dim() - 2
+    dims = [i for i in range(lead) if b.shape[i] > 1]
+    others = [i for i in range(lead) if i not in dims]
+    wide = torch.matmul(a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2]).mT)
+    spread = wide.view(*(a.shape[i] for i in others), a.shape[-2], *(b.shape[i] for i in dims), b.shape[-1])
+    places = [
+        len(others) + 1 + dims.index(i) if i in dims else others.index(i) for i in range(lead)
+    ]
+    return spread.permute(*places, len(others), spread.dim() - 1)
+
+
 class Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         once_a, once_b = _held_once(a), _held_once(b)
         ctx.save_for_backward(once_a, once_b)
         ctx.leads = a.shape[:-2], b.shape[:-2]
         made = _product(once_a, once_b)
-        return made.expand(*torch.broadcast_shapes(*ctx.leads), *made.shape[-2:])
+        leads = [*ctx.leads]
+        if bias is not None:
+            made = _with_bias(made, _held_once(bias))
+            ctx.bias_shape = bias.shape
+            leads.append(bias.shape[:-2])
+        return made.expand(*map(max, *leads), *made.shape[-2:])
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         a, b = ctx.saved_tensors
+        gradient = plain(gradient)
         lead_a, lead_b = ctx.leads
         to_a = to_b = None
         if ctx.needs_input_grad[0]:
             to_a = _summed_to(_product(_held_once(gradient, lead_a), b.mT), lead_a)
         if ctx.needs_input_grad[1]:
-            to_b = _contracted(a, _held_once(gradient, lead_b), lead_b)
-        return to_a, to_b
+            to_b = _contracted(a, _held_once(gradient, lead_b), lead_b, b.stride(-1) > b.stride(-2))
+        if len(ctx.needs_input_grad) == 2:
+            return to_a, to_b
+        return to_a, to_b, gradient.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[2] else None
 
 
 def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tensor:
@@ -90,7 +131,9 @@ def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tens
     return data
 
 
-def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size) -> torch.Tensor:
+def _contracted(
+    a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size, is_turned: bool
+) -> torch.Tensor:
     """a^T @ gradient, summed over the dims where `lead` has extent 1: these are more rows of the product."""
     summed = [i for i, n in enumerate(lead) if n == 1 and (a.shape[i] > 1 or gradient.shape[i] > 1)]
     if any(a.shape[i] != gradient.shape[i] for i in summed):  # held once by one of them
@@ -100,8 +143,18 @@ def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size) -> to
             *(extents[i] if i in summed else n for i, n in enumerate(gradient.shape[:-2])),
             *gradient.shape[-2:],
         )
-    made = _product(_rows(a, summed).mT, _rows(gradient, summed))
+    rows_a, rows_g = _rows(a, summed), _rows(gradient, summed)
+    made = _turned_product(rows_a, rows_g) if is_turned else _product(rows_a.mT, rows_g)
     return made.expand(*lead, *made.shape[-2:])
+
+
+def _turned_product(a: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """a^T @ gradient, laid out for an operand that is the transpose of what is stored."""
+    if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]):
+        return _product(gradient.mT, a).mT
+    lead = gradient.shape[:-2]
+    wide = gradient.movedim(-2, 0).reshape(gradient.shape[-2], -1)  # a view, if the product was one of columns
+    return torch.matmul(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
 
 
 def _rows(data: torch.Tensor, dims: list[int]) -> torch.Tensor:

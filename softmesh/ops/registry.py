@@ -13,6 +13,7 @@ That is all SPMD takes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
 from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.refusal import CallRefused, refused_call
-from softmesh.ops.shortcuts import Shortcuts
+from softmesh.ops.shortcuts import Shortcuts, take
 from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime.commands import Command, observed, tell
@@ -103,12 +104,17 @@ class Operation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = None
-        if self._has_shortcuts and not (INTERCEPTORS or GRADIENTS.in_use or observed()):
-            call = self._shortcuts.described(args, kwargs, self._circumstances(kwargs))
-            if call is not None:
-                made = self._shortcuts.taken(call)
-                if made is not None:
-                    return made
+        if self._has_shortcuts and not INTERCEPTORS:
+            is_training = GRADIENTS.in_use and torch.is_grad_enabled()
+            call = self._shortcuts.described(args, kwargs, self._circumstances(kwargs), is_training)
+            known = None if call is None else self._shortcuts.find(call)
+            if call is not None and known is not None:
+                made = take(known, call)
+                if observed():
+                    bind = functools.partial(self._signature.bind, args, kwargs)
+                    tensors = [call.given[at] for at in known.tensors]
+                    self._tell(bind, tensors, [made], known.plan, call.device, current_queue())
+                return made
         try:
             if INTERCEPTORS:
                 return call_through(self, lambda *args, **kwargs: self._call(args, kwargs), args, kwargs)
@@ -187,7 +193,7 @@ class Operation:
         if target is None and marking is None and plan.problem is None and plan.container is None:
             self._latest = plan if signature.queue_at is None or values[signature.queue_at] is None else None
         if observed():
-            self._tell(values, tensors, made, plan, device)
+            self._tell(lambda: values, tensors, made, plan, device, self._queue(values))
         return made[0] if plan.container is None else plan.container(made)
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
@@ -336,11 +342,12 @@ class Operation:
 
     def _tell(
         self,
-        values: list[Any],
+        values: Callable[[], list[Any]],
         tensors: list[Tensor],
         made: list[Tensor],
         plan: Plan,
         device: MeshDevice | None,
+        queue: int,
     ) -> None:
         cost = plan.cost or self.definition.cost
         tell(
@@ -349,10 +356,10 @@ class Operation:
                 tensors,
                 made,
                 plan.outputs[0].dist.coordinates(),
-                self._queue(values),
+                queue,
                 device,
                 raw_call_site(2),
-                lambda: self._arguments(values),
+                lambda: self._arguments(values()),
                 lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
             )
         )

@@ -1,12 +1,12 @@
 """A call like an earlier one: same specs, distributions and arguments on the same mesh.
 
-Binding, checks and planning gave a plan the first time; where nothing stands in the way (nobody observes,
-records or trains), a later call is one look-up by what was given, and the computation itself.
+Binding, checks and planning gave a plan the first time; where nothing stands in the way (nobody records, no
+operand asks for a gradient), a later call is one look-up by what was given, and the computation itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from softmesh.ops.plan import Plan
@@ -19,11 +19,11 @@ _MOST = 4096  # of one op
 
 
 class Shortcut(NamedTuple):
+    """Where a call like an earlier one goes."""
+
     plan: Plan
-    slots: tuple[
-        int | None, ...
-    ]  # which of the given values each operand of the plan is; None for one left out
-    first: int  # which of them is the first tensor
+    slots: tuple[tuple[int | None, Any], ...]  # which of the given values each operand is, or its default
+    tensors: tuple[int, ...]  # and which are tensors, in the order of the op's parameters
 
 
 class Call(NamedTuple):
@@ -39,7 +39,8 @@ class Shortcuts:
 
     def __init__(self, signature: Signature) -> None:
         self._known: dict[tuple[Any, ...], Shortcut] = {}
-        self._places = {name: at for at, name in enumerate(signature.names)}
+        self._places = signature.places
+        self._defaults = signature.defaults
         self._operand_at = signature.operand_at
         self._operands = frozenset(signature.operand_at)
 
@@ -47,19 +48,22 @@ class Shortcuts:
         self._known.clear()
 
     def described(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], circumstances: Hashable
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], circumstances: Hashable, is_training: bool
     ) -> Call | None:
         """None for a call that must take the long way."""
         key: list[Any] = [circumstances]
         given: list[Any] = []
         device: MeshDevice | None = None
         operands = self._operands
-        for at, value in enumerate((*args, *kwargs.values()) if kwargs else args):
+        for at, value in self._placed(args, kwargs) if kwargs else enumerate(args):
             key.append(value.__class__)
             given.append(value)
             if value.__class__ is Tensor:
                 storage = value._storage
-                if value._where is not None or storage.data is None or storage.undefined is not None:
+                data = storage.data
+                if value._where is not None or data is None or storage.undefined is not None:
+                    return None
+                if is_training and data.requires_grad:
                     return None
                 if storage.device is not device:
                     if device is not None or storage.device is None:
@@ -76,34 +80,43 @@ class Shortcuts:
             key += kwargs
         return Call(tuple(key), given, device)
 
-    def taken(self, call: Call) -> Tensor | None:
-        """The result, where the way is known."""
+    def _placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[tuple[int | None, Any]]:
+        """Each value with the place of its parameter; None for a name that is none."""
+        return *enumerate(args), *((self._places.get(name), value) for name, value in kwargs.items())
+
+    def find(self, call: Call) -> Shortcut | None:
+        """The way, where it is known."""
         try:
             known = self._known.get(call.key)
         except TypeError:  # an argument is a list
             return None
-        device = call.device
-        if known is None or known.plan.program not in device._program_cache:
-            return None
-        plan, given = known.plan, call.given
-        device.note_launch(None)
-        values = [None if at is None else _value(given[at]) for at in known.slots]
-        made, output = plan.run(values)[0], plan.outputs[0]
-        storage = Storage(made, output.dist, device)
-        if plan.is_view:
-            storage.lie_in(given[known.first]._storage, output.spec)
-        return Tensor.make(storage, output.spec, output.topology)
+        return None if known is None or known.plan.program not in call.device._program_cache else known
 
     def remember(self, call: Call, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        places = {at: i for i, at in enumerate((*range(len(args)), *(self._places[name] for name in kwargs)))}
-        slots = tuple(places.get(at) for at in self._operand_at)
-        first = next(at for at in slots if at is not None and call.given[at].__class__ is Tensor)
+        places = {at: i for i, (at, _) in enumerate(self._placed(args, kwargs))}
+        slots = tuple((places.get(at), self._defaults[at]) for at in self._operand_at)
+        operands = [default if at is None else call.given[at] for at, default in slots]
+        if any(isinstance(value, list | tuple) for value in operands):  # several values of the plan
+            return
+        tensors = tuple(at for at, _ in slots if at is not None and call.given[at].__class__ is Tensor)
         if len(self._known) >= _MOST:
             self._known.clear()
         try:
-            self._known[call.key] = Shortcut(plan, slots, first)
+            self._known[call.key] = Shortcut(plan, slots, tensors)
         except TypeError:
             return
+
+
+def take(known: Shortcut, call: Call) -> Tensor:
+    """The result."""
+    plan, given, device = known.plan, call.given, call.device
+    device.note_launch(None)
+    values = [default if at is None else _value(given[at]) for at, default in known.slots]
+    made, output = plan.run(values)[0], plan.outputs[0]
+    storage = Storage(made, output.dist, device)
+    if plan.is_view:
+        storage.lie_in(given[known.tensors[0]]._storage, output.spec)
+    return Tensor.make(storage, output.spec, output.topology)
 
 
 def _value(given: Any) -> Any:

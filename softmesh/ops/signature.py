@@ -9,7 +9,8 @@ tuning       what only steers hardware: accepted, shown to observers, without ef
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from softmesh.errors import ArgumentError, did_you_mean
@@ -46,10 +47,11 @@ class Signature:
         first = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
         others = [name for name in (*parameters, *controls, *tuning) if name not in (*first, *positional)]
         self.op = op
+        self._has_spellings = False
         self.names = [*first, *positional, *others]
         self.positional = len(first) + len(positional)
         self.defaults = [parameters[n].default if n in parameters else None for n in self.names]
-        self._index = {name: i for i, name in enumerate(self.names)}
+        self.places = {name: i for i, name in enumerate(self.names)}  # other spellings too
         annotated = {n: str(p.annotation) for n, p in parameters.items()}
         self.operand_names = [n for n in parameters if annotated[n].startswith(("Operand", "Value"))]
         self.operand_at = self._positions(self.operand_names)
@@ -64,11 +66,18 @@ class Signature:
         self._required = tuple(i for i, default in enumerate(self.defaults) if default is _MISSING)
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(self._index[name] for name in names)
+        return tuple(self.places[name] for name in names)
 
     def _control(self, controls: Sequence[str], purpose: str) -> int | None:
         spelled = next((name for name in controls if name in _SPELLINGS[purpose]), None)
-        return None if spelled is None else self._index[spelled]
+        return None if spelled is None else self.places[spelled]
+
+    def spelled(self, spellings: Mapping[str, str]) -> Signature:
+        """The same, with other names beside its own: `spellings` has for each the one that is meant."""
+        other = copy(self)
+        other.places = self.places | {name: self.places[meant] for name, meant in spellings.items()}
+        other._has_spellings = True
+        return other
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """One value for each name, or an error that says which name is wrong, double or missing."""
@@ -80,14 +89,16 @@ class Signature:
             )
         values = [*args, *self.defaults[given:]]
         for name, value in kwargs.items():
-            at = self._index.get(name)
+            at = self.places.get(name)
             if at is None:
                 raise self._refused(
-                    f"it has no argument {name!r}.{did_you_mean(name, self.names)} It takes {', '.join(self.names)}"
+                    f"it has no argument {name!r}.{did_you_mean(name, self.places)} It takes {', '.join(self.names)}"
                 )
             if at < given:
                 raise self._refused(f"argument {name!r} is given twice")
             values[at] = value
+        if self._has_spellings and len({self.places[name] for name in kwargs}) < len(kwargs):
+            raise self._refused(f"one argument is given under two names among {', '.join(kwargs)}")
         for at in self._required:
             if values[at] is _MISSING:
                 raise self._refused(f"argument {self.names[at]!r} is missing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -169,7 +169,13 @@ def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = N
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     tensors = [(o.name, o.shape) for o in (input_tensor, min, max) if isinstance(o, Operand)]
     rank = len(check_broadcast("clamp", tensors))
-    return Local(lambda x, low, high: torch.clamp(x, low, high), rules.elementwise, broadcast_rank=rank)
+    return Local(_clamped, rules.elementwise, broadcast_rank=rank)
+
+
+def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+    bounds = [bound.shape for bound in (low, high) if isinstance(bound, torch.Tensor)]
+    # torch derives a clamp only where the values are as large as the result
+    return torch.clamp(x.expand(torch.broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
 @operation("round", precision="native", tuning=_TUNING)

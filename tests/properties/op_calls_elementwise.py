@@ -80,6 +80,7 @@ TESTED_ELSEWHERE.update(
             "sharded_to_interleaved_partial",
             "fill_implicit_tile_padding",
             "experimental.typecast",
+            "experimental.quasar.typecast",
             "fill_ones_rm",
         ),
         *("composite_example", "experimental.dropout", "bernoulli"),

@@ -58,7 +58,7 @@ class Like:
     """An operand before it is placed: its piece on one device, and what values it may hold.
 
     `values`: "real", "positive", "whole" (small integers: sums of them are exact in any order),
-    "unit" (within -1 to 1), or "below N" (indices).
+    "unit" (within -1 to 1), "LOW to HIGH", or "below N" (indices).
     """
 
     shape: Extents
@@ -75,7 +75,8 @@ def draw_values(shape: Extents, kind: str, seed: int) -> torch.Tensor:
         return torch.randint(-3, 4, shape, generator=generator).float()
     if kind == "bits":
         return torch.randint(0, 4, shape, generator=generator, dtype=torch.int32)
-    low, high = {"real": (-3.0, 3.0), "positive": (0.25, 3.0), "unit": (-1.0, 1.0)}[kind]
+    named = {"real": (-3.0, 3.0), "positive": (0.25, 3.0), "unit": (-1.0, 1.0)}
+    low, high = named[kind] if kind in named else map(float, kind.split(" to "))
     return torch.rand(shape, generator=generator) * (high - low) + low
 
 

@@ -31,6 +31,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "clip_bw": {"min": 0.4, "max": 0.7},
     "div_no_nan_bw": {"scalar": 2.0},
     "experimental.typecast": {"dtype": ttnn.float32},
+    "experimental.quasar.typecast": {"dtype": ttnn.float32},
     "fill_implicit_tile_padding": {"fill_value": 0.0},
     "heaviside": {"value": 0.5},
     "leaky_relu_bw": {"negative_slope": 0.1},

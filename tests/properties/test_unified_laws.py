@@ -5,6 +5,7 @@ Shapes are drawn too, most of them such that nothing divides evenly. Each case i
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from op_calls import CALLS
 from strategies import LAWS, Like, draw_values
-from unified_operands import Words, mesh_of, some_layout, spread, value_of, words_of
+from unified_operands import Words, every_layout, mesh_of, some_layout, spread, value_of, words_of
 
 import softmesh as ttnn
 from softmesh import distributed
@@ -76,6 +77,18 @@ def test_products_of_any_placements_are_those_of_torch_in_any_placement(shape):
                 placed_a, placed_b, transpose_a=turned_a, transpose_b=turned_b, output_topology=request
             )
             agree(result, a @ b, request, (seed, placed_a.view_distribution(), placed_b.view_distribution()))
+
+
+def test_every_pair_of_placements_multiplies_into_every_other_along_a_line():
+    mesh = mesh_of(1, 8)
+    layouts = every_layout(2, mesh)
+    a, b = torch.randn(10, 9), torch.randn(9, 13)
+    for of_a, of_b in itertools.product(layouts, layouts):
+        x, w = spread(a, mesh, of_a), spread(b, mesh, of_b)
+        for request in (None, *layouts):
+            with ttnn.lenient():
+                result = distributed.matmul(x, w, output_topology=request)
+            agree(result, a @ b, request, (of_a, of_b, request))
 
 
 def _factors(case: Case) -> tuple[torch.Tensor, torch.Tensor]:

@@ -112,6 +112,7 @@ def _combined(
     place = _places(listed, is_one, _slots_of(activations, listed, is_one, lead, sizes), sizes)
     answers = gathered(dense.reshape(*dense.shape[:lead], experts, tokens, hidden), group, 0)
     sources = _sources(gathered(place, group, 0), lead, slots * tokens)
+    sources = sources.expand(*torch.broadcast_shapes(sources.shape[:lead], answers.shape[:lead]), -1)
     found = _rows(answers, sources, lead).reshape(*sources.shape[:lead], slots, tokens, hidden)
     is_there = (sources >= 0).reshape(*sources.shape[:lead], slots, tokens, 1)
     written = dealt(is_there, group, 1)
