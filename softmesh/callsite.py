@@ -9,9 +9,11 @@ import sys
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import torch.autograd.function
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_BETWEEN = (functools.__file__, contextlib.__file__)
-_PROGRAMS = (_PACKAGE + "demo.py", _PACKAGE + "bench" + os.sep)  # written as a user would
+_BETWEEN = (functools.__file__, contextlib.__file__, torch.autograd.function.__file__)
+_PROGRAMS = (_PACKAGE + "demo", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 
 class CallSite(NamedTuple):
@@ -35,7 +37,7 @@ def call_site_of(frame: FrameType) -> CallSite:
 
 
 def is_ours(file: str) -> bool:
-    """Of the package, or between two of its frames: cached properties and context managers are."""
+    """Of the package, or between two of its frames: cached properties, context managers and custom gradients are."""
     return file in _BETWEEN or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))
 
 

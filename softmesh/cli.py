@@ -154,10 +154,11 @@ _elsewhere(
 )
 
 
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train"]
+
+
 @commands.command(context_settings=_FORWARDING)
-@click.argument(
-    "name", type=click.Choice(["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama"])
-)
+@click.argument("name", type=click.Choice(_BENCHES))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
     """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""

@@ -56,7 +56,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def mesh_shape(text: str) -> tuple[int, int]:
-    rows, columns = (int(n) for n in text.split("x"))
+    try:
+        rows, columns = (positive(n) for n in text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be two numbers such as 2x4, got {text!r}") from None
     return rows, columns
 
 
@@ -68,7 +71,10 @@ def positive(text: str) -> int:
 
 
 def tokens_of(text: str) -> Tokens:
-    return [int(token) for token in text.split(",")]
+    try:
+        return [int(token) for token in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers such as 128000,791, got {text!r}") from None
 
 
 def group_shape(mesh: tuple[int, int], groups: int) -> tuple[int, int]:
@@ -98,6 +104,11 @@ class Request:
         else:
             args = ModelArgs.from_folder(given.checkpoint)
             weights = load_checkpoint(given.checkpoint, args)
+        for token in given.prompt or ():
+            if not 0 <= token < args.vocab_size:
+                raise ValueError(
+                    f"token {token} of the prompt is not one of the {args.vocab_size} of the model."
+                )
         prompts = [given.prompt] * given.users if given.prompt else drawn_prompts(args, given.users)
         return cls(args, weights, prompts, given.tokens)
 

@@ -57,6 +57,8 @@ def _check_core(name: str, core: CoreCoord, first: tuple[int, int], extent: tupl
 class MeshDevice(DeviceQueues):
     """Made by `open_mesh_device` and `create_submesh`. Any attribute may be set on it."""
 
+    axis_names: Sequence[str]  # what a program calls the axes; it is there once the program has set it
+
     def __init__(
         self,
         shape: MeshShape,

@@ -12,8 +12,18 @@ from __future__ import annotations
 from torch import enable_grad, no_grad
 
 from softmesh.autograd.function import Function, recomputed
+from softmesh.train import checkpoints, schedules
 from softmesh.train.axes import axis_number, axis_size, mapper, on_mesh
+from softmesh.train.check import CheckFailed, Finding, Report, check
 from softmesh.train.clipping import clip_grad_norm
+from softmesh.train.context_parallel import (
+    ContextParallelAttention,
+    ContextParallelBlock,
+    PositionalEmbedding,
+    positions,
+    ring_attention,
+)
+from softmesh.train.fsdp import fully_shard
 from softmesh.train.layers import (
     MLP,
     ColumnParallelLinear,
@@ -27,7 +37,9 @@ from softmesh.train.layers import (
     TransformerBlock,
     VocabParallelEmbedding,
 )
-from softmesh.train.losses import cross_entropy, mse_loss, vocab_parallel_cross_entropy
+from softmesh.train.loop.callbacks import TrainerCallback
+from softmesh.train.loop.finite import NotFiniteGradient, NotFiniteLoss
+from softmesh.train.losses import cross_entropy, loss_value, mse_loss, vocab_parallel_cross_entropy
 from softmesh.train.module import Module, Sequential, parameter, zero_gradients
 from softmesh.train.operations import (
     all_gather,
@@ -38,14 +50,29 @@ from softmesh.train.operations import (
     scatter,
 )
 from softmesh.train.optimizers import SGD, AdamW, Optimizer
+from softmesh.train.pipeline import Pipeline, Stage
 from softmesh.train.schedules import Scheduler
 from softmesh.train.sync import sync_gradients
+from softmesh.train.trainer import Trainer
 
 __all__ = [
+    "check",
+    "Report",
+    "Finding",
+    "CheckFailed",
+    "Trainer",
+    "Stage",
+    "Pipeline",
+    "NotFiniteLoss",
+    "NotFiniteGradient",
+    "TrainerCallback",
+    "checkpoints",
     "MLP",
     "SGD",
     "AdamW",
     "ColumnParallelLinear",
+    "ContextParallelAttention",
+    "ContextParallelBlock",
     "Embedding",
     "Function",
     "Initial",
@@ -54,6 +81,7 @@ __all__ = [
     "Module",
     "MultiHeadAttention",
     "Optimizer",
+    "PositionalEmbedding",
     "RMSNorm",
     "RowParallelLinear",
     "Scheduler",
@@ -68,15 +96,20 @@ __all__ = [
     "clip_grad_norm",
     "cross_entropy",
     "enable_grad",
+    "fully_shard",
+    "loss_value",
     "mapper",
     "mse_loss",
     "no_grad",
     "on_mesh",
     "parameter",
+    "positions",
     "recomputed",
     "reduce_scatter",
+    "ring_attention",
     "ring_shift",
     "scatter",
+    "schedules",
     "sync_gradients",
     "vocab_parallel_cross_entropy",
     "zero_gradients",

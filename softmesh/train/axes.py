@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
 from softmesh.distributed.axes import axis_names
 from softmesh.errors import ArgumentValueError, MeshError, did_you_mean
-from softmesh.placement.mappers import Mapper, MeshMapperConfig, create_mesh_mapper
+from softmesh.placement.mappers import Mapper, MeshMapperConfig, ShardTensorToMesh, create_mesh_mapper
 from softmesh.placement.topology import PlacementReplicate, PlacementShard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
@@ -45,12 +46,25 @@ def axis_size(mesh: MeshDevice, axis: Axis) -> int:
     return int(mesh.shape[axis_number(mesh, axis)])
 
 
+def axis_label(mesh: MeshDevice, axis: int) -> Axis:
+    """An axis as the program calls it: by its name, if it has one."""
+    names = axis_names(mesh)
+    return axis if names is None else names[axis]
+
+
 def has_axis(mesh: MeshDevice, axis: Axis) -> bool:
     return isinstance(axis, int) or axis in (axis_names(mesh) or ())
 
 
 def mapper(mesh: MeshDevice, splits: dict[Axis, int]) -> Mapper:
     """Tensors split along these axes (which dim along which axis), the same on all devices of the others."""
+    dims = set(splits.values())
+    if len(splits) > 1 and len(dims) == 1:
+        if math.prod(axis_size(mesh, axis) for axis in splits) != mesh.get_num_devices():
+            raise ArgumentValueError(
+                f"One dim can be split along several axes only if these are all there are: {splits} on {mesh}."
+            )
+        return ShardTensorToMesh(mesh, dims.pop())
     words: list[PlacementShard | PlacementReplicate] = [PlacementReplicate()] * mesh.shape.dims()
     for axis, dim in splits.items():
         words[axis_number(mesh, axis)] = PlacementShard(dim)

@@ -62,7 +62,10 @@ class Linear(Module):
 
 
 class ColumnParallelLinear(Linear):
-    """Each device along the axis computes its slice of the outputs, from the whole of x."""
+    """Each device along the axis computes its slice of the outputs, from the whole of x.
+
+    `input_is_broadcast`: the caller has said `broadcast(x, axis)`, for several layers at once.
+    """
 
     def __init__(
         self,
@@ -74,10 +77,11 @@ class ColumnParallelLinear(Linear):
         axis: Axis,
         bias: bool = True,
         gather_output: bool = False,
+        input_is_broadcast: bool = False,
         std: float | None = None,
     ) -> None:
         divided("ColumnParallelLinear: out_features", out_features, mesh, axis)
-        self.axis, self.gather_output = axis, gather_output
+        self.axis, self.gather_output, self.input_is_broadcast = axis, gather_output, input_is_broadcast
         super().__init__(
             mesh,
             in_features,
@@ -90,7 +94,7 @@ class ColumnParallelLinear(Linear):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = super().forward(broadcast(x, self.axis))
+        out = super().forward(x if self.input_is_broadcast else broadcast(x, self.axis))
         return all_gather(out, 3, self.axis, gradients="replicated") if self.gather_output else out
 
 
@@ -220,27 +224,25 @@ class MultiHeadAttention(Module):
             raise MeshError(f"MultiHeadAttention: {features} features do not divide among {heads} heads.")
         self.heads = heads if tp is None else divided("MultiHeadAttention: heads", heads, mesh, tp)
         self.width = features // heads
-        self.query = column(mesh, features, features, initial, tp)
-        self.key = column(mesh, features, features, initial, tp)
-        self.value = column(mesh, features, features, initial, tp)
+        self.tp = tp
+        self.query, self.key, self.value = (self._asking(mesh, features, initial) for _ in range(3))
         self.out = row(mesh, features, features, initial, tp)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x if self.tp is None else broadcast(x, self.tp)
         asked = [self._by_head(layer(x)) for layer in (self.query, self.key, self.value)]
-        found = self.attend(*asked)
-        batch, _, tokens, _ = (int(n) for n in x.shape)
-        joined = _op["reshape"](
-            _op["permute"](found, (0, 2, 1, 3)), (batch, 1, tokens, self.heads * self.width)
-        )
-        return self.out(joined)
+        return self.out(local_ops.join_heads(self.attend(*asked)))
+
+    def _asking(self, mesh: MeshDevice, features: int, initial: Initial) -> Linear:
+        if self.tp is None:
+            return Linear(mesh, features, features, initial)
+        return ColumnParallelLinear(mesh, features, features, initial, axis=self.tp, input_is_broadcast=True)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return _op["transformer.scaled_dot_product_attention"](q, k, v, is_causal=True)
 
     def _by_head(self, x: Tensor) -> Tensor:
-        batch, _, tokens, _ = (int(n) for n in x.shape)
-        split = _op["reshape"](x, (batch, tokens, self.heads, self.width))
-        return _op["permute"](split, (0, 2, 1, 3))
+        return local_ops.split_heads(x, self.heads)
 
 
 class MLP(Module):
@@ -261,9 +263,14 @@ class TransformerBlock(Module):
         self, mesh: MeshDevice, features: int, heads: int, initial: Initial, *, tp: Axis | None = None
     ) -> None:
         self.norm_1 = LayerNorm(mesh, features, initial)
-        self.attention = MultiHeadAttention(mesh, features, heads, initial, tp=tp)
+        self.attention = self.make_attention(mesh, features, heads, initial, tp)
         self.norm_2 = LayerNorm(mesh, features, initial)
         self.mlp = MLP(mesh, features, 4 * features, initial, tp=tp)
+
+    def make_attention(
+        self, mesh: MeshDevice, features: int, heads: int, initial: Initial, tp: Axis | None
+    ) -> MultiHeadAttention:
+        return MultiHeadAttention(mesh, features, heads, initial, tp=tp)
 
     def forward(self, x: Tensor) -> Tensor:
         x = _op["add"](x, self.attention(self.norm_1(x)))

@@ -7,23 +7,27 @@ from collections.abc import Callable
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
+from softmesh.ops.cost import flops_per_element, moves_bytes
 from softmesh.ops.definition import Definition
 from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
+from softmesh.ops.plan import CostRule, Local
 from softmesh.ops.registry import Operation
 from softmesh.ops.signature import Signature
 from softmesh.placement import rules
 from softmesh.placement.words import LOCAL, Partial, Placement, Shard
 
+_LOSS_COST = flops_per_element(8)
 
-def local_operation(precision: str = "float32") -> Callable[[Callable[..., Local]], Operation]:
+
+def local_operation(
+    precision: str = "float32", cost: CostRule = _LOSS_COST
+) -> Callable[[Callable[..., Local]], Operation]:
     """An op that is called here and is no name of TT-NN's."""
 
     def make(define: Callable[..., Local]) -> Operation:
         name = f"train.{define.__name__}"
         signature = Signature(name, define, ["memory_config", "dtype"], [], [])
-        return Operation(Definition(name, define, signature, flops_per_element(8), precision))
+        return Operation(Definition(name, define, signature, cost, precision))
 
     return make
 
@@ -70,6 +74,7 @@ def cross_entropy(logits: Operand, targets: Operand) -> Local:
         extents = torch.broadcast_shapes(x.shape[:lead], y.shape[:lead])
         rows = x.expand(*extents, *x.shape[lead:]).reshape(-1, width)
         ids = y.expand(*extents, *y.shape[lead:]).reshape(-1).long()
+        _check_ids("cross_entropy: a target", ids, width)
         losses = torch.nn.functional.cross_entropy(rows, ids, reduction="none")
         return losses.reshape(*extents, -1).mean(-1)
 
@@ -112,7 +117,9 @@ def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local
     rank = targets.rank
 
     def compute(x: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-        at, is_own = own_index(_ids(y, x, rank), start, x.shape[-1], x.dim() - logits.rank)
+        ids, width = _ids(y, x, rank), x.shape[-1]
+        _check_ids("vocab_parallel_cross_entropy: a target", ids, int(start.max()) + width)
+        at, is_own = own_index(ids, start, width, x.dim() - logits.rank)
         extents = torch.broadcast_shapes(x.shape[:-1], at.shape)
         picked = x.expand(*extents, x.shape[-1]).gather(-1, at.expand(extents).unsqueeze(-1))
         return picked * is_own.unsqueeze(-1)
@@ -122,20 +129,25 @@ def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local
 
 @local_operation()
 def vocab_gradient(
-    logits: Operand, total: Operand, largest: Operand, targets: Operand, first: Operand
+    logits: Operand, total: Operand, largest: Operand, targets: Operand, first: Operand, gradient: Operand
 ) -> Local:
-    """(softmax - one at the target) / rows: how the mean loss changes with this device's slice of the logits."""
+    """gradient * (softmax - one at the target) / rows: what the loss makes of this device's logits."""
     rank = targets.rank
     rows = max(1, targets.spec.logical_volume())
 
     def compute(
-        x: torch.Tensor, s: torch.Tensor, m: torch.Tensor, y: torch.Tensor, start: torch.Tensor
+        x: torch.Tensor,
+        s: torch.Tensor,
+        m: torch.Tensor,
+        y: torch.Tensor,
+        start: torch.Tensor,
+        g: torch.Tensor,
     ) -> torch.Tensor:
         at, is_own = own_index(_ids(y, x, rank), start, x.shape[-1], x.dim() - logits.rank)
         found = (x - m).exp() / s
         at, is_own = at.expand(found.shape[:-1]), is_own.expand(found.shape[:-1])
         found = found.scatter_add(-1, at.unsqueeze(-1), -is_own.unsqueeze(-1).to(found.dtype))
-        return found / rows
+        return found * (g / rows).reshape(*g.shape, *(1,) * logits.rank)
 
     def rule(at: rules.Situation) -> Placement:
         return at.words[0] or LOCAL
@@ -150,6 +162,7 @@ def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
 
     def compute(i: torch.Tensor, t: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
         lead = i.dim() - rank
+        _check_ids("VocabParallelEmbedding: an id", i, int(start.max()) + rows)
         at, is_own = own_index(i.long(), start, rows, lead)
         extents = torch.broadcast_shapes(at.shape[:lead], t.shape[:lead])
         flat = at.expand(*extents, *at.shape[lead:]).reshape(*extents, -1, 1)
@@ -168,6 +181,12 @@ def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
     return Local(compute, rule, dtypes=(table.dtype,), layouts=(table.layout,))
 
 
+def _check_ids(what: str, ids: torch.Tensor, rows: int) -> None:
+    if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < rows):
+        outside = int(ids.max()) if int(ids.max()) >= rows else int(ids.min())
+        raise MeshError(f"{what} is {outside}, and the vocabulary has the rows 0 to {rows - 1}.")
+
+
 def own_index(
     ids: torch.Tensor, first: torch.Tensor, rows: int, lead: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -175,3 +194,40 @@ def own_index(
     start = first.long().reshape(*first.shape[:lead], *(1,) * (ids.dim() - lead))
     local = ids - start
     return local.clamp(0, rows - 1), (local >= 0) & (local < rows)
+
+
+_HEADS_FROM_FEATURES = {
+    3: 1,
+    2: 2,
+    0: 0,
+}  # where dims of (batch, 1, tokens, features) go in (batch, heads, tokens, width)
+_FEATURES_FROM_HEADS = {to: dim for dim, to in _HEADS_FROM_FEATURES.items()}
+
+
+def _moved(dims: dict[int, int]) -> rules.SingleRule:
+    def rule(at: rules.Situation) -> Placement:
+        word = at.word
+        if not isinstance(word, Shard):
+            return word
+        return word.at(dims[word.dim]) if word.dim in dims and word.size is None else LOCAL
+
+    return rule
+
+
+@local_operation("data", moves_bytes)
+def split_heads(x: Operand, heads: int) -> Local:
+    """(batch, 1, tokens, heads * width) as (batch, heads, tokens, width): features dealt out are heads dealt out."""
+    batch, _, tokens, features = x.shape
+    shape = (batch, tokens, heads, features // heads)
+    return Local(
+        lambda data: data.reshape(*data.shape[:-4], *shape).transpose(-3, -2), _moved(_HEADS_FROM_FEATURES)
+    )
+
+
+@local_operation("data", moves_bytes)
+def join_heads(x: Operand) -> Local:
+    batch, heads, tokens, width = x.shape
+    shape = (batch, 1, tokens, heads * width)
+    return Local(
+        lambda data: data.transpose(-3, -2).reshape(*data.shape[:-4], *shape), _moved(_FEATURES_FROM_HEADS)
+    )

@@ -47,7 +47,7 @@ class _VocabParallel(Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> Any:
-        return OPERATIONS["multiply"](local_ops.vocab_gradient(*ctx.saved_tensors), gradient), None, None
+        return local_ops.vocab_gradient(*ctx.saved_tensors, gradient), None, None
 
 
 def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) -> Tensor:
@@ -56,3 +56,8 @@ def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) ->
     if device is None or axis_size(device, axis) == 1:
         return cross_entropy(logits, targets)
     return _VocabParallel.apply(logits, targets, axis_number(device, axis))
+
+
+def loss_value(loss: Tensor) -> float:
+    """The mean of what the devices have found, as a number."""
+    return float(loss.pieces().detach().float().mean())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -25,16 +25,28 @@ def parameter(
     return requires_grad_(on_mesh(values, mesh, splits, dtype, Layout.TILE))
 
 
+WATCHERS: list[Callable[[Module, tuple[Any, ...], dict[str, Any]], Any]] = []  # the last one makes the calls
+
+
 class Module:
-    """Attributes that are tensors with gradients are its parameters; those that are modules, its parts."""
+    """Attributes that are tensors with gradients are its parameters; those that are modules, its parts.
+
+    It remembers what it was made with, so that the same model can be made on another mesh.
+    """
 
     is_training = True
+    made_with: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Module:
+        made = super().__new__(cls)
+        made.made_with = (args, kwargs)
+        return made
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        return WATCHERS[-1](self, args, kwargs) if WATCHERS else self.forward(*args, **kwargs)
 
     def children(self) -> Iterator[tuple[str, Module]]:
         """The modules right below, each under the name of its attribute (`blocks.0` for a list's)."""

@@ -23,6 +23,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_number, axis_size
 from softmesh.train.ring import ring_shift_forward
+from softmesh.train.slicing import own_slice
 
 _op = OPERATIONS
 
@@ -69,14 +70,14 @@ class _GatherReplicated(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _op["mesh_partition"](gradient, ctx.dim, cluster_axis=ctx.axis), None, None
+        return own_slice(gradient, ctx.dim, cluster_axis=ctx.axis), None, None
 
 
 class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int, axis: int) -> Any:
         ctx.dim, ctx.axis = dim, axis
-        return _op["mesh_partition"](x, dim, cluster_axis=axis)
+        return own_slice(x, dim, cluster_axis=axis)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:

@@ -14,6 +14,7 @@ from softmesh.placement.words import LOCAL, Partial
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
+from softmesh.train.axes import axis_label
 from softmesh.train.module import Parameters, named, zero_gradients
 
 
@@ -48,9 +49,12 @@ class Optimizer:
     def set_steps(self, steps: int) -> None:
         self.steps = steps
 
-    @torch.no_grad()
     def step(self) -> None:
         """Change every parameter by its gradient."""
+        with torch.no_grad():
+            self._step()
+
+    def _step(self) -> None:
         names, values, gradients = [], [], []
         for name, tensor in self.params.items():
             gradient = self._gradient(name, tensor)
@@ -80,16 +84,30 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        unknown = sorted(set(state["state"]) - set(self.params))
-        if unknown:
+        if not {"steps", "lr", "state"} <= set(state):
             raise MeshError(
-                f"The optimizer's state is for another model: it has no parameter {unknown[0]!r}."
+                f"This is no state of an optimizer: it has {sorted(state)}, not steps, lr and state."
             )
+        for name, slots in state["state"].items():
+            self._check_slots(name, slots)
         self.steps, self.lr = int(state["steps"]), float(state["lr"])
         self._state = {
             name: {slot: values.clone() for slot, values in slots.items()}
             for name, slots in state["state"].items()
         }
+
+    def _check_slots(self, name: str, slots: dict[str, torch.Tensor]) -> None:
+        if name not in self.params:
+            raise MeshError(
+                f"The optimizer's state is for another model: this one has no parameter {name!r}."
+            )
+        data = self.params[name]._storage.data
+        for slot, values in slots.items():
+            if data is not None and values.shape != data.shape:
+                raise MeshError(
+                    f"The optimizer's state is for another model or mesh: {slot} of {name} has shape "
+                    f"{list(values.shape)}, the parameter is stored as {list(data.shape)}."
+                )
 
     def _slot(self, name: str, slot: str) -> torch.Tensor:
         state = self._state.setdefault(name, {})
@@ -129,18 +147,19 @@ class Optimizer:
         words = gradient_distribution(storage.dist, gradient).placements
         axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
         if axes:
+            assert storage.device is not None
+            label = axis_label(storage.device, axes[0])
             warn_or_raise(
-                f"{type(self).__name__}: the gradient of {name} is still {words[axes[0]]} over mesh axis {axes[0]}: "
+                f"{type(self).__name__}: the gradient of {name} is still {words[axes[0]]} over mesh axis {label!r}: "
                 "its devices hold contributions of their own, and the parameter would come apart. Missing before "
-                f"this: softmesh.train.sync_gradients(params, axes=[{axes[0]}]).",
+                f"this: softmesh.train.sync_gradients(params, axes=[{label!r}]).",
                 PartialWarning,
                 PartialError,
             )
-            self._give_each_its_own(tensor, gradient)
+            self._give_each_its_own(name, tensor, gradient)
         return gradient.expand(storage.data.shape)
 
-    @staticmethod
-    def _give_each_its_own(tensor: Tensor, gradient: torch.Tensor) -> None:
+    def _give_each_its_own(self, name: str, tensor: Tensor, gradient: torch.Tensor) -> None:
         """The parameter comes apart, as it would on chips: each device that has a gradient of its own gets a value."""
         storage = tensor._storage
         assert storage.data is not None
@@ -153,6 +172,8 @@ class Optimizer:
         storage.data = storage.data.detach().expand(*extents, *storage.data.shape[lead:]).clone()
         storage.dist = storage.dist.with_placements(words)
         requires_grad_(tensor)
+        state = self._state.get(name, {})
+        state.update({slot: kept.expand(storage.data.shape).clone() for slot, kept in state.items()})
 
 
 class SGD(Optimizer):

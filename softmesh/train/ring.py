@@ -6,17 +6,16 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Collective, Moved
+from softmesh.collectives.collective import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
 from softmesh.ops.operand import Operand
-from softmesh.ops.signature import Signature
 from softmesh.tensor.tensor import Tensor
+from softmesh.train.own_collectives import training_collective
 
 
-def _ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Across:
+@training_collective
+def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Across:
     def move(group: Group) -> Moved:
         (axis,) = group.axes
 
@@ -29,16 +28,5 @@ def _ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Acro
     return Across(cluster_axis, move)
 
 
-_SHIFT = Collective(
-    Definition(
-        "train.ring_shift",
-        _ring_shift,  # type: ignore[arg-type]
-        Signature("train.ring_shift", _ring_shift, ["memory_config"], [], []),
-        moves_bytes,
-        "data",
-    )
-)
-
-
 def ring_shift_forward(x: Tensor, axis: int, steps: int) -> Any:
-    return _SHIFT(x, steps, cluster_axis=axis)
+    return ring_shift(x, steps, cluster_axis=axis)

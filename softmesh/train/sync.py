@@ -10,10 +10,11 @@ import torch
 from softmesh.autograd.leaves import gradient_tensor
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.ops.registry import OPERATIONS
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.words import Partial
-from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
-from softmesh.train.axes import Axis, axis_number, axis_size, listed
+from softmesh.train.axes import Axis, axis_number, listed
 from softmesh.train.module import Parameters, named
 
 MODES = ("host", "fabric")
@@ -40,47 +41,42 @@ def sync_gradients(
     """
     if mode not in MODES:
         raise ArgumentValueError(f'sync_gradients: mode must be "host" or "fabric", got {mode!r}.')
+    by_name = named(params)
+    numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
     calls = count = 0
-    for name, tensor in named(params).items():
-        gradient = tensor._storage.gradient
-        if gradient is None:
-            raise MeshError(
-                f"sync_gradients: {name} has no gradient: it took no part in the loss, or backward() was not called. "
-                "Leave it out, or give the loss a way to it."
-            )
-        for axis in listed(axes):
-            along = _contributing(name, tensor, axis)
-            if along is None:
-                continue
-            if mode == "fabric":
-                _by_fabric(tensor, along, average)
-            else:
-                _by_host(tensor, along, average)
-            calls += 1
-            count += tensor.logical_volume() * gradient.itemsize
+    combine = _by_fabric if mode == "fabric" else _by_host
+    for name, tensor in by_name.items():
+        for axis in numbers[name]:
+            data, dist = along_the_mesh(*_values(tensor))
+            if isinstance(dist.placements[axis], Partial):
+                combine(tensor, axis, average)
+                calls += 1
+                count += tensor.logical_volume() * data.itemsize
     return Synced(calls, count)
 
 
-def _contributing(name: str, tensor: Tensor, axis: Axis) -> int | None:
-    """The number of the axis, where devices along it hold contributions of their own."""
-    mesh = _mesh(name, tensor)
-    along = axis_number(mesh, axis)
-    gradient = _gradient(tensor)
-    word = gradient.view_distribution().placements[along]
-    return along if axis_size(mesh, axis) > 1 and isinstance(word, Partial) else None
-
-
-def _mesh(name: str, tensor: Tensor) -> MeshDevice:
+def _numbers(name: str, tensor: Tensor, axes: Axis | Sequence[Axis]) -> list[int]:
+    """The axes by number; what cannot be combined is refused before anything is changed."""
     mesh = tensor.device()
     if mesh is None:
         raise MeshError(f"sync_gradients: {name} is not on a mesh.")
-    return mesh
+    if tensor._storage.gradient is None:
+        raise MeshError(
+            f"sync_gradients: {name} has no gradient: it took no part in the loss, or backward() was not called. "
+            "Leave it out, or give the loss a way to it."
+        )
+    return [axis_number(mesh, axis) for axis in listed(axes)]
 
 
 def _gradient(tensor: Tensor) -> Tensor:
     gradient = tensor._storage.gradient
     assert gradient is not None
     return gradient_tensor(tensor._storage, tensor, gradient)
+
+
+def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
+    gradient = _gradient(tensor)
+    return gradient.view_data(), gradient.view_distribution()
 
 
 def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:

@@ -1,0 +1,167 @@
+"""Steps of training a GPT on 8 devices against plain torch on one, and PyTorch DDP over 8 processes.
+
+    softmesh bench train [--quick] [--json]
+
+All have the same weights, the same global batch, AdamW and a bound on the norm of the gradients. They take turns in
+one run, and the loss of the first step is compared with torch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import softmesh as ttnn
+from softmesh.bench.peer_process import PeerMissing, PeerProcess
+from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.timing import Peer, Timing, interleave, timed
+from softmesh.bench.torch_gpt import Size, TorchGPT, TorchTraining
+from softmesh.bench.train_work import MeshTraining, Weights, batch_of, on_mesh, torch_weights
+
+TORCH, DDP = "torch", "torch DDP, 8 processes"
+FORMS = {"1 device": (1, 1), "DP 8": (8, 1), "TP 8": (1, 8), "DP 2 x TP 4": (2, 4)}
+_WORKER = Path(__file__).with_name("ddp_worker.py")
+_PROCESSES = 8
+_SAME = 1e-4  # of the loss
+
+
+@dataclass(frozen=True)
+class Effort:
+    size: Size = field(default_factory=Size)
+    rounds: int = 9
+
+
+QUICK = Effort(Size(features=32, blocks=1, tokens=32, rows=8), rounds=2)
+
+
+@dataclass(frozen=True)
+class Row:
+    peer: str
+    milliseconds: float
+    tokens_per_second: float
+    time_over_torch: float
+    loss: float
+    is_right: bool
+
+
+def measure(effort: Effort) -> tuple[list[Row], list[str]]:
+    size = effort.size
+    weights, batch = torch_weights(size), batch_of(size)
+    notes: list[str] = []
+    with ExitStack() as stack:
+        steps = {TORCH: _torch_step(size, weights, batch)}
+        for name, (rows, columns) in FORMS.items():
+            mesh = stack.enter_context(on_mesh(rows, columns))
+            steps[name] = MeshTraining(mesh, size, batch).step
+        peers: dict[str, Peer] = {name: timed(step) for name, step in steps.items()}
+        losses = {name: step() for name, step in steps.items()}
+        ddp = stack.enter_context(_ddp(size, weights, batch, notes))
+        if ddp is not None:
+            peers[DDP] = ddp
+        seen = interleave(peers, effort.rounds)
+    return _rows(seen, losses, size), notes
+
+
+def _torch_step(
+    size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]
+) -> Callable[[], float]:
+    model = TorchGPT(size)
+    model.load_state_dict(weights)
+    return TorchTraining(model, *batch).step
+
+
+@contextmanager
+def _ddp(
+    size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor], notes: list[str]
+) -> Iterator[Peer | None]:
+    process = _DdpProcess(size, weights, batch)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(process)
+        except PeerMissing as gone:
+            notes.append(f"{DDP} is left out: it does not run here ({gone}).")
+            yield None
+        else:
+            notes.append(f"DDP: {process.version}")
+            yield lambda: float(process.ask(repeat=1)["seconds"])
+
+
+class _DdpProcess(PeerProcess):
+    def __init__(self, size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        super().__init__([sys.executable, str(_WORKER), str(_PROCESSES)], {"OMP_NUM_THREADS": "1"})
+        self._work = (size, weights, batch)
+
+    def _start(self) -> None:
+        size, weights, (ids, targets) = self._work
+        values: dict[str, Any] = {name: tensor.numpy() for name, tensor in weights.items()}
+        values |= {"batch.ids": ids.numpy(), "batch.targets": targets.numpy()}
+        np.savez(self.folder / "work.npz", **values)
+        (self.folder / "size.json").write_text(json.dumps(asdict(size)))
+        super()._start()
+
+
+def _rows(seen: Mapping[str, Timing], losses: Mapping[str, float], size: Size) -> list[Row]:
+    expected = losses[TORCH]
+    return [
+        Row(
+            name,
+            timing.median * 1e3,
+            size.rows * size.tokens / timing.median,
+            timing.relative_to(seen[TORCH]),
+            losses.get(name, expected),
+            abs(losses.get(name, expected) - expected) <= _SAME,
+        )
+        for name, timing in seen.items()
+    ]
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="softmesh bench train", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    effort = QUICK if given.quick else Effort()
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        rows, notes = measure(effort)
+    except PeerMissing as gone:
+        print(f"A peer went away during the run: {gone}", file=sys.stderr)
+        return 1
+    if given.json:
+        show_json(notes=notes, effort=asdict(effort), rows=[asdict(row) for row in rows])
+    else:
+        _show(rows, notes, effort.size)
+    return 0 if all(row.is_right for row in rows) else 1
+
+
+def _show(rows: Sequence[Row], notes: Sequence[str], size: Size) -> None:
+    model, batch = (
+        f"{size.blocks} blocks of {size.features} features",
+        f"{size.rows} rows of {size.tokens} tokens",
+    )
+    title = f"A step of a GPT: {model}, {batch}"
+    columns = ["form", "ms", "tokens/s", "time / torch", "loss"]
+    cells = [
+        [
+            row.peer,
+            f"{row.milliseconds:.1f}",
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.time_over_torch:.2f}",
+            f"{row.loss:.5f}{'' if row.is_right else ' (!)'}",
+        ]
+        for row in rows
+    ]
+    show(machine(), *notes, table(title, columns, cells))

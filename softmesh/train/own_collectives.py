@@ -1,0 +1,16 @@
+"""Collectives that training has and TT-NN has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from softmesh.collectives.collective import Across, Collective
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.definition import Definition
+from softmesh.ops.signature import Signature
+
+
+def training_collective(define: Callable[..., Across]) -> Collective:
+    name = f"train.{define.__name__}"
+    signature = Signature(name, define, ["memory_config"], [], [])
+    return Collective(Definition(name, define, signature, moves_bytes, "data"))  # type: ignore[arg-type]
