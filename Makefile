@@ -39,6 +39,8 @@ bench: $(READY)
 	$(BIN)/softmesh bench fabric
 	$(BIN)/softmesh bench runtime
 	$(BIN)/softmesh bench unified
+	$(BIN)/softmesh bench llama
+	$(BIN)/softmesh bench train
 	$(BIN)/softmesh bench mpi
 
 clean:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 
 import softmesh as ttnn
+from softmesh import demo_training
 from softmesh.collectives import schedule_for
 from softmesh.report.schedules.story import Story
 from softmesh.report.schedules.text import SchedulePicture
@@ -123,10 +124,27 @@ def _open_with_fabric(reliability: ttnn.FabricReliabilityMode, console: Console)
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
+def train_on_any_mesh(console: Console) -> None:
+    """A gradient for each device, combined when you say so: one training on three meshes, and one that forgets to."""
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        for shape in ((1, 1), (8, 1), (2, 4)):
+            with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
+                losses = demo_training.losses(mesh, steps=4)
+            told = "  ".join(f"{loss:.5f}" for loss in losses)
+            console.print(f"{shape[0]} x {shape[1]} devices: losses {told}")
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
+            finding = demo_training.forgotten(mesh)
+        console.print(Panel(str(finding), title="softmesh.train.check", border_style="red"))
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
 STEPS: tuple[Step, ...] = (
     split_a_tensor,
     run_data_parallel,
     forget_a_collective,
+    train_on_any_mesh,
     break_a_link,
     grow_to_a_thousand,
 )
