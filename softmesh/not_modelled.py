@@ -15,6 +15,8 @@ _ALLOCATIONS = (
     "a trace may overwrite"
 )
 _FORMS = "the forms of its tensors are not documented"
+_COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
+_LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -26,7 +28,14 @@ REASONS: dict[str, str] = {
         "it answers kernels that stay on worker cores, and those are not modelled; ttnn.D2HStreamService brings "
         "tensors to the host"
     ),
+    **dict.fromkeys(
+        ("angle", "complex_tensor", "conj", "imag", "is_imag", "is_real", "polar", "real"), _COMPLEX
+    ),
+    **dict.fromkeys(("angle_bw", "conj_bw", "imag_bw", "polar_bw", "real_bw"), _COMPLEX),
+    **dict.fromkeys(("dequantize", "quantize", "requantize"), _LEVELS),
+    "assign_bw": "a copy hands its gradient on as it is; use that",
     "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
+    "concat_bw": "the gradient of each part is its part of the gradient; use ttnn.slice",
     "copy_host_to_device_tensor_partial": (
         "what lies on single cores is not kept apart; use ttnn.copy_host_to_device_tensor"
     ),
@@ -81,20 +90,31 @@ REASONS: dict[str, str] = {
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
     "load_parameters": _PARAMETERS,
+    "prod_bw": "it is gradient * product / input; use ttnn.multiply and ttnn.divide",
+    "randn": "the chip's generator is not documented; use ttnn.from_torch(torch.randn(...), device=mesh_device)",
     "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
+    "repeat_bw": "the gradient of what was repeated is the sum over its copies; use ttnn.reshape and ttnn.sum",
     "save_parameters": _PARAMETERS,
     "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
+    "std_hw": "use ttnn.std with dim=[-2, -1]",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
     "trace_allocation_config": _ALLOCATIONS,
     "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
+    "uniform": "the chip's generator is not documented; use ttnn.rand",
     "unsafe_allocation_tracker": _ALLOCATIONS,
+    "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
+_MOREH = (
+    "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
+    "softmesh.train for gradients and optimizers"
+)
 
 
 def reason_for(name: str) -> str | None:
     """Why there is no `ttnn.x.y`; None where nobody said."""
-    return REASONS.get(name.removeprefix(_PREFIX))
+    short = name.removeprefix(_PREFIX)
+    return _MOREH if short.startswith("moreh_") else REASONS.get(short)
 
 
 def not_modelled(name: str, known: Iterable[str]) -> NotModelled:

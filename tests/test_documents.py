@@ -70,8 +70,13 @@ def test_a_documented_command_prints_what_the_document_says(
 
 
 @pytest.fixture(autouse=True)
-def _leave_nothing_behind():  # type: ignore[no-untyped-def]
+def _find_and_leave_nothing():  # type: ignore[no-untyped-def]
+    _close_all()
     yield
+    _close_all()
+
+
+def _close_all() -> None:
     for mesh in open_meshes():
         softmesh.close_mesh_device(mesh)
     softmesh.set_fabric_config(softmesh.FabricConfig.DISABLED)

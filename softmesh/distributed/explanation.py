@@ -13,6 +13,7 @@ from softmesh.callsite import user_call_site
 from softmesh.distributed.account import Account, Lost, account_of, axis_name, size, spelled, time
 from softmesh.distributed.axes import axis_names
 from softmesh.distributed.listening import heard_by
+from softmesh.distributed.movement import Redistribution
 from softmesh.distributed.planner import Plan
 from softmesh.distributed.unified import Unified
 from softmesh.errors import ArgumentError, SoftmeshError
@@ -138,9 +139,10 @@ def explain(
     known = _unified(op)
     request = kwargs.pop("output_topology", None)
     kwargs.pop("implicit", None)
-    if known.name == "redistribute":
-        *args, request = args  # type: ignore[assignment]
-    runnable, _, device = known.planned(tuple(args), kwargs, request)
+    if isinstance(known, Redistribution):
+        tensor, request = known.asked(args, kwargs)
+        args, kwargs = (tensor,), {}
+    runnable, _, device = known.planned(args, kwargs, request)
     return Explanation(runnable.plan, device, runners_up)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from softmesh.arguments import refused
 from softmesh.distributed.elementwise import always, memory_seconds, shape_of_first
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents, Value
@@ -171,16 +172,26 @@ def _as_it_is(word: Placement) -> Choice:
     return Choice("as it is", (word,), word)
 
 
-class _Redistribution(Unified):
+class Redistribution(Unified):
     """Communication that is asked for: no policy forbids it."""
 
-    def __call__(self, input_tensor: Tensor, placements: Any, /) -> Tensor:  # type: ignore[override]
-        """The same value, placed as asked, by the cheapest sequence of collectives; itself where it is so already."""
-        made: Tensor = super().__call__(input_tensor, output_topology=placements, implicit="allow")
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`(input_tensor, placements)`: the same value, placed as asked, by the cheapest sequence of collectives."""
+        tensor, placements = self.asked(args, kwargs)
+        made: Tensor = super().__call__(tensor, output_topology=placements, implicit="allow")
         return made
 
+    def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The tensor and the placements, by position or by name."""
+        names = ("input_tensor", "placements")
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if set(given) != set(names) or len(args) + len(kwargs) != len(names):
+            got = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "nothing"
+            raise refused(f"distributed.{self.name}", f"it takes input_tensor and placements, got {got}")
+        return given["input_tensor"], given["placements"]
 
-redistribute = _Redistribution("identity", _describe_redistribution, shape_of_first, called="redistribute")
+
+redistribute = Redistribution("identity", _describe_redistribution, shape_of_first, called="redistribute")
 reshape = Unified("reshape", describe_reshape, _reshaped)
 concat = Unified("concat", describe_concat, _joined)
 permute = Unified("permute", describe_permute, _permuted)

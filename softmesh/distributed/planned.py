@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from softmesh.distributed.account import axis_name
 from softmesh.distributed.axes import check_possible, crowded_dims, wanted_layout
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Value, described, is_whole, unsized
@@ -57,10 +58,15 @@ class Runnable:
         self.moving = moving
         self.call = call
         self.finish = finish
-        self.inserted = ", ".join(f"{step} of {name}" for name, step in plan.inserted)
+        self.inserts = bool(plan.inserted)
         self._is_checked = False
         self.is_crowded = is_crowded  # leaves devices without elements, as only lenient mode allows
         self._is_direct = not moving and not finish
+
+    def inserted(self, axis_names: Sequence[str] | None) -> str:
+        """The collectives, in words."""
+        steps = ((name, step, axis_name(step.axis, axis_names)) for name, step in self.plan.inserted)
+        return ", ".join(f"{step.named(axis)} of {name}" for name, step, axis in steps)
 
     def run(self, tensors: list[Tensor]) -> Any:
         if self._is_direct and self._is_checked:

@@ -9,19 +9,21 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+from softmesh.arguments import refused
 from softmesh.distributed import policy
-from softmesh.distributed.axes import request_key
+from softmesh.distributed.axes import axis_names, request_key
 from softmesh.distributed.given import ShapeOf, given_of
 from softmesh.distributed.listening import LISTENERS
 from softmesh.distributed.operands import lines_of, mesh_of
 from softmesh.distributed.planned import Describe, Runnable, planned
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient
 from softmesh.ops.registry import OPERATIONS, Operation
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
+_OWN = ("output_topology", "implicit")  # arguments beside those of the plain op
 _MAX_PLANS = 4096  # a program that needs more is making up shapes, and starts over
 _SAY_IT = (
     "Write these collectives where you want them, place the operands so that none is needed, or allow it: "
@@ -42,7 +44,7 @@ class Unified:
         plain: str,
         describe: Describe,
         shape_of: ShapeOf,
-        keywords: Mapping[str, str] | None = None,
+        spellings: Mapping[str, str] | None = None,
         called: str | None = None,
     ) -> None:
         self.plain: Operation = OPERATIONS[plain]
@@ -51,7 +53,7 @@ class Unified:
         self.__doc__ = self.plain.__doc__
         self._describe = describe
         self._shape_of = shape_of
-        self._keywords = keywords or {}  # other names of arguments
+        self._signature = self.plain.definition.signature.spelled(spellings or {})
         self._plans: dict[Any, _Found] = {}
 
     def __repr__(self) -> str:
@@ -64,8 +66,8 @@ class Unified:
         runnable, tensors, device = self.planned(args, kwargs, output_topology)
         if implicit is not None:
             policy.checked_policy(implicit)
-        if runnable.inserted:
-            self._check_insertion(runnable, policy.checked_policy(implicit))
+        if runnable.inserts:
+            self._check_insertion(runnable, policy.checked_policy(implicit), device)
         for listener in LISTENERS.get():
             listener(runnable.plan, device)
         return runnable.run(tensors)
@@ -108,39 +110,48 @@ class Unified:
         request: Any,
         device: MeshDevice,
     ) -> _Found:
-        named = {self._keywords.get(name, name): value for name, value in kwargs.items()}
-        bound = self.plain.definition.signature.bind(args, named)
+        self._check_names(kwargs)
+        bound = self._signature.bind(args, kwargs)
         given = given_of(self.name, self.plain, bound, device, lines_of(device), self._shape_of)
         runnable = planned(given, self._describe(given), request, device)
-        order = self._order(args, named)
+        order = self._order(args, kwargs)
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
         found = self._plans[key] = (runnable, None if order == tuple(range(len(order))) else order)
         return found
+
+    def _check_names(self, kwargs: dict[str, Any]) -> None:
+        signature = self._signature
+        wrong = next((name for name in kwargs if name not in signature.places), None)
+        if wrong is not None:
+            hint = did_you_mean(wrong, (*signature.places, *_OWN))
+            takes = ", ".join((*signature.names, *_OWN))
+            raise refused(f"distributed.{self.name}", f"it has no argument {wrong!r}.{hint} It takes {takes}")
 
     def _order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """For each operand of the plain op, which of the call's tensors it is."""
         marks = iter(map(_Mark, count()))
         placed = [_marked(value, marks) for value in args]
         named = {name: _marked(value, marks) for name, value in kwargs.items()}
-        signature = self.plain.definition.signature
+        signature = self._signature
         bound = signature.bind(tuple(placed), named)
         found: list[Any] = []
         for at in signature.operand_at:
             found += bound[at] if isinstance(bound[at], list) else [bound[at]]
         return tuple(mark.number for mark in found if isinstance(mark, _Mark))
 
-    def _check_insertion(self, runnable: Runnable, allowed: str) -> None:
+    def _check_insertion(self, runnable: Runnable, allowed: str, device: MeshDevice) -> None:
         """Communication needs a fabric and leave, and both are known before anything is moved."""
         if not settings.active().is_on and not is_lenient():
             raise MeshError(
                 f"Trying to get un-initialized fabric context: distributed.{self.name} inserts "
-                f"{runnable.inserted}, and no fabric is configured. Call "
+                f"{runnable.inserted(axis_names(device))}, and no fabric is configured. Call "
                 "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the mesh, or compute under "
                 "softmesh.lenient()."
             )
         if allowed != "allow":
-            policy.apply(allowed, f"distributed.{self.name} inserts {runnable.inserted}. {_SAY_IT}")
+            inserted = runnable.inserted(axis_names(device))
+            policy.apply(allowed, f"distributed.{self.name} inserts {inserted}. {_SAY_IT}")
 
     def _refuse(self, args: tuple[Any, ...]) -> MeshDevice:
         given = ", ".join(type(value).__name__ for value in args) or "nothing"

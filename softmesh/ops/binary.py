@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from softmesh.ops.activation import Activation, activations
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.registry import operation
+from softmesh.ops.registry import Operation, operation
+from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 BinaryFunction = Callable[[Any, Any], torch.Tensor]
@@ -26,6 +28,7 @@ class Binary(NamedTuple):
     steps: int = 1
     aliases: tuple[str, ...] = ()
     integer: bool = False  # wants whole numbers
+    other: str | None = None  # what TT-NN calls the second where it is a number
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -53,7 +56,7 @@ BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
     "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
-    "rsub": Binary(lambda a, b: b - a, rules.additive),
+    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b"),
     "eq": Binary(_tensors(torch.eq)),
     "ne": Binary(_tensors(torch.ne)),
     "gt": Binary(_tensors(torch.gt)),
@@ -63,11 +66,11 @@ BINARY: dict[str, Binary] = {
     "logical_and": Binary(_tensors(torch.logical_and)),
     "logical_or": Binary(_tensors(torch.logical_or)),
     "logical_xor": Binary(_tensors(torch.logical_xor)),
-    "maximum": Binary(_tensors(torch.maximum)),
-    "minimum": Binary(_tensors(torch.minimum)),
+    "maximum": Binary(_tensors(torch.maximum), other="input_b"),
+    "minimum": Binary(_tensors(torch.minimum), other="input_b"),
     "squared_difference": Binary(_wide(lambda a, b: (a - b).square()), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
-    "fmod": Binary(_tensors(torch.fmod), steps=4),
+    "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
     "atan2": Binary(_tensors(torch.atan2), steps=16),
     "hypot": Binary(_tensors(torch.hypot), steps=6),
     "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
@@ -76,12 +79,12 @@ BINARY: dict[str, Binary] = {
     "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
     "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True),
     "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True),
-    "bitwise_and": Binary(operator.and_, integer=True),
-    "bitwise_or": Binary(operator.or_, integer=True),
-    "bitwise_xor": Binary(operator.xor, integer=True),
-    "bitwise_left_shift": Binary(operator.lshift, integer=True),
-    "bitwise_right_shift": Binary(operator.rshift, integer=True),
-    "logical_left_shift": Binary(operator.lshift, integer=True),
+    "bitwise_and": Binary(operator.and_, integer=True, other="input_b"),
+    "bitwise_or": Binary(operator.or_, integer=True, other="input_b"),
+    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b"),
+    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
+    "bitwise_right_shift": Binary(operator.rshift, integer=True, other="input_b"),
+    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
     "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
 }
 
@@ -115,6 +118,10 @@ def binary_local(
     return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
+def _second_is(name: str) -> partial[Spelled]:
+    return partial(Spelled, spellings={name: "input_tensor_b"})
+
+
 def _register(name: str, entry: Binary) -> None:
     def define(
         input_tensor_a: Value,
@@ -136,7 +143,12 @@ def _register(name: str, entry: Binary) -> None:
 
     define.__doc__ = f"{name}, element by element, with broadcasting."
     operation(
-        name, cost=flops_per_element(entry.steps), aliases=entry.aliases, precision="native", tuning=_TUNING
+        name,
+        cost=flops_per_element(entry.steps),
+        aliases=entry.aliases,
+        precision="native",
+        tuning=_TUNING,
+        kind=Operation if entry.other is None else _second_is(entry.other),
     )(define)
 
 
@@ -146,7 +158,13 @@ for _name, _entry in BINARY.items():
 _ROUNDING = (None, "trunc", "floor")
 
 
-@operation(cost=flops_per_element(2), aliases=("divide",), precision="native", tuning=_TUNING)
+@operation(
+    cost=flops_per_element(2),
+    aliases=("divide",),
+    precision="native",
+    tuning=_TUNING,
+    kind=_second_is("value"),
+)
 def div(
     input_tensor_a: Value,
     input_tensor_b: Value,
@@ -175,8 +193,16 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
 
 
 @operation("pow", cost=flops_per_element(16), precision="native", tuning=_TUNING)
-def power(input_tensor: Value, exponent: Value) -> Local:
-    return binary_local("pow", Binary(torch.pow), input_tensor, exponent)
+def power(
+    input_tensor: Value,
+    exponent: Value,
+    *,
+    activations: Sequence[Activation] = (),
+    input_tensor_a_activations: Sequence[Activation] = (),
+    input_tensor_b_activations: Sequence[Activation] = (),
+) -> Local:
+    before = input_tensor_a_activations, input_tensor_b_activations
+    return binary_local("pow", Binary(torch.pow), input_tensor, exponent, *before, activations)
 
 
 @operation(precision="native", tuning="sub_core_grids")

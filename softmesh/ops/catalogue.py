@@ -42,6 +42,7 @@ from softmesh.ops import (  # noqa: F401
     rotary_indexed,
     sampling,
     scattering,
+    slicing,
     softmax,
     state_space,
     ternary,

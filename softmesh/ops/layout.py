@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
 
+from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
+from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import (
@@ -37,7 +40,13 @@ def _row_major_dtype(operand: Operand) -> DataType:
     return DataType.BFLOAT16 if facts(operand.dtype).is_block else operand.dtype
 
 
-@operation(**_OPTIONS, on_host=True, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(
+    **_OPTIONS,
+    on_host=True,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    kind=partial(Spelled, spellings={"input_dtype": "dtype"}),
+)
 def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
     wanted = dtype if output_dtype is None else output_dtype
@@ -195,34 +204,21 @@ def clone(input: Operand) -> Local:
     return Local(torch.clone, rules.keeping)
 
 
-@operation("assign", **_OPTIONS, controls="memory_config dtype output_tensor queue_id")
-def _assign(input_tensor: Operand) -> Local:
-    """The same values elsewhere; into `output_tensor` where one is given."""
+@operation(
+    **_OPTIONS,
+    controls="memory_config dtype output_tensor queue_id",
+    positional="output_tensor",
+    kind=partial(Spelled, spellings={"input_a": "input_tensor", "input_b": "output_tensor"}),
+)
+def assign(input_tensor: Operand) -> Local:
+    """The same values elsewhere; `(a, b)` overwrites b with a."""
     return Local(_same, rules.keeping)
-
-
-def assign(
-    input_tensor: Tensor,
-    input_b: Tensor | None = None,
-    *,
-    memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_tensor: Tensor | None = None,
-    queue_id: int | None = None,
-) -> Tensor:
-    """`(a, b)` overwrites b with a; otherwise a copy in the memory config and dtype asked for."""
-    target = input_b if input_b is not None else output_tensor
-    return cast(
-        Tensor,
-        _assign(
-            input_tensor, memory_config=memory_config, dtype=dtype, output_tensor=target, queue_id=queue_id
-        ),
-    )
 
 
 def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
     """Overwrite `input_b` with `input_a`, in place, and return it."""
-    return assign(input_a, input_b)
+    checked("copy", "input_b", input_b, Tensor, "a ttnn.Tensor to be written")
+    return cast(Tensor, assign(input_a, input_b))
 
 
 def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:

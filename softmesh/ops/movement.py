@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
+from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
+_BY_LOGICAL_SHAPE = partial(Spelled, spellings={"logical_shape": "shape"})
 
 
 def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...]:
@@ -45,7 +48,12 @@ def reshape_local(op: str, operand: Operand, shape: Sequence[int]) -> Local:
     return Local(lambda x: x.reshape(*x.shape[: x.dim() - rank], *sizes), rules.reshaping, keeps_memory=True)
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value sub_core_grids skip_padding_fill")
+@operation(
+    **_OPTIONS,
+    controls="memory_config queue_id",
+    tuning="pad_value sub_core_grids skip_padding_fill",
+    kind=_BY_LOGICAL_SHAPE,
+)
 def reshape(
     input_tensor: Operand,
     shape: Sequence[int],
@@ -63,7 +71,7 @@ def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     return reshape_local("view", input_tensor, shape)
 
 
-@operation("experimental.view", **_OPTIONS, controls="")
+@operation("experimental.view", **_OPTIONS, controls="", kind=partial(Spelled, spellings={"N": "shape"}))
 def experimental_view(
     input_tensor: Operand,
     shape: Sequence[int] | int,
@@ -97,6 +105,7 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
     **_OPTIONS,
     controls="memory_config",
     tuning="pad_value sub_core_grids skip_padding_fill",
+    kind=_BY_LOGICAL_SHAPE,
 )
 def quasar_reshape(
     input_tensor: Operand,
@@ -173,43 +182,6 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     order[a], order[b] = order[b], order[a]
     rank = input_tensor.rank
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
-
-
-@operation(
-    "slice",
-    **_OPTIONS,
-    controls="memory_config output_tensor queue_id",
-    tuning="pad_value sub_core_grids slice_dim num_devices",
-)
-def slice_(
-    input_tensor: Operand,
-    slice_start: Sequence[int],
-    slice_end: Sequence[int],
-    slice_step: Sequence[int] | None = None,
-) -> Local:
-    """From `slice_start` up to, not including, `slice_end` in each dim; negative bounds count from the end."""
-    rank = input_tensor.rank
-    steps = [1] * rank if slice_step is None else list(slice_step)
-    if not len(slice_start) == len(slice_end) == len(steps) == rank:
-        raise MeshError(
-            f"slice: start {list(slice_start)}, end {list(slice_end)} and step {steps} must each have one entry "
-            f"for each of the {rank} dims of {list(input_tensor.shape)}."
-        )
-    cuts: list[slice] = []
-    touched: list[int] = []
-    for d, (n, start, end, step) in enumerate(
-        zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)
-    ):
-        if step < 1:
-            raise MeshError(f"slice: step {step} in dim {d} must be positive.")
-        low, high, _ = slice(start, end, step).indices(n)
-        if high < low or (end > n and start >= 0):
-            raise MeshError(f"slice: [{start}:{end}] in dim {d} does not lie within its {n} elements.")
-        cuts.append(slice(low, high, step))
-        if (low, high, step) != (0, n, 1):
-            touched.append(d)
-    index = (..., *cuts)
-    return Local(lambda x: x[index], rules.resizing(touched))
 
 
 @operation(**_OPTIONS, controls="")

@@ -89,7 +89,10 @@ _LONGEST_BLOCK = 256  # values that one product averages: beyond it, blocks foll
     floats_only=True,
 )
 def ema(input_tensor: Operand, alpha: float) -> Local:
-    """y[t] = alpha * y[t - 1] + (1 - alpha) * x[t] along the last dim, from y = 0 before the first."""
+    """y[t] = alpha * y[t - 1] + (1 - alpha) * x[t] along the last dim, from y = 0 before the first.
+
+    What TT-NN starts from is not documented.
+    """
     if not 0 <= alpha <= 1:
         raise MeshError(f"ema: alpha={alpha} must lie between 0 and 1.")
 

@@ -33,7 +33,7 @@ _SAME = (
     *("polyval", "pow", "prelu", "remainder", "reshard", "rsub", "rsub_", "sharded_to_interleaved", "slice"),
     *("squared_difference", "squared_difference_", "subalpha", "subtract", "subtract_", "tilize"),
     *("tilize_with_val_padding", "tilize_with_zero_padding", "to_layout", "to_memory_config", "transpose"),
-    *("typecast", "untilize", "untilize_with_unpadding", "xlogy"),
+    *("untilize", "untilize_with_unpadding", "xlogy"),
 )
 _UNDER_OTHER_NAMES = {"padded_slice": "experimental.padded_slice", "slice_write": "experimental.slice_write"}
 

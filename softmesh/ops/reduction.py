@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand
+from softmesh.ops.overloaded import Overloaded
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
@@ -69,23 +71,38 @@ for _name, _entry in REDUCTIONS.items():
     _register(_name, _entry)
 
 
-@operation(controls="memory_config")
-def prod(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
-    """The product over one dim, or over all."""
-    dims = input_tensor.dims(dim)
+class Prod(Overloaded):
+    """`(tensor, dim, keepdim)`, or `(tensor, output_tensor, dims=...)`, which keeps the dims it multiplies over."""
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super()._call(args, kwargs | ({"keepdim": True} if "dims" in kwargs else {}))
+
+
+@operation(
+    controls="memory_config output_tensor", kind=partial(Prod, at=1, names="input_tensor output_tensor")
+)
+def prod(
+    input_tensor: Operand,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dims: Sequence[int] | None = None,
+) -> Local:
+    """The product over one dim, several, or all."""
+    over = input_tensor.dims(dim if dims is None else dims)
     rank = input_tensor.rank
 
     def compute(x: torch.Tensor) -> torch.Tensor:
-        for d in dims:
+        for d in over:
             x = x.prod(d - rank, keepdim=True)
         lead = x.dim() - rank
         return (
             x
             if keepdim
-            else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in dims))
+            else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in over))
         )
 
-    return Local(compute, rules.reducing("prod", dims, keepdim))
+    return Local(compute, rules.reducing("prod", over, keepdim))
 
 
 @operation(controls="memory_config output_tensor", tuning="sub_core_grids enable_secondary_dm use_multicore")

@@ -15,7 +15,7 @@ from softmesh.ops.cost import moves_bytes
 from softmesh.ops.layout import all_cores
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.ops.registry import Operation, operation
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, facts
@@ -165,8 +165,42 @@ def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Loca
 )
 def experimental_typecast(input_tensor: Operand, dtype: DataType) -> Local:
     """To another dtype."""
-    cuts_fractions = input_tensor.is_float and not facts(dtype).is_float
+    return _typecast(input_tensor, dtype)
+
+
+def _typecast(operand: Operand, dtype: DataType) -> Local:
+    cuts_fractions = operand.is_float and not facts(dtype).is_float
     return Local(lambda x: x, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(dtype,))
+
+
+class FromAndTo(Operation):
+    """`(tensor, dtype, ...)`, or with the dtype it has in front of the one it gets."""
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) > 2 and isinstance(args[2], DataType):
+            kwargs, args = kwargs | {"input_dtype": args[1]}, (args[0], *args[2:])
+        elif "output_dtype" in kwargs:
+            if len(args) > 1:
+                kwargs, args = kwargs | {"input_dtype": args[1]}, args[:1]
+            kwargs = {"dtype" if name == "output_dtype" else name: value for name, value in kwargs.items()}
+        return super()._call(args, kwargs)
+
+
+@operation(
+    "experimental.quasar.typecast",
+    **_OPTIONS,
+    controls="memory_config optional_output_tensor",
+    tuning="sub_core_grids",
+    positional="memory_config optional_output_tensor sub_core_grids",
+    kind=FromAndTo,
+)
+def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
+    """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
+    if input_dtype not in (None, input_tensor.dtype):
+        raise MeshError(
+            f"experimental.quasar.typecast: input_dtype={input_dtype} but the tensor is {input_tensor.dtype}."
+        )
+    return _typecast(input_tensor, dtype)
 
 
 _BITS = {

@@ -176,8 +176,8 @@ def fitting_composer(dist: Distribution) -> str:
     return "softmesh.compose(t), which knows the placement"
 
 
-def create_mesh_composer(mesh: MeshDevice | MeshShape, config: MeshComposerConfig) -> MeshToTensor:
-    return MeshToTensor(shape_of(mesh), config)
+def create_mesh_composer(mesh_device: MeshDevice | MeshShape, config: MeshComposerConfig) -> MeshToTensor:
+    return MeshToTensor(shape_of(mesh_device), config)
 
 
 def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshToTensor:

@@ -219,8 +219,8 @@ class ReplicateTensorToMeshWrapper:
 Mapper = TensorToMesh | ReplicateTensorToMeshWrapper
 
 
-def create_mesh_mapper(mesh: MeshDevice | MeshShape, config: MeshMapperConfig) -> TensorToMesh:
-    return TensorToMesh(shape_of(mesh), config)
+def create_mesh_mapper(mesh_device: MeshDevice | MeshShape, config: MeshMapperConfig) -> TensorToMesh:
+    return TensorToMesh(shape_of(mesh_device), config)
 
 
 def shape_of(mesh: MeshDevice | MeshShape) -> MeshShape:

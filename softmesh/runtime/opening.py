@@ -242,7 +242,8 @@ def open_device(
     )
 
 
-close_device = close_mesh_device
+def close_device(device: MeshDevice) -> None:
+    close_mesh_device(device)
 
 
 @contextmanager

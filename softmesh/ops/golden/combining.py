@@ -22,6 +22,7 @@ plain_references(
         "experimental.intimg": lambda x: torch.cumsum(torch.cumsum(x, 1), 2),
         "composite_example": torch.clone,
         "experimental.typecast": torch.clone,
+        "experimental.quasar.typecast": torch.clone,
         "fill_implicit_tile_padding": torch.clone,
         "move": torch.clone,
         "reshard": torch.clone,

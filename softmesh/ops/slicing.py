@@ -1,0 +1,165 @@
+"""Cutting a part out of a tensor, by bounds that are numbers or lie in tensors themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from softmesh.arguments import refused
+from softmesh.errors import MeshError
+from softmesh.ops.cost import moves_bytes
+from softmesh.ops.definition import Definition
+from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Local
+from softmesh.ops.registry import Operation, operation
+from softmesh.ops.signature import Signature
+from softmesh.ops.spelled import Spelled
+from softmesh.placement import rules
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import from_device
+
+_SPELLINGS = {"starts": "slice_start", "ends": "slice_end", "steps": "slice_step"}
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
+_TUNING = "pad_value sub_core_grids"
+
+
+class Slice(Spelled):
+    """Bounds in tensors: the same on all devices, or each device's own along `slice_dim`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not any(value.__class__ is Tensor for value in (*args[1:3], *kwargs.values())):
+            return super().__call__(*args, **kwargs)
+        names = self._signature.names
+        given = {**dict(zip(names, args, strict=False)), **self._named(kwargs)}
+        if not isinstance(given.get("slice_start"), Tensor) and not isinstance(
+            given.get("slice_end"), Tensor
+        ):
+            return super().__call__(*args, **kwargs)
+        for name in ("slice_start", "slice_end"):
+            _check_bounds(name, given.get(name))
+        if given.get("slice_dim") is None and given.get("num_devices") is None:
+            read = {name: _agreed(name, given[name]) for name in ("slice_start", "slice_end")}
+            return super().__call__(**{**given, **read})
+        return _slice_by_device(**{name: value for name, value in given.items() if name != "slice_step"})
+
+    def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {_SPELLINGS.get(name, name): value for name, value in kwargs.items()}
+
+
+def _check_bounds(name: str, bounds: object) -> None:
+    if not isinstance(bounds, Tensor):
+        raise refused("slice", f"{name} must be a ttnn.Tensor, as the other bound is")
+    if len(bounds.shape) != 1:
+        raise MeshError(
+            f"slice: {name} must be a tensor of one dim, an entry for each dim of the input, "
+            f"got {list(bounds.shape)}."
+        )
+
+
+def _agreed(name: str, bounds: Tensor) -> list[int]:
+    """What all devices say, read by the host."""
+    pieces = (from_device(bounds) if bounds.device() else bounds).pieces()
+    if bool((pieces != pieces[:1]).any()):
+        raise MeshError(
+            f"slice: {name} differs from device to device. Say along which dim each is to cut its own part "
+            "(slice_dim=..., num_devices=...), or use ttnn.mesh_partition."
+        )
+    return [int(bound) for bound in pieces[0].tolist()]
+
+
+def _own_part(
+    input_tensor: Operand, slice_start: Operand, slice_end: Operand, *, slice_dim: int, num_devices: int
+) -> Local:
+    """Each device's part of `slice_dim`, one of `num_devices` equal ones, from the start that lies on it."""
+    d = input_tensor.dim(slice_dim, "slice_dim")
+    n, rank = input_tensor.shape[d], input_tensor.rank
+    if num_devices < 1 or n % num_devices:
+        raise MeshError(
+            f"slice: {num_devices} devices cannot share the {n} elements of dim {slice_dim} evenly."
+        )
+    if slice_start.shape != (rank,) or slice_end.shape != (rank,):
+        raise MeshError(
+            f"slice: bounds {list(slice_start.shape)} and {list(slice_end.shape)} must have an entry for each of "
+            f"the {rank} dims of {list(input_tensor.shape)}."
+        )
+    part = n // num_devices
+
+    def compute(x: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        first, lead = starts[..., d].long(), x.dim() - rank
+        if bool(((first < 0) | (ends[..., d].long() - first != part) | (first + part > n)).any()):
+            raise MeshError(
+                f"slice: from {first.flatten().tolist()} to {ends[..., d].flatten().tolist()} in dim {slice_dim} are "
+                f"not parts of {part}, as {num_devices} devices that share {n} elements have."
+            )
+        at = first.unsqueeze(-1) + torch.arange(part, device=x.device)
+        at = at.reshape(*at.shape[:lead], *(1,) * d, part, *(1,) * (rank - d - 1))
+        return torch.take_along_dim(x, at, d - rank)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if at.words[1] is not rules.REPLICATE or at.words[2] is not rules.REPLICATE:
+            rules.refuse_partial(at)
+            return rules.LOCAL
+        return rules.resizing([d])(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
+
+    return Local(compute, rule)
+
+
+_slice_by_device = Operation(
+    Definition(
+        "slice",
+        _own_part,
+        Signature("slice", _own_part, ["memory_config", "output_tensor", "queue_id"], _TUNING.split()),
+        **_OPTIONS,
+    )
+)
+
+
+@operation(
+    "slice",
+    **_OPTIONS,
+    controls="memory_config output_tensor queue_id",
+    tuning=_TUNING,
+    on_host=True,
+    kind=partial(Slice, spellings=_SPELLINGS),
+)
+def slice_(
+    input_tensor: Operand,
+    slice_start: Sequence[int],
+    slice_end: Sequence[int],
+    slice_step: Sequence[int] | None = None,
+    *,
+    slice_dim: int | None = None,
+    num_devices: int | None = None,
+) -> Local:
+    """From `slice_start` up to, not including, `slice_end` in each dim; negative bounds count from the end.
+
+    Bounds may be tensors of one dim. With `slice_dim` and `num_devices` each device cuts the part of that dim that
+    starts where its own bounds say.
+    """
+    if slice_dim is not None or num_devices is not None:
+        raise refused("slice", "slice_dim and num_devices go with bounds that are tensors")
+    rank = input_tensor.rank
+    steps = [1] * rank if slice_step is None else list(slice_step)
+    if not len(slice_start) == len(slice_end) == len(steps) == rank:
+        raise MeshError(
+            f"slice: start {list(slice_start)}, end {list(slice_end)} and step {steps} must each have one entry "
+            f"for each of the {rank} dims of {list(input_tensor.shape)}."
+        )
+    cuts: list[slice] = []
+    touched: list[int] = []
+    for d, (n, start, end, step) in enumerate(
+        zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)
+    ):
+        if step < 1:
+            raise MeshError(f"slice: step {step} in dim {d} must be positive.")
+        low, high, _ = slice(start, end, step).indices(n)
+        if high < low or (end > n and start >= 0):
+            raise MeshError(f"slice: [{start}:{end}] in dim {d} does not lie within its {n} elements.")
+        cuts.append(slice(low, high, step))
+        if (low, high, step) != (0, n, 1):
+            touched.append(d)
+    index = (..., *cuts)
+    return Local(lambda x: x[index], rules.resizing(touched))
