@@ -12,7 +12,7 @@ from torch import nn
 @dataclass(frozen=True)
 class Size:
     vocabulary: int = 96
-    features: int = 256
+    features: int = 512
     heads: int = 8
     blocks: int = 4
     tokens: int = 64
@@ -25,7 +25,7 @@ class Block(nn.Module):
         wide = size.features
         self.heads = size.heads
         self.norm_1, self.norm_2 = nn.LayerNorm(wide), nn.LayerNorm(wide)
-        self.query, self.key, self.value, self.out = (nn.Linear(wide, wide) for _ in range(4))
+        self.asking, self.out = nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
         self.up, self.down = nn.Linear(wide, 4 * wide), nn.Linear(4 * wide, wide)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -35,10 +35,8 @@ class Block(nn.Module):
 
     def _attended(self, x: torch.Tensor) -> torch.Tensor:
         rows, tokens, wide = x.shape
-        q, k, v = (
-            layer(x).view(rows, tokens, self.heads, wide // self.heads).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        by_head = self.asking(x).view(rows, tokens, self.heads, 3, wide // self.heads).transpose(1, 2)
+        q, k, v = by_head.unbind(-2)
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return found.transpose(1, 2).reshape(rows, tokens, wide)
 

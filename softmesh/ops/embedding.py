@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from softmesh.errors import ArgumentError, MeshError
@@ -31,11 +33,17 @@ def look_up(ids: torch.Tensor, table: torch.Tensor, ids_rank: int) -> torch.Tens
         )
     if all(extent == 1 for extent in table.shape[:-2]):
         return table.reshape(rows, width)[ids.long()]
-    extents = [max(a, b) for a, b in zip(ids.shape[:lead], table.shape[:lead], strict=True)]
-    flat_ids = ids.expand(*extents, *ids.shape[lead:]).reshape(*extents, -1).long()
-    tables = table.reshape(*table.shape[:lead], rows, width).expand(*extents, rows, width)
-    picked = torch.gather(tables, -2, flat_ids.unsqueeze(-1).expand(*flat_ids.shape, width))
-    return picked.reshape(*extents, *ids.shape[lead:], width)
+    return rows_of_each(ids.long(), table.reshape(*table.shape[:lead], rows, width), lead)
+
+
+def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Tensor:
+    """Each device's rows of its own table, from all tables as one: `lead` mesh dims are in front of both."""
+    rows, width = tables.shape[-2:]
+    extents = [max(a, b) for a, b in zip(ids.shape[:lead], tables.shape[:lead], strict=True)]
+    first = torch.arange(math.prod(extents), device=ids.device) * rows
+    places = ids + first.reshape(*extents, *(1,) * (ids.dim() - lead))
+    stacked = tables.expand(*extents, rows, width).reshape(-1, width)
+    return torch.nn.functional.embedding(places, stacked)
 
 
 @operation(cost=moves_bytes, precision="data", controls="dtype memory_config output_tensor queue_id")

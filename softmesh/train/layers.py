@@ -215,7 +215,10 @@ def row(
 
 
 class MultiHeadAttention(Module):
-    """Causal self-attention; with `tp`, the heads are dealt out along that mesh axis."""
+    """Causal self-attention; with `tp`, the heads are dealt out along that mesh axis.
+
+    `asking` gives queries, keys and values in one product: its rows are, head by head, those of the three.
+    """
 
     def __init__(
         self, mesh: MeshDevice, features: int, heads: int, initial: Initial, *, tp: Axis | None = None
@@ -224,25 +227,15 @@ class MultiHeadAttention(Module):
             raise MeshError(f"MultiHeadAttention: {features} features do not divide among {heads} heads.")
         self.heads = heads if tp is None else divided("MultiHeadAttention: heads", heads, mesh, tp)
         self.width = features // heads
-        self.tp = tp
-        self.query, self.key, self.value = (self._asking(mesh, features, initial) for _ in range(3))
+        self.asking = column(mesh, features, 3 * features, initial, tp)
         self.out = row(mesh, features, features, initial, tp)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x if self.tp is None else broadcast(x, self.tp)
-        asked = [self._by_head(layer(x)) for layer in (self.query, self.key, self.value)]
+        asked = local_ops.split_heads(self.asking(x), self.heads)
         return self.out(local_ops.join_heads(self.attend(*asked)))
-
-    def _asking(self, mesh: MeshDevice, features: int, initial: Initial) -> Linear:
-        if self.tp is None:
-            return Linear(mesh, features, features, initial)
-        return ColumnParallelLinear(mesh, features, features, initial, axis=self.tp, input_is_broadcast=True)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return _op["transformer.scaled_dot_product_attention"](q, k, v, is_causal=True)
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        return local_ops.split_heads(x, self.heads)
 
 
 class MLP(Module):

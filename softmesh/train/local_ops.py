@@ -9,6 +9,7 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element, moves_bytes
 from softmesh.ops.definition import Definition
+from softmesh.ops.embedding import rows_of_each
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import CostRule, Local
 from softmesh.ops.registry import Operation
@@ -164,11 +165,7 @@ def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
         lead = i.dim() - rank
         _check_ids("VocabParallelEmbedding: an id", i, int(start.max()) + rows)
         at, is_own = own_index(i.long(), start, rows, lead)
-        extents = torch.broadcast_shapes(at.shape[:lead], t.shape[:lead])
-        flat = at.expand(*extents, *at.shape[lead:]).reshape(*extents, -1, 1)
-        tables = t.reshape(*t.shape[:lead], rows, width).expand(*extents, rows, width)
-        picked = torch.gather(tables, -2, flat.expand(*flat.shape[:-1], width))
-        picked = picked.reshape(*extents, *at.shape[lead:], width)
+        picked = rows_of_each(at, t.reshape(*t.shape[:lead], rows, width), lead)
         return picked * is_own.unsqueeze(-1).to(picked.dtype)
 
     def rule(at: rules.Situation) -> Placement:
@@ -196,6 +193,7 @@ def own_index(
     return local.clamp(0, rows - 1), (local >= 0) & (local < rows)
 
 
+_PARTS = 3  # what a head asks of each token: a query, a key and a value
 _HEADS_FROM_FEATURES = {
     3: 1,
     2: 2,
@@ -216,12 +214,18 @@ def _moved(dims: dict[int, int]) -> rules.SingleRule:
 
 @local_operation("data", moves_bytes)
 def split_heads(x: Operand, heads: int) -> Local:
-    """(batch, 1, tokens, heads * width) as (batch, heads, tokens, width): features dealt out are heads dealt out."""
+    """Queries, keys and values (batch, heads, tokens, width) from features that are, head by head, its three parts.
+
+    Features dealt out are heads dealt out.
+    """
     batch, _, tokens, features = x.shape
-    shape = (batch, tokens, heads, features // heads)
-    return Local(
-        lambda data: data.reshape(*data.shape[:-4], *shape).transpose(-3, -2), _moved(_HEADS_FROM_FEATURES)
-    )
+    shape = (batch, tokens, heads, _PARTS, features // (heads * _PARTS))
+
+    def compute(data: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        by_head = data.reshape(*data.shape[:-4], *shape).transpose(-4, -3)
+        return by_head.unbind(-2)
+
+    return Local(compute, _moved(_HEADS_FROM_FEATURES))
 
 
 @local_operation("data", moves_bytes)

@@ -211,11 +211,8 @@ def block_in_torch(p: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.layer_norm(y, (FEATURES,), weight, bias, 1e-5)
 
     y = norm("norm_1", x)
-    heads = [
-        linear(f"attention.{part}", y).reshape(BATCH, TOKENS, HEADS, -1).transpose(1, 2)
-        for part in ("query", "key", "value")
-    ]
-    attended = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+    by_head = linear("attention.asking", y).reshape(BATCH, TOKENS, HEADS, 3, -1).transpose(1, 2)
+    attended = torch.nn.functional.scaled_dot_product_attention(*by_head.unbind(-2), is_causal=True)
     x = x + linear("attention.out", attended.transpose(1, 2).reshape(x.shape))
     return x + linear("mlp.down", torch.nn.functional.gelu(linear("mlp.up", norm("norm_2", x))))
 
@@ -334,5 +331,5 @@ def test_ids_outside_the_vocabulary_are_refused(grid: ttnn.MeshDevice) -> None:
 
 
 def test_a_module_tells_its_parameters_by_their_paths(alone: dict[str, Results]) -> None:
-    assert "attention.query.weight" in alone["block"]
+    assert "attention.asking.weight" in alone["block"]
     assert "mlp.down.bias" in alone["block"]
