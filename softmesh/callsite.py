@@ -9,10 +9,11 @@ import sys
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-import torch.autograd.function
-
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_BETWEEN = (functools.__file__, contextlib.__file__, torch.autograd.function.__file__)
+_BETWEEN = (functools.__file__, contextlib.__file__)
+_CUSTOM_GRADIENTS = os.path.join(
+    os.sep, "torch", "autograd", "function.py"
+)  # by name: launchers load no torch
 _PROGRAMS = (_PACKAGE + "demo", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 
@@ -38,7 +39,8 @@ def call_site_of(frame: FrameType) -> CallSite:
 
 def is_ours(file: str) -> bool:
     """Of the package, or between two of its frames: cached properties, context managers and custom gradients are."""
-    return file in _BETWEEN or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))
+    is_between = file in _BETWEEN or file.endswith(_CUSTOM_GRADIENTS)
+    return is_between or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))
 
 
 # A call site as it is cheapest to take (0.5 us): the line is worked out when somebody asks.
@@ -60,6 +62,19 @@ def raw_call_site(depth: int) -> RawSite:
         if not ours or frame.f_back is None:
             return code, frame.f_lasti
         frame = frame.f_back
+
+
+def raw_callers(site: RawSite, depth: int, most: int) -> list[RawSite]:
+    """The calls that led to a site we are inside of, the innermost first; looked for from `depth` frames up."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and frame.f_code is not site[0]:
+        frame = frame.f_back
+    found: list[RawSite] = []
+    while frame is not None and len(found) < most:
+        frame = frame.f_back
+        if frame is not None:
+            found.append((frame.f_code, frame.f_lasti))
+    return found
 
 
 def resolved(raw: RawSite) -> CallSite:

@@ -3,22 +3,23 @@
     softmesh bench runtime [--quick] [--json]
 
 A trace is compared with a bare torch loop of the same ops and with the ops called one by one; the sanitizer
-with a run without it; a kernel program on 32 devices with one on a single device; the rest is told in
-microseconds. Peers take turns, figures are medians.
+with a run without it; a kernel program on 32 devices with one on a single device, once with the bytes that it
+moves and once less what torch takes for these bytes alone; the rest is told in microseconds. Peers take turns,
+figures are medians.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import softmesh as ttnn
 from softmesh.bench import runtime_work as work
 from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
+from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,11 @@ def measure(effort: Effort) -> list[Row]:
             *_replays("MLP", work.mlp(mesh, effort.rows, effort.width), effort),
             _alone("event, recorded and waited for", work.event(mesh), effort),
             _alone("empty workload, enqueued", work.empty_workload(mesh), effort),
-            _alone(
-                f"allocation among {effort.live_buffers:,}",
-                work.allocation(mesh, effort.live_buffers),
-                effort,
-            ),
-            _sanitized(work.chain(mesh).eager, effort),
+            *_allocations(mesh, effort),
         ]
-    return [*rows, _kernels(effort)]
+    with opened(2, 4) as mesh:
+        rows.append(_sanitized(work.small_ops(mesh), effort))
+    return [*rows, *_kernels(effort)]
 
 
 @contextmanager
@@ -66,9 +64,12 @@ def opened(*shape: int) -> Iterator[ttnn.MeshDevice]:
         yield mesh
 
 
-def _against(calls: dict[str, work.Work], effort: Effort) -> dict[str, Timing]:
-    peers = {name: timed(call, repetitions_for(call, effort.seconds)) for name, call in calls.items()}
-    return interleave(peers, effort.rounds)
+def _against(calls: Mapping[str, work.Work], effort: Effort) -> dict[str, Timing]:
+    return interleave({name: _timed(call, effort) for name, call in calls.items()}, effort.rounds)
+
+
+def _timed(call: work.Work, effort: Effort) -> Peer:
+    return timed(call, repetitions_for(call, effort.seconds))
 
 
 def _replays(what: str, replay: work.Replay, effort: Effort) -> list[Row]:
@@ -84,23 +85,48 @@ def _alone(what: str, call: work.Work, effort: Effort) -> Row:
     return Row(what, _against({what: call}, effort)[what].median * 1e6, "", None)
 
 
-def _sanitized(call: work.Work, effort: Effort) -> Row:
-    def watched() -> object:
-        with ttnn.sanitize():
-            return call()
+def _allocations(mesh: ttnn.MeshDevice, effort: Effort) -> list[Row]:
+    churn = work.Churn(mesh, effort.live_buffers)
+    seen = interleave({"allocation": churn.allocating, "freeing": churn.freeing}, effort.rounds)
+    return [
+        Row(f"{what} among {effort.live_buffers:,}", seen[what].median * 1e6, "", None)
+        for what in ("allocation", "freeing")
+    ]
 
-    seen = _against({"plain": call, "watched": watched}, effort)
+
+def _sanitized(call: work.Work, effort: Effort) -> Row:
+    plain = _timed(call, effort)
+
+    def watched() -> float:
+        with ttnn.sanitize():
+            return plain()
+
+    seen = interleave({"plain": plain, "watched": watched}, effort.rounds)
     ratio = seen["watched"].relative_to(seen["plain"])
     return Row("20 small ops under the sanitizer", seen["watched"].median * 1e6, "without it", ratio)
 
 
-def _kernels(effort: Effort) -> Row:
-    with opened(1, 1) as one, opened(1, effort.devices) as many:
-        calls = {"one": work.copy_program(one, effort.tiles), "many": work.copy_program(many, effort.tiles)}
+def _kernels(effort: Effort) -> list[Row]:
+    tiles, devices = effort.tiles, effort.devices
+    with opened(1, 1) as one, opened(1, devices) as many:
+        copies = [work.CopyProgram(mesh, tiles) for mesh in (one, many)]
+        calls = {
+            "one": copies[0].run,
+            "many": copies[1].run,
+            "bytes of one": copies[0].move_bytes,
+            "bytes of many": copies[1].move_bytes,
+        }
         seen = _against(calls, effort)
-    ratio = seen["many"].relative_to(seen["one"])
-    what = f"kernels copying {effort.tiles} tiles on each of {effort.devices} devices"
-    return Row(what, seen["many"].median * 1e6, "on one device", ratio)
+    rest = {name: seen[name].less(seen[f"bytes of {name}"]) for name in ("one", "many")}
+    what = f"kernels copying {tiles} tiles on each of {devices} devices"
+    return [
+        _row(what, seen["many"], seen["one"]),
+        _row("  the same, less the bytes themselves", rest["many"], rest["one"]),
+    ]
+
+
+def _row(what: str, timing: Timing, one: Timing) -> Row:
+    return Row(what, timing.median * 1e6, "on one device", timing.relative_to(one))
 
 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,9 +29,11 @@ from softmesh.kernels import (
     noc_async_write_barrier,
     noc_async_write_tile,
 )
+from softmesh.tensor.pages import from_pages
 
 Work = Callable[[], object]
 _OPS = 20
+_BATCH = 50  # allocations that are timed together
 _CORE = ttnn.CoreCoord(0, 0)
 
 
@@ -45,12 +48,6 @@ class Replay(NamedTuple):
 def chain(mesh: ttnn.MeshDevice) -> Replay:
     """20 small ops, one after the other."""
     x, w = _tiles(mesh, 1), _tiles(mesh, 2)
-
-    def ops(value: ttnn.Tensor) -> ttnn.Tensor:
-        for _ in range(_OPS // 2):
-            value = ttnn.add(ttnn.relu(value), w)
-        return value
-
     data, other = x.view_data(), w.view_data()
 
     def by_hand() -> torch.Tensor:
@@ -59,7 +56,22 @@ def chain(mesh: ttnn.MeshDevice) -> Replay:
             value = torch.add(torch.relu(value), other)
         return value
 
-    return _captured(mesh, lambda: ops(x), by_hand)
+    return _captured(mesh, _small_ops(x, w), by_hand)
+
+
+def small_ops(mesh: ttnn.MeshDevice) -> Work:
+    """The same without a trace."""
+    return _small_ops(_tiles(mesh, 1), _tiles(mesh, 2))
+
+
+def _small_ops(x: ttnn.Tensor, w: ttnn.Tensor) -> Work:
+    def ops() -> ttnn.Tensor:
+        value = x
+        for _ in range(_OPS // 2):
+            value = ttnn.add(ttnn.relu(value), w)
+        return value
+
+    return ops
 
 
 def mlp(mesh: ttnn.MeshDevice, rows: int, width: int) -> Replay:
@@ -117,56 +129,84 @@ def empty_workload(mesh: ttnn.MeshDevice) -> Work:
     return lambda: queue.enqueue_mesh_workload(workload, False)
 
 
-def allocation(mesh: ttnn.MeshDevice, live: int) -> Work:
-    """One buffer allocated and another freed, among `live` of mixed sizes with holes between them."""
-    allocator, pick = mesh.allocator(), random.Random(0)
-    owner = _Owner()
+class Churn:
+    """Buffers of mixed sizes with holes between them; some are freed and as many allocated, again and again."""
 
-    def allocate() -> int:
-        return allocator.allocate(32 * pick.randint(1, 64), BufferType.DRAM, owner=owner, label="bench")
+    def __init__(self, mesh: ttnn.MeshDevice, live: int) -> None:
+        self._allocator, self._pick, self._owner = mesh.allocator(), random.Random(0), _Owner()
+        self._held = [self._allocate(self._size()) for _ in range(live + live // 4)]
+        self._pick.shuffle(self._held)
+        for _ in range(live // 4):
+            self._free(self._held.pop())
 
-    held = [allocate() for _ in range(live + live // 4)]
-    pick.shuffle(held)
-    for _ in range(live // 4):
-        allocator.free(held.pop(), BufferType.DRAM)
+    def allocating(self) -> float:
+        """Seconds of one allocation."""
+        return self._turn()[1]
 
-    def allocate_and_free() -> None:
-        at = pick.randrange(live)
-        allocator.free(held[at], BufferType.DRAM)
-        held[at] = allocate()
+    def freeing(self) -> float:
+        return self._turn()[0]
 
-    return allocate_and_free
+    def _turn(self) -> tuple[float, float]:
+        places = self._pick.sample(range(len(self._held)), _BATCH)
+        sizes = [self._size() for _ in places]
+        start = time.perf_counter()
+        for at in places:
+            self._free(self._held[at])
+        between = time.perf_counter()
+        for at, size in zip(places, sizes, strict=True):
+            self._held[at] = self._allocate(size)
+        return (between - start) / _BATCH, (time.perf_counter() - between) / _BATCH
+
+    def _size(self) -> int:
+        return 32 * self._pick.randint(1, 64)
+
+    def _allocate(self, size: int) -> int:
+        return self._allocator.allocate(size, BufferType.DRAM, owner=self._owner, label="bench")
+
+    def _free(self, address: int) -> None:
+        self._allocator.free(address, BufferType.DRAM)
 
 
 class _Owner:
     """Whose the buffers are; allocators hold it weakly."""
 
 
-def copy_program(mesh: ttnn.MeshDevice, tiles: int) -> Work:
+class CopyProgram:
     """A reader and a writer that copy tiles through a circular buffer, the same on every device."""
-    values = torch.randn(mesh.get_num_devices() * 32, 32 * tiles, generator=torch.Generator().manual_seed(0))
-    source = put(values, "bfloat16", mesh, ttnn.ShardTensorToMesh(mesh, 0))
-    target = ttnn.zeros_like(source)
-    tile_bytes = ttnn.tile_size(ttnn.bfloat16)
-    program = metal.CreateProgram()
-    config = metal.CircularBufferConfig(2 * tile_bytes, {0: metal.DataFormat.Float16_b})
-    metal.CreateCircularBuffer(program, _CORE, config.set_page_size(0, tile_bytes))
-    pages = ttnn.TensorAccessorArgs(source).get_compile_time_args()
-    for kernel, kind, tensor in (
-        (_read, metal.ReaderDataMovementConfig, source),
-        (_write, metal.WriterDataMovementConfig, target),
-    ):
-        handle = metal.CreateKernel(program, kernel, _CORE, kind(pages))
-        metal.SetRuntimeArgs(program, handle, _CORE, [tensor.buffer_address(), tiles])
-    workload = metal.MeshWorkload()
-    workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), program)
-    queue = mesh.mesh_command_queue(0)
 
-    def run() -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        queue.enqueue_mesh_workload(workload, False)
-        return source, target
+    def __init__(self, mesh: ttnn.MeshDevice, tiles: int) -> None:
+        draw = torch.Generator().manual_seed(0)
+        values = torch.randn(mesh.get_num_devices() * 32, 32 * tiles, generator=draw)
+        self.source = put(values, "bfloat16", mesh, ttnn.ShardTensorToMesh(mesh, 0))
+        self.target = ttnn.zeros_like(self.source)
+        self._queue, self._workload = mesh.mesh_command_queue(0), metal.MeshWorkload()
+        self._workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), self._program(tiles))
+        self._from, self._to = (metal.TensorBytes(each).data for each in (self.source, self.target))
+        self.moved, self._tile = self.target.view_data().clone(), self._from[..., 0, :].clone()
 
-    return run
+    def _program(self, tiles: int) -> metal.Program:
+        tile_bytes = ttnn.tile_size(ttnn.bfloat16)
+        program = metal.CreateProgram()
+        config = metal.CircularBufferConfig(2 * tile_bytes, {0: metal.DataFormat.Float16_b})
+        metal.CreateCircularBuffer(program, _CORE, config.set_page_size(0, tile_bytes))
+        pages = ttnn.TensorAccessorArgs(self.source).get_compile_time_args()
+        for kernel, kind, tensor in (
+            (_read, metal.ReaderDataMovementConfig, self.source),
+            (_write, metal.WriterDataMovementConfig, self.target),
+        ):
+            handle = metal.CreateKernel(program, kernel, _CORE, kind(pages))
+            metal.SetRuntimeArgs(program, handle, _CORE, [tensor.buffer_address(), tiles])
+        return program
+
+    def run(self) -> None:
+        self._queue.enqueue_mesh_workload(self._workload, False)
+
+    def move_bytes(self) -> None:
+        """The same bytes the same way by torch: each tile in and out again, and what arrived as rows."""
+        for tile in range(self._from.shape[-2]):
+            self._tile.copy_(self._from[..., tile, :])
+            self._to[..., tile, :].copy_(self._tile)
+        from_pages(self._to, self.target.spec, self.moved)
 
 
 def _read() -> None:

@@ -198,6 +198,17 @@ from softmesh.kernels.calls.reductions import (
     ReduceDim,
     reduce_tile,
 )
+from softmesh.kernels.calls.remote_circular_buffers import (
+    align_local_cbs_to_remote_cb,
+    get_remote_receiver_cb_interface,
+    get_remote_sender_cb_interface,
+    remote_cb_pop_front,
+    remote_cb_push_back_and_write_pages,
+    remote_cb_reserve_back,
+    remote_cb_wait_front,
+    resize_remote_receiver_cb_interface,
+    resize_remote_sender_cb_interface,
+)
 from softmesh.kernels.calls.scalers import (
     generate_reduce_scaler,
 )

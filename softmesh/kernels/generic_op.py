@@ -20,7 +20,7 @@ from softmesh.kernels.descriptors.program import (
     ProgramDescriptor,
     compute_program_descriptor_hash,
 )
-from softmesh.kernels.engine.launch import launch
+from softmesh.kernels.engine.launch import Launch
 from softmesh.kernels.program.circular_buffer import CircularBuffer, CircularBufferConfig
 from softmesh.kernels.program.configs import (
     ComputeConfig,
@@ -73,7 +73,7 @@ def _enqueue(mesh: MeshDevice, parts: Parts, tensors: Sequence[Tensor], key: obj
 
     def run() -> None:
         if not mesh.is_remote_only():
-            launch(mesh, parts, [TensorBytes(tensor) for tensor in _distinct(tensors)])
+            Launch(mesh, parts).run(mesh, [TensorBytes(tensor) for tensor in _distinct(tensors)])
 
     number = mesh.mesh_command_queue().id()
     recording = recording_on(mesh, number)
@@ -190,7 +190,11 @@ def _circular_buffer(given: CBDescriptor) -> CircularBuffer:
         config.set_data_format(format.buffer_index, format.data_format)
         config.set_page_size(format.buffer_index, format.page_size)
         config.set_tile_dims(format.buffer_index, format.tile_shape())
+    for format in given.remote_format_descriptors:
+        remote = config.remote_index(format.buffer_index)
+        remote.set_data_format(format.data_format).set_page_size(format.page_size)
     if given.tensor is not None:
         config.set_globally_allocated_address(given.tensor, given.address_offset)
     config.formats()
-    return CircularBuffer(checked_cores("CBDescriptor", given.core_ranges), config)
+    cores = checked_cores("CBDescriptor", given.core_ranges)
+    return CircularBuffer(cores, config, given.global_circular_buffer)

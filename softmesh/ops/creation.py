@@ -15,13 +15,18 @@ from softmesh.ops.operand import Operand, Value
 from softmesh.ops.plan import Local
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
+from softmesh.placement.distribution import replicated
 from softmesh.placement.mappers import MeshMapperConfig, TensorToMesh
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.opening import GetDefaultDevice
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.tensor.spec import make_spec
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch
+
+_LARGE = 1 << 28  # elements
 
 
 def _create(
@@ -58,6 +63,22 @@ def _checked_number(where: str, name: str, value: object) -> float:
     return value
 
 
+def _check_room(
+    sizes: tuple[int, ...],
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+) -> None:
+    """Refuse what the chips have no room for before the host is asked for memory."""
+    mesh = GetDefaultDevice() if device is None else device
+    if mesh is not None:
+        spec = make_spec(
+            sizes, dtype or DataType.BFLOAT16, layout or Layout.ROW_MAJOR, memory_config or DRAM_MEMORY_CONFIG
+        )
+        Storage(None, replicated(tuple(mesh.shape)), mesh).place(spec)  # and gives it back at once
+
+
 def full(
     shape: Sequence[int],
     fill_value: float,
@@ -71,7 +92,10 @@ def full(
     kind = (
         torch.float64 if isinstance(_checked_number("full", "fill_value", fill_value), float) else torch.int64
     )
-    made = torch.full(_checked_shape("full", shape), fill_value, dtype=kind)
+    sizes = _checked_shape("full", shape)
+    if math.prod(sizes) >= _LARGE and optional_tensor is None:
+        _check_room(sizes, dtype, layout, device, memory_config)
+    made = torch.full(sizes, fill_value, dtype=kind)
     if optional_tensor is None:
         return _create(made, dtype, layout, device, memory_config)
     checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")

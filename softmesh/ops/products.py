@@ -15,7 +15,6 @@ import torch
 from softmesh.autograd.carried import plain
 from softmesh.runtime.reused_results import BIG, empty_result
 
-
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
 
@@ -78,7 +77,10 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Ten
 
 def _shares_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether all matrices of b multiply the same rows, and lie in memory as the columns of one."""
-    return all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)) and b.mT.is_contiguous()
+    return (
+        all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
+        and b.mT.is_contiguous()
+    )
 
 
 def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -88,9 +90,7 @@ def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     others = [i for i in range(lead) if i not in dims]
     wide = torch.matmul(a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2]).mT)
     spread = wide.view(*(a.shape[i] for i in others), a.shape[-2], *(b.shape[i] for i in dims), b.shape[-1])
-    places = [
-        len(others) + 1 + dims.index(i) if i in dims else others.index(i) for i in range(lead)
-    ]
+    places = [len(others) + 1 + dims.index(i) if i in dims else others.index(i) for i in range(lead)]
     return spread.permute(*places, len(others), spread.dim() - 1)
 
 
@@ -131,9 +131,7 @@ def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tens
     return data
 
 
-def _contracted(
-    a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size, is_turned: bool
-) -> torch.Tensor:
+def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size, is_turned: bool) -> torch.Tensor:
     """a^T @ gradient, summed over the dims where `lead` has extent 1: these are more rows of the product."""
     summed = [i for i, n in enumerate(lead) if n == 1 and (a.shape[i] > 1 or gradient.shape[i] > 1)]
     if any(a.shape[i] != gradient.shape[i] for i in summed):  # held once by one of them
@@ -153,7 +151,9 @@ def _turned_product(a: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]):
         return _product(gradient.mT, a).mT
     lead = gradient.shape[:-2]
-    wide = gradient.movedim(-2, 0).reshape(gradient.shape[-2], -1)  # a view, if the product was one of columns
+    wide = gradient.movedim(-2, 0).reshape(
+        gradient.shape[-2], -1
+    )  # a view, if the product was one of columns
     return torch.matmul(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
 
 

@@ -112,7 +112,7 @@ class Operation:
                 made = take(known, call)
                 if observed():
                     bind = functools.partial(self._signature.bind, args, kwargs)
-                    tensors = [call.given[at] for at in known.tensors]
+                    tensors = list(map(call.given.__getitem__, known.tensors))
                     self._tell(bind, tensors, [made], known.plan, call.device, current_queue())
                 return made
         try:

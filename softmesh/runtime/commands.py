@@ -54,6 +54,7 @@ class Command:
     blocking: bool = False  # the host waited until it, and all before it on its queue, were done
     sends: tuple[object, ...] = ()  # channels that it puts a message into
     receives: tuple[object, ...] = ()  # channels that it takes a message from
+    says_more: bool = False  # whether any of these was given: an op has inputs and outputs only
 
     def __init__(
         self,
@@ -164,6 +165,7 @@ def emit(
     command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(2), arguments, cost)
     for field, value in more.items():
         setattr(command, field, value)
+    command.says_more = bool(more)
     tell(command)
 
 

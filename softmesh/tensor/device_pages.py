@@ -25,12 +25,17 @@ from softmesh.runtime.memory.memory_map import MemoryMap
 from softmesh.tensor.memory import ShardDistributionStrategy, TensorMemoryLayout
 from softmesh.tensor.pages import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage
+from softmesh.tensor.storage import Storage, is_sole_owner
 from softmesh.tensor.tensor import Tensor
 
 
 class TensorBytes(Placed):
-    """The pages of a tensor (see `PagedMemory`). Made anew when the tensor's values have changed meanwhile."""
+    """The pages of a tensor (see `PagedMemory`). Made anew when the tensor's values have changed meanwhile.
+
+    `encoded` are the pages, and the values that they were made from; None until somebody asks.
+    """
+
+    Encoded = tuple[Seen, torch.Tensor]
 
     def __init__(self, tensor: Tensor) -> None:
         tensor.check_readable("TensorBytes")
@@ -41,29 +46,50 @@ class TensorBytes(Placed):
             )
         super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor._storage.address)
         self.tensor = tensor
-        self._encoded: tuple[Seen, torch.Tensor] | None = None
+        self.encoded: TensorBytes.Encoded | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all bytes of the tensor's storage, and not those of some devices."""
+        storage = self.tensor._storage
+        return self.tensor._where is None and storage.spec == self.tensor.spec
+
+    def is_current(self) -> bool:
+        """Whether `encoded` is what the tensor holds; what inference mode makes can change unseen."""
+        memory = self._memory()
+        return self.encoded is not None and not memory.is_inference() and self.encoded[0].is_unchanged(memory)
 
     @property
     def data(self) -> torch.Tensor:
-        if self._encoded is None or not self._encoded[0].is_unchanged(self._memory()):
+        if self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
             values, dist = self.tensor.view_data(), self.tensor.view_distribution()
-            self._encoded = Seen(self._memory()), to_pages(_by_mesh(values, dist), self.tensor.spec)
-        return self._encoded[1]
+            self.encoded = Seen(self._memory()), to_pages(_by_mesh(values, dist), self.tensor.spec)
+        return self.encoded[1]
 
     def materialise(self) -> torch.Tensor:
         data, mesh = self.data, self.tensor.view_distribution().mesh
         if data.shape[: len(mesh)] != mesh:
             data = data.expand(*mesh, -1, -1).contiguous()
-            self._encoded = Seen(self._memory()), data
+            self.encoded = Seen(self._memory()), data
         return data
 
     def store(self) -> None:
         """Decode the pages into the tensor's values. Devices that got bytes of their own are Local from then on."""
         data = self.data
-        dist = self.tensor.view_distribution()
-        values, dist = _by_grid(from_pages(data, self.tensor.spec), dist)
-        self.tensor.overwrite(values, dist)
-        self._encoded = Seen(self._memory()), data
+        dist, room = self.tensor.view_distribution(), self._room()
+        decoded = from_pages(data, self.tensor.spec, room)
+        if decoded is room:
+            self.tensor._storage.undefined = None
+        else:
+            self.tensor.overwrite(*_by_grid(decoded, dist))
+        self.encoded = Seen(self._memory()), data
+
+    def _room(self) -> torch.Tensor | None:
+        """The memory of the tensor's values, where new ones can be written straight into it."""
+        data, held, dist = self.data, self._memory(), self.tensor.view_distribution()
+        is_by_mesh = self.tensor._where is None and dist.coords is None and dist.grid == dist.mesh
+        is_same = data.shape[: len(dist.mesh)] == dist.extents and not held.requires_grad
+        return held if is_by_mesh and is_same and is_sole_owner(held) else None
 
     def _memory(self) -> torch.Tensor:
         self.tensor.check_allocated("TensorBytes")

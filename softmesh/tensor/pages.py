@@ -15,7 +15,9 @@ import torch
 
 from softmesh.tensor.dtype import FACTS, Layout
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.tile_bytes import element_bytes, elements, pack_tiles, unpack_tiles
+from softmesh.tensor.tile_bytes import element_bytes, elements, faces_in_rows, pack_tiles, unpack_faces
+
+_MANY = 1 << 16
 
 
 def to_pages(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
@@ -25,12 +27,14 @@ def to_pages(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     padded = _padded(values.detach(), lead, spec).reshape(*lead, *_cut(spec))
     if spec.layout is not Layout.TILE:
         return element_bytes(padded, spec.dtype).reshape(*lead, spec.num_pages(), spec.page_size())
-    tiles = padded.movedim(-3, -2).flatten(len(lead), -3)
-    return pack_tiles(tiles, spec.dtype, spec.tile)
+    return pack_tiles(padded.movedim(-3, -2), spec.dtype, spec.tile).flatten(len(lead), -2)
 
 
-def from_pages(pages: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """The inverse of `to_pages`; what lies in the padding is dropped."""
+def from_pages(pages: torch.Tensor, spec: TensorSpec, room: torch.Tensor | None = None) -> torch.Tensor:
+    """The inverse of `to_pages`; what lies in the padding is dropped.
+
+    `room` is memory of the result's shape and dtype: filled and returned, where that saves a copy.
+    """
     lead = pages.shape[:-2]
     if not spec.num_pages():
         return pages.new_zeros((*lead, *spec.shape), dtype=FACTS[spec.dtype].storage)
@@ -38,11 +42,29 @@ def from_pages(pages: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     if spec.layout is not Layout.TILE:
         padded = elements(pages, spec.dtype).reshape(*lead, *cut)
     else:
-        tiles = unpack_tiles(pages, spec.dtype, spec.tile)
-        rows, height, columns, width = cut
-        padded = tiles.reshape(*lead, rows, columns, height, width).movedim(-2, -3)
+        rows, _, columns, _ = cut
+        faces = unpack_faces(pages.unflatten(-2, (rows, columns)), spec.dtype, spec.tile)
+        if room is not None and room.is_contiguous() and room.numel() == faces.numel():
+            _fill(room, faces_in_rows(faces, spec.tile).movedim(-5, -3))
+            return room
+        padded = faces_in_rows(faces, spec.tile).movedim(-5, -3)  # not copied yet: once is enough
     whole = padded.reshape(*lead, *_whole(spec))
     return whole[_logical(spec, len(lead))].reshape(*lead, *spec.shape)
+
+
+def _fill(room: torch.Tensor, tiles: torch.Tensor) -> None:
+    """With (..., faces, their rows, tiles in a row, faces, their columns).
+
+    Of many values the faces are copied one by one: the same bytes in a third of the time, for then torch's inner
+    loops run over all tiles of a row.
+    """
+    made = room.view(tiles.shape)
+    if tiles.numel() < _MANY or not tiles.is_cpu:
+        made.copy_(tiles)
+        return
+    for down in range(made.shape[-5]):
+        for across in range(made.shape[-2]):
+            made[..., down, :, :, across, :].copy_(tiles[..., down, :, :, across, :])
 
 
 def _whole(spec: TensorSpec) -> tuple[int, ...]:

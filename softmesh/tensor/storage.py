@@ -116,7 +116,9 @@ class Storage:
         """Where its memory lies; None without any."""
         if self._span is None and self._memory is not None:
             pool = self._memory.pool if isinstance(self._memory, SharedMemory) else self._memory
-            self._span = Span(pool, self.address, *pool.extent(self.address), self.spec, ref(self))
+            end, number = pool.extent(self.address)
+            # Half the price of Span(...), and paid for every result that somebody observes.
+            self._span = tuple.__new__(Span, (pool, self.address, end, number, self.spec, ref(self)))
         return self._span
 
     def lose_memory(self) -> None:

@@ -66,14 +66,18 @@ def by_faces(values: torch.Tensor, tile: Tile) -> torch.Tensor:
 
 
 def from_faces(rows: torch.Tensor, tile: Tile) -> torch.Tensor:
+    """The inverse of `by_faces`."""
+    return faces_in_rows(rows, tile).reshape(*rows.shape[:-1], tile.height, tile.width)
+
+
+def faces_in_rows(rows: torch.Tensor, tile: Tile) -> torch.Tensor:
+    """A view of the same: (..., faces below each other, their rows, faces beside each other, their columns)."""
     down, across, face_h, face_w = _faces(tile)
     lead = rows.shape[:-1]
     first = range(len(lead))
     if tile.transpose_of_faces:
-        split = rows.reshape(*lead, across, down, face_w, face_h).permute(*first, -3, -1, -4, -2)
-    else:
-        split = rows.reshape(*lead, down, across, face_h, face_w).permute(*first, -4, -2, -3, -1)
-    return split.reshape(*lead, tile.height, tile.width)
+        return rows.reshape(*lead, across, down, face_w, face_h).permute(*first, -3, -1, -4, -2)
+    return rows.reshape(*lead, down, across, face_h, face_w).permute(*first, -4, -2, -3, -1)
 
 
 def _faces(tile: Tile) -> tuple[int, int, int, int]:

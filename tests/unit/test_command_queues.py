@@ -29,7 +29,7 @@ from softmesh.metal import (
     Synchronize,
     WriteShard,
 )
-from softmesh.runtime.queues.workload import Part, Touched
+from softmesh.runtime.queues.workload import Part, Run, Touched
 from softmesh.runtime.traces import api as traces
 
 
@@ -77,8 +77,8 @@ class Frozen(Adding):
 class Together(Adding):
     calls: list[int] = []
 
-    def launch_together(self, mesh: ttnn.MeshDevice, parts: Sequence[Part], queue: object) -> None:
-        self.calls.append(len(parts))
+    def plan_together(self, mesh: ttnn.MeshDevice, parts: Sequence[Part]) -> Run:
+        return lambda mesh, queue: self.calls.append(len(parts))
 
 
 @pytest.fixture(scope="module")
@@ -427,6 +427,37 @@ def test_programs_that_wait_for_each_other_are_launched_together(mesh, buffer):
         )
     EnqueueMeshWorkload(mesh.mesh_command_queue(), made, False)
     assert Together.calls == [2]
+
+
+def test_a_workload_that_could_not_start_may_still_change(mesh, buffer):
+    class Hesitating(Adding):
+        is_ready = False
+
+        def validate(self, mesh: ttnn.MeshDevice) -> None:
+            if not self.is_ready:
+                raise ttnn.MeshError("not yet")
+
+    rows = [MeshCoordinateRange(MeshCoordinate(row, 0), MeshCoordinate(row, 3)) for row in (0, 1)]
+    first, made = Hesitating(buffer, 3), MeshWorkload()
+    made.add_program(rows[0], first)
+    with pytest.raises(RuntimeError, match="not yet"):
+        EnqueueMeshWorkload(mesh.mesh_command_queue(), made, False)
+    made.add_program(rows[1], Adding(buffer, 5))
+    first.is_ready = True
+    for _ in range(2):
+        EnqueueMeshWorkload(mesh.mesh_command_queue(), made, False)
+    assert first_bytes(mesh, buffer) == [6] * 4 + [10] * 4
+
+
+def test_a_workload_is_checked_again_when_its_mesh_has_another_shape():
+    with ttnn.open_mesh_device(MeshShape(2, 4)) as own:
+        memory = MeshBuffer.create(ReplicatedBufferConfig(64), DeviceLocalBufferConfig(32), own)
+        made = workload(own, Adding(memory))
+        for _ in range(2):
+            EnqueueMeshWorkload(own.mesh_command_queue(), made, False)
+        own.reshape(MeshShape(1, 8))
+        with pytest.raises(RuntimeError, match="lies outside the mesh"):
+            EnqueueMeshWorkload(own.mesh_command_queue(), made, False)
 
 
 # -- captures --------------------------------------------------------------------------------------

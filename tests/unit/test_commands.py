@@ -59,6 +59,22 @@ def test_a_command_tells_what_ran_on_what_and_where(mesh: MeshDevice, x: ttnn.Te
     )
 
 
+def test_a_call_like_an_earlier_one_is_told_like_it(mesh: MeshDevice, x: ttnn.Tensor):
+    y = ttnn.zeros([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
+    lines = []
+    with ttnn.observe(Recorder()) as recorder:
+        for _ in range(3):
+            lines.append(line_of_caller() + 1)
+            ttnn.subtract(input_tensor_b=x, input_tensor_a=y, fast_and_approximate_mode=True)
+    for command, line in zip(recorder.seen, lines, strict=True):
+        assert [id(t) for t in command.inputs] == [id(y), id(x)]
+        assert command.arguments == recorder.seen[0].arguments
+        assert command.arguments["fast_and_approximate_mode"] is True
+        assert (command.site.file, command.site.line) == (__file__, line)
+        assert command.cost == recorder.seen[0].cost
+        assert (command.coords, command.queue, command.device) == (recorder.seen[0].coords, 0, mesh)
+
+
 def test_a_command_names_the_users_own_line(mesh: MeshDevice, x: ttnn.Tensor):
     calls: list[Callable[[], Any]] = [
         lambda: ttnn.relu(x),

@@ -325,6 +325,29 @@ def test_one_worker_holds_a_link_at_a_time():
             metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
 
 
+def test_the_words_of_connections_can_be_had_without_a_program():
+    with open_mesh(1, 3) as mesh:
+        near, *far = (mesh.get_fabric_node_id(place) for place in mesh.shape.coordinates())
+        wanted = ttnn.setup_routing_plane_connection(
+            near, far, [0], ttnn.ProgramDescriptor(), kernel_idx=0, worker_core=CORE
+        )
+        got = ttnn.compute_fabric_connection_rt_args(near, far, [0], [0, 1], [2, 3])
+        assert got == wanted
+        assert len(got) == ttnn.fabric_connection_rt_args_size(2)
+        with_addresses = ttnn.compute_fabric_connection_rt_args(
+            near, far, [0], [99_000, 99_016], [99_032, 99_048], sem_args_are_l1_addresses=True
+        )
+        assert with_addresses == wanted
+        with pytest.raises(
+            TypeError, match="teardown_sem_args must have one semaphore for each of 2 dst_nodes"
+        ):
+            ttnn.compute_fabric_connection_rt_args(near, far, [0], [0], [2, 3])
+        with pytest.raises(
+            TypeError, match="buffer_index_sem_args are ids of semaphores, 0 to 15, got 99000"
+        ):
+            ttnn.compute_fabric_connection_rt_args(near, far, [0], [0, 1], [2, 99_000])
+
+
 def test_a_connection_belongs_to_its_device():
     with open_mesh(1, 3) as mesh:
         words = []

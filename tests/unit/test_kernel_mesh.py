@@ -89,6 +89,43 @@ def copy_first_tile(source, target):
     return program
 
 
+def test_each_launch_reads_what_a_tensor_holds_by_then(mesh):
+    source, target = (tiles(mesh, torch.zeros(1, 1, 32, 32), ttnn.float32) for _ in range(2))
+    copy, back = copy_first_tile(source, target), copy_first_tile(target, source)
+    run(mesh, copy)
+    for step in (1.0, 2.0):
+        new = ttnn.from_torch(torch.full((1, 1, 32, 32), step), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT)
+        ttnn.copy_host_to_device_tensor(new, source)
+        run(mesh, copy)
+        assert all((found == step).all() for found in shards(target))
+        ttnn.add(target, 10.0, output_tensor=target)
+        run(mesh, back)
+        assert all((found == step + 10).all() for found in shards(source))
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_launch_that_fails_leaves_tensors_as_they_were(mesh, devices):
+    target = tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32)
+    result = tiles(mesh, torch.zeros(1, 1, 32, 32), ttnn.float32)
+
+    def write_and_fail():
+        cb_reserve_back(0, 1)
+        L1Pointer(get_write_ptr(0))[0:1024] = 0
+        noc_async_write_tile(0, InterleavedAddrGen(target.buffer_address(), 4096), get_write_ptr(0))
+        noc_async_write_barrier()
+        raise ValueError("too late")
+
+    program = program_of(reader=write_and_fail)
+    add_cb(program, 0, 1, page_size=4096)
+    where = ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, devices - 1))
+    run(mesh, copy_first_tile(target, result))
+    with pytest.raises(ttnn.MeshError, match="too late"):
+        run(mesh, program, where)
+    assert all((found == 1).all() for found in shards(target))
+    run(mesh, copy_first_tile(target, result))
+    assert all((found == 1).all() for found in shards(result))
+
+
 def test_devices_outside_the_range_keep_what_they_have(mesh):
     a, own = each_its_own(mesh)
     target = tiles(mesh, torch.zeros(1, 1, 32, 32), ttnn.float32)

@@ -244,3 +244,80 @@ def test_whether_a_capture_is_under_way_can_be_asked(mesh):
     assert ttnn.device.is_trace_capture_active(mesh)
     ttnn.end_trace_capture(mesh, trace)
     assert not ttnn.device.is_trace_capture_active(mesh)
+
+
+def test_a_replay_overwrites_only_what_nobody_reads_again(mesh):
+    x, w = put(values(1), mesh), put(values(2), mesh)
+
+    def work(t):
+        kept = ttnn.relu(t)
+        passing = ttnn.add(kept, w)  # read twice, then gone
+        return kept, ttnn.exp(passing), ttnn.multiply(ttnn.neg(ttnn.add(passing, passing)), 0.5)
+
+    trace, results = captured(mesh, work, x)
+    for seed in (3, 4):
+        overwrite(x, values(seed), mesh)
+        before = [ttnn.compose(result).clone() for result in results]
+        held = [ttnn.compose(result) for result in results]
+        ttnn.execute_trace(mesh, trace)
+        assert all(map(torch.equal, held, before))  # what was read out does not change any more
+        kept = values(seed).relu()
+        for result, expected in zip(
+            results, (kept, (kept + values(2)).exp(), (kept + values(2)) * -1), strict=True
+        ):
+            assert torch.equal(ttnn.compose(result), expected)
+        assert torch.equal(ttnn.compose(x), values(seed))
+        assert torch.equal(ttnn.compose(w), values(2))
+
+
+def test_a_value_that_others_look_at_is_not_overwritten(mesh):
+    x = ttnn.from_torch(values(1, 32, 64), layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    def work():
+        a = ttnn.relu(x)
+        turned = ttnn.transpose(a, 0, 1)
+        return turned, ttnn.neg(a)  # the last to read it, but `turned` lies in its memory
+
+    trace, (turned, negative) = captured(mesh, work)
+    ttnn.execute_trace(mesh, trace)
+    assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(turned)[3]), values(1, 32, 64).relu().T)
+    assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(negative)[3]), -values(1, 32, 64).relu())
+
+
+def test_an_op_whose_result_has_another_form_than_its_operand_is_not_written_over_it(mesh):
+    row, x = ttnn.from_torch(values(1, 1, 32), layout=ttnn.TILE_LAYOUT, device=mesh), put(values(2), mesh)
+    trace, result = captured(mesh, lambda: ttnn.add(ttnn.relu(row), x))  # the first operand is broadcast
+    ttnn.execute_trace(mesh, trace)
+    assert torch.equal(ttnn.compose(result), values(1, 1, 32).relu().repeat(1, 4) + values(2))
+
+
+# -- methods of a queue ----------------------------------------------------------------------------
+
+
+def test_a_queue_records_and_replays_by_itself(mesh):
+    x, queue = put(values(1), mesh), mesh.mesh_command_queue(1)
+    with ttnn.command_queue(1):
+        ttnn.relu(x)
+        number = queue.record_begin()
+        result = ttnn.relu(x)
+        assert queue.record_end() == number
+    queue.finish()
+    overwrite(x, values(2), mesh)
+    queue.enqueue_trace(number, True)
+    assert torch.equal(ttnn.compose(result), values(2).relu())
+    ttnn.release_trace(mesh, number)
+    queue.finish()
+
+
+def test_a_queue_records_under_an_id_that_is_free(mesh):
+    queue = mesh.mesh_command_queue()
+    with pytest.raises(RuntimeError, match="CQ 0 is not being used for tracing: call record_begin"):
+        queue.record_end()
+    number = queue.record_begin(ttnn.MeshTraceId(123456))
+    assert number == 123456
+    queue.record_end()
+    with pytest.raises(RuntimeError, match="Trace already exists for tid 123456"):
+        queue.record_begin(number)
+    ttnn.release_trace(mesh, number)
+    queue.record_begin(number)
+    queue.record_end()

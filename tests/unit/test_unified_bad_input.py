@@ -147,3 +147,24 @@ def test_a_bias_for_contributions_is_not_added_by_every_device(mesh):
     y = distributed.linear(x, w, bias=c, output_topology=[R, SUM])
     total = sum(piece for piece in y.pieces()[:4])
     torch.testing.assert_close(total, a @ b + bias, atol=1e-4, rtol=1e-4)
+
+
+def test_an_unknown_argument_is_answered_with_the_names_of_unified_ops_too(mesh):
+    x = spread(torch.randn(8, 8), mesh, (R, R))
+    with pytest.raises(TypeError, match=r"distributed\.matmul\(\): .* no argument 'output_topolgy'") as told:
+        distributed.matmul(x, x, output_topolgy=[R, R])
+    assert "Did you mean 'output_topology'?" in str(told.value)
+    assert "implicit" in str(told.value)
+
+
+def test_a_redistribution_takes_a_tensor_and_placements_by_position_or_by_name(mesh):
+    x = spread(torch.randn(8, 8), mesh, (R, R))
+    for moved in (
+        distributed.redistribute(x, [R, R]),
+        distributed.redistribute(input_tensor=x, placements=[R, R]),
+    ):
+        assert torch.equal(ttnn.compose(moved), ttnn.compose(x))
+    assert "redistribute on" in str(distributed.explain(distributed.redistribute, x, placements=[R, R]))
+    for args, named in (((x,), {}), ((), {}), ((x, [R, R], 1), {}), ((x,), {"placement": [R, R]})):
+        with pytest.raises(TypeError, match="it takes input_tensor and placements, got"):
+            distributed.redistribute(*args, **named)

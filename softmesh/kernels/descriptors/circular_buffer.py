@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreRangeSet
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError
 from softmesh.kernels.formats import datatype_to_dataformat_converter, dtype_of
+from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
 from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
@@ -69,6 +70,7 @@ class CBDescriptor:
         self.remote_format_descriptors: list[CBFormatDescriptor] = []
         self.address_offset = 0
         self.tensor: Tensor | None = None  # whose memory it uses, where it has none of its own
+        self.global_circular_buffer: GlobalCircularBuffer | None = None  # or this one's
 
     def has_buffer(self) -> bool:
         return self.tensor is not None
@@ -80,12 +82,16 @@ class CBDescriptor:
         self.tensor = other.tensor
 
     def has_global_circular_buffer(self) -> bool:
-        return False
+        return self.global_circular_buffer is not None
 
-    def set_global_circular_buffer(self, global_circular_buffer: object) -> None:
-        raise NotModelled(
-            "CBDescriptor.set_global_circular_buffer: kernels do not reach global circular buffers here. Let the "
-            "sender write to the receivers' circular buffers with noc_async_write_multicast and a semaphore."
+    def set_global_circular_buffer(self, global_circular_buffer: GlobalCircularBuffer) -> None:
+        """Kernels see it under the indexes of `remote_format_descriptors`."""
+        self.global_circular_buffer = checked(
+            "CBDescriptor.set_global_circular_buffer",
+            "global_circular_buffer",
+            global_circular_buffer,
+            GlobalCircularBuffer,
+            "what ttnn.create_global_circular_buffer(...) returned",
         )
 
 

@@ -120,6 +120,7 @@ def compute_program_descriptor_hash(program_descriptor: ProgramDescriptor) -> in
             cb.total_size,
             cb.core_ranges,
             tuple((f.buffer_index, f.data_format, f.page_size) for f in cb.format_descriptors),
+            tuple((f.buffer_index, f.data_format, f.page_size) for f in cb.remote_format_descriptors),
         )
         for cb in program_descriptor.cbs
     )

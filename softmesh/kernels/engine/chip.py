@@ -13,15 +13,15 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware import RoutingDirection
 from softmesh.kernels.engine.core import Core
-from softmesh.kernels.engine.memories import Memory
+from softmesh.kernels.engine.memories import Box, Memory
 from softmesh.kernels.engine.noc_address import Place
 from softmesh.kernels.engine.regions import BufferBytes
 from softmesh.kernels.engine.strict import StrictL1
-from softmesh.mesh import MeshCoordinateRange
 from softmesh.tensor.memory import BufferType
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fleet import Fleet
+    from softmesh.kernels.engine.remote_fifo import RemoteFifo
     from softmesh.kernels.fabric.link import Link
 
 _IN_L1 = (BufferType.L1, BufferType.L1_SMALL)
@@ -48,11 +48,11 @@ class DramBank:
 
 
 class Chip:
-    def __init__(self, fleet: Fleet, place: MeshCoordinateRange, strict: bool) -> None:
+    def __init__(self, fleet: Fleet, box: Box, strict: bool) -> None:
         mesh = fleet.mesh
         self.fleet = fleet
         self.mesh = mesh
-        self.box = fleet.box(place)
+        self.box = box
         self.memories = fleet.memories
         self.scheduler = fleet.scheduler
         self.is_strict = strict
@@ -60,12 +60,11 @@ class Chip:
         self.links: dict[
             tuple[RoutingDirection, int], Link
         ] = {}  # to other chips, that kernels have asked for
+        self.remote_fifos: dict[tuple[int, CoreCoord], RemoteFifo] = {}  # by buffer and sender
         self._cores: dict[CoreCoord, Core] = {}
         self._banks: dict[int, DramBank] = {}
         self._l1_banks: dict[CoreCoord, int] = {}
-        self._grid = mesh.compute_with_storage_grid_size()
-        self._first_worker = mesh.worker_core_from_logical_core(CoreCoord(0, 0))
-        self._num_banks = mesh.dram_grid_size().x
+        self._grid, self._first_worker, self._num_banks = fleet.facts
 
     @property
     def name(self) -> str:
@@ -76,7 +75,7 @@ class Chip:
 
     @property
     def stands_for_many(self) -> bool:
-        return any(extent > 1 for extent in self.box.extents)
+        return self.box.stands_for_many
 
     def core(self, place: CoreCoord) -> Core:
         """By its logical place."""

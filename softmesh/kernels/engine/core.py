@@ -14,6 +14,7 @@ from softmesh.kernels.engine.regions import Region
 if TYPE_CHECKING:
     from softmesh.kernels.engine.chip import Chip
     from softmesh.kernels.engine.fifo import Fifo
+    from softmesh.kernels.engine.remote_fifo import RemoteEnd
     from softmesh.kernels.engine.strict import StrictL1
     from softmesh.kernels.engine.thread import KernelThread
 
@@ -23,6 +24,7 @@ class Core:
         self.chip = chip
         self.place = place
         self.fifos: dict[int, Fifo] = {}
+        self.remote_ends: dict[int, RemoteEnd] = {}  # parts in global circular buffers, by index
         self.semaphores: dict[int, int] = {}  # their addresses, by id
         self.strict: StrictL1 | None = None
         self._regions: list[Region] = []  # by their start

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from softmesh.cores import CoreCoord
 from softmesh.errors import NotModelled
 from softmesh.kernels.engine.chip import Chip
 from softmesh.kernels.engine.memories import Box, Find, Memories
@@ -10,22 +13,45 @@ from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.runtime.device import MeshDevice
 
 
+class ChipFacts(NamedTuple):
+    """What all chips of a mesh have in common."""
+
+    grid: CoreCoord  # worker cores
+    first_worker: CoreCoord  # where they begin on the NoC
+    num_banks: int  # of DRAM
+
+    @classmethod
+    def of(cls, mesh: MeshDevice) -> ChipFacts:
+        first = mesh.worker_core_from_logical_core(CoreCoord(0, 0))
+        return cls(mesh.compute_with_storage_grid_size(), first, mesh.dram_grid_size().x)
+
+
+def box_of(mesh: MeshDevice, place: MeshCoordinateRange) -> Box:
+    """A part of the mesh, as a part of what this process holds of it."""
+    block = mesh.block
+    if block is None:
+        return Box(place, tuple(mesh.shape), (0,) * mesh.shape.dims())
+    return Box(place, block.shape, block.origin)
+
+
 class Fleet:
-    def __init__(self, mesh: MeshDevice, find: Find, *, remembers: bool) -> None:
+    def __init__(self, mesh: MeshDevice, facts: ChipFacts, find: Find, *, remembers: bool) -> None:
         self.mesh = mesh
+        self.facts = facts
         self.scheduler = Scheduler()
         self.memories = Memories(find, remembers)
         self._chips: dict[MeshCoordinate, Chip] = {}  # by the first of their devices
 
-    def box(self, place: MeshCoordinateRange) -> Box:
-        block = self.mesh.block
-        if block is None:
-            return Box(place, tuple(self.mesh.shape), (0,) * self.mesh.shape.dims())
-        return Box(place, block.shape, block.origin)
-
-    def add(self, place: MeshCoordinateRange, strict: bool) -> Chip:
-        chip = self._chips[place.start] = Chip(self, place, strict)
+    def add(self, box: Box, strict: bool) -> Chip:
+        chip = self._chips[box.place.start] = Chip(self, box, strict)
         return chip
+
+    def store(self) -> None:
+        """The launch went well: what it did is there to stay."""
+        self.memories.store()
+        for chip in self._chips.values():
+            for fifo in chip.remote_fifos.values():
+                fifo.keep()
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> Chip:
         """A single device; one that runs no program is memory to others."""
@@ -36,4 +62,4 @@ class Fleet:
                 f"Device {tuple(coordinate)} belongs to another process, and kernels reach only devices of their "
                 "own. Use a collective or a socket between processes."
             )
-        return self.add(MeshCoordinateRange(coordinate, coordinate), strict)
+        return self.add(box_of(self.mesh, MeshCoordinateRange(coordinate, coordinate)), strict)

@@ -19,10 +19,12 @@ from softmesh.errors import MeshError
 from softmesh.kernels.engine.chip import Chip
 from softmesh.kernels.engine.core import Core
 from softmesh.kernels.engine.fifo import Fifo, Format
-from softmesh.kernels.engine.fleet import Fleet
+from softmesh.kernels.engine.fleet import ChipFacts, Fleet, box_of
+from softmesh.kernels.engine.memories import Box
 from softmesh.kernels.engine.processor import Processor
 from softmesh.kernels.engine.regions import OwnBytes, Words
 from softmesh.kernels.engine.registers import Registers, capacity_of
+from softmesh.kernels.engine.remote_fifo import end_of
 from softmesh.kernels.engine.thread import DevicesDiffer, KernelThread
 from softmesh.kernels.engine.transfers import DelayedTransfers, Transfers
 from softmesh.kernels.program.circular_buffer import CircularBuffer
@@ -42,33 +44,70 @@ if TYPE_CHECKING:
 _SEMAPHORE_BYTES = 16
 
 
-def launch(
-    mesh: MeshDevice, parts: Sequence[tuple[MeshCoordinateRange, Program]], known: Sequence[LaidOut] = ()
-) -> Touched:
-    """`known`: memories that need not be looked for by their address."""
-    if isinstance(mesh.memory.pools[BufferType.DRAM], Uncounted):
-        raise MeshError(
-            "Kernels find memory by its address, and SOFTMESH_MEMORY=off gives none: set track or enforce."
-        )
-    local = mesh.get_view().get_local_mesh_coord_range()
-    own = [(shared, program) for place, program in parts if (shared := place.intersection(local)) is not None]
-    many = [program for place, program in own if place.shape().mesh_size() > 1]
-    if many and not any(program.runs_apart for program in many):
-        fleet = _manned(mesh, own, known, remembers=True)
-        try:
-            return _run(fleet)
-        except DevicesDiffer:
-            fleet.memories.undo()
-            for program in many:
-                program.runs_apart = True
-    each = [(MeshCoordinateRange(device, device), program) for place, program in own for device in place]
-    return _run(_manned(mesh, each, known, remembers=False))
+Parts = Sequence[tuple[MeshCoordinateRange, "Program"]]
+
+
+class Launch:
+    """Programs on their ranges of a mesh, as far as that is known before they run; may be run many times.
+
+    Holds no mesh, for workloads keep it.
+    """
+
+    def __init__(self, mesh: MeshDevice, parts: Parts) -> None:
+        if isinstance(mesh.memory.pools[BufferType.DRAM], Uncounted):
+            raise MeshError(
+                "Kernels find memory by its address, and SOFTMESH_MEMORY=off gives none: set track or enforce."
+            )
+        local = mesh.get_view().get_local_mesh_coord_range()
+        places = ((place.intersection(local), program) for place, program in parts)
+        self._facts = ChipFacts.of(mesh)
+        self._own = [(box_of(mesh, place), program) for place, program in places if place is not None]
+        self._many = [program for box, program in self._own if box.stands_for_many]
+        self._each: list[tuple[Box, Program]] | None = None  # device by device, once that was needed
+
+    def run(self, mesh: MeshDevice, known: Sequence[LaidOut] = ()) -> Touched:
+        """`known`: memories that need not be looked for by their address."""
+        if not any(program.kernels for _, program in self._own):
+            return Touched()
+        if self._many and not any(program.runs_apart for program in self._many):
+            fleet = self._manned(mesh, self._own, known, remembers=True)
+            try:
+                return _run(fleet)
+            except DevicesDiffer:
+                fleet.memories.undo()
+                for program in self._many:
+                    program.runs_apart = True
+        return _run(self._manned(mesh, self._device_by_device(mesh), known, remembers=False))
+
+    def _device_by_device(self, mesh: MeshDevice) -> list[tuple[Box, Program]]:
+        if self._each is None:
+            self._each = [
+                (box_of(mesh, MeshCoordinateRange(device, device)), program)
+                for box, program in self._own
+                for device in box.place
+            ]
+        return self._each
+
+    def _manned(
+        self,
+        mesh: MeshDevice,
+        parts: Sequence[tuple[Box, Program]],
+        known: Sequence[LaidOut],
+        *,
+        remembers: bool,
+    ) -> Fleet:
+        fleet = Fleet(mesh, self._facts, functools.partial(owner_at, mesh), remembers=remembers)
+        for memory in known:
+            fleet.memories.add(memory)
+        for box, program in parts:
+            _man(fleet.add(box, program.is_strict), program)
+        return fleet
 
 
 def _run(fleet: Fleet) -> Touched:
     with _one_thread():
         fleet.scheduler.run()
-    fleet.memories.store()
+    fleet.store()
     return fleet.memories.touched()
 
 
@@ -83,27 +122,16 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(count)
 
 
-def _manned(
-    mesh: MeshDevice,
-    parts: Sequence[tuple[MeshCoordinateRange, Program]],
-    known: Sequence[LaidOut],
-    *,
-    remembers: bool,
-) -> Fleet:
-    fleet = Fleet(mesh, functools.partial(owner_at, mesh), remembers=remembers)
-    for memory in known:
-        fleet.memories.add(memory)
-    for place, program in parts:
-        _man(fleet.add(place, program.is_strict), program)
-    return fleet
-
-
 def _man(chip: Chip, program: Program) -> None:
     """Give a chip everything its program has: circular buffers, semaphores, threads."""
     for buffer in program.circular_buffers:
         formats = buffer.config.formats()
         for place in buffer.places:
             _add_circular_buffer(chip.core(place), buffer, formats)
+            if buffer.shared is not None:
+                for index, page_size in buffer.config.remote_page_sizes.items():
+                    end = end_of(chip, buffer.shared, place, index, page_size)
+                    chip.core(place).remote_ends[index] = end
     for semaphore in program.semaphores:
         for core_range in semaphore.cores.ranges():
             for place in core_range.cores():

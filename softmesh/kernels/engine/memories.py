@@ -7,11 +7,13 @@ of the mesh only: then it reads its part, and gives every device its own copy be
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.kernels.engine.kept_pages import KEPT
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.finding import LaidOut
 from softmesh.runtime.buffers.mesh_memory import MeshMemory
@@ -31,6 +33,7 @@ class Box:
         self.place = place
         self.extents = tuple(place.shape())
         self.is_whole = self.extents == tuple(held)
+        self.stands_for_many = any(extent > 1 for extent in self.extents)
         corners = zip(place.start, place.end, origin, strict=True)
         self._slices = [slice(a - first, b + 1 - first) for a, b, first in corners]
 
@@ -54,7 +57,11 @@ class Memory:
         self.was_read = False
         self.was_written = False
         self._is_undefined = _is_undefined(paged)
-        self._before: list[tuple[Box, int, int, torch.Tensor]] | None = [] if remembers else None
+        self._before: list[tuple[Box, int, int, torch.Tensor]] | None = None
+        if isinstance(paged, TensorBytes):
+            KEPT.take(paged)
+        elif remembers:
+            self._before = []
 
     def read(self, box: Box, bank: int, address: int, size: int) -> torch.Tensor:
         """Bytes of a bank, `(*extents, size)`."""
@@ -121,7 +128,16 @@ class Memory:
             )
         return stride - into
 
+    def store(self) -> None:
+        """Hand what was written to whom it belongs."""
+        if self.was_written:
+            self.paged.store()
+        if isinstance(self.paged, TensorBytes):
+            KEPT.give(self.paged)
+
     def undo(self) -> None:
+        if isinstance(self.paged, TensorBytes):
+            self.paged.encoded = None  # its values are as they were
         for box, page, offset, before in reversed(self._before or []):
             box.of(self.paged.data)[..., page, offset : offset + before.shape[-1]] = before
 
@@ -145,8 +161,8 @@ class Memories:
     def __init__(self, find: Find, remembers: bool) -> None:
         self._find = find
         self._remembers = remembers
-        self._starts: dict[BufferType, list[int]] = {kind: [] for kind in BufferType}
-        self._known: dict[BufferType, list[Memory]] = {kind: [] for kind in BufferType}
+        self._starts: defaultdict[BufferType, list[int]] = defaultdict(list)
+        self._known: defaultdict[BufferType, list[Memory]] = defaultdict(list)
 
     def at(self, buffer_type: BufferType, address: int) -> Memory | None:
         """The memory that covers an address."""
@@ -167,17 +183,17 @@ class Memories:
         return [memory for known in self._known.values() for memory in known]
 
     def store(self) -> None:
-        """Hand what was written to whom it belongs."""
+        """The launch went well."""
         for memory in self._all():
-            if memory.was_written:
-                memory.paged.store()
+            memory.store()
 
     def undo(self) -> None:
         for memory in self._all():
             memory.undo()
 
     def touched(self) -> Touched:
+        met = self._all()
         return Touched(
-            tuple(memory.paged for memory in self._all() if memory.was_read),
-            tuple(memory.paged for memory in self._all() if memory.was_written),
+            tuple(memory.paged for memory in met if memory.was_read),
+            tuple(memory.paged for memory in met if memory.was_written),
         )

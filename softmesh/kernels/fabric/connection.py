@@ -14,6 +14,8 @@ from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
 from softmesh.fabric.node_id import FabricNodeId
 from softmesh.kernels.program.program import Program
+from softmesh.kernels.program.semaphore import MOST_SEMAPHORES
+from softmesh.kernels.program.words import checked_words
 
 if TYPE_CHECKING:
     from softmesh.kernels.descriptors.program import ProgramDescriptor
@@ -71,20 +73,49 @@ def setup_routing_plane_connection(
 ) -> list[int]:
     """Connections to several chips, one after the other."""
     where = "setup_routing_plane_connection"
-    links = list(connection_link_indices)
-    if len(links) == 1:
-        links *= len(dst_nodes)
-    if len(links) != len(dst_nodes):
-        raise refused(
-            where, f"{len(dst_nodes)} dst_nodes need as many link indices, or one for all; got {len(links)}"
-        )
-    pairs = zip(dst_nodes, links, strict=True)
-    words = [word for node, link in pairs for word in _words(where, src_fabric_node_id, node, link)]
+    words = _all_words(where, src_fabric_node_id, dst_nodes, connection_link_indices)
     program_descriptor.speaks_to_others = True
     return words
 
 
 fabric_connection_rt_args = setup_routing_plane_connection
+
+
+def compute_fabric_connection_rt_args(
+    src_fabric_node_id: FabricNodeId,
+    dst_nodes: Sequence[FabricNodeId],
+    connection_link_indices: Sequence[int],
+    teardown_sem_args: Sequence[int],
+    buffer_index_sem_args: Sequence[int],
+    sem_args_are_l1_addresses: bool = False,
+) -> list[int]:
+    """The same words without a program to change: the caller has made two semaphores for each connection.
+
+    A chip keeps a connection's state in them. Here the link itself does; their ids or addresses are only checked.
+    """
+    where = "compute_fabric_connection_rt_args"
+    for name, given in (
+        ("teardown_sem_args", teardown_sem_args),
+        ("buffer_index_sem_args", buffer_index_sem_args),
+    ):
+        _check_semaphores(
+            where, name, checked_words(where, name, given), len(dst_nodes), sem_args_are_l1_addresses
+        )
+    return _all_words(where, src_fabric_node_id, dst_nodes, connection_link_indices)
+
+
+def _check_semaphores(where: str, name: str, given: list[int], wanted: int, are_addresses: bool) -> None:
+    if len(given) != wanted:
+        raise refused(
+            where, f"{name} must have one semaphore for each of {wanted} dst_nodes, got {len(given)}"
+        )
+    beyond = [id for id in given if id >= MOST_SEMAPHORES]
+    if beyond and not are_addresses:
+        raise refused(
+            where,
+            f"{name} are ids of semaphores, 0 to {MOST_SEMAPHORES - 1}, got {beyond[0]}; for addresses in L1 give "
+            "sem_args_are_l1_addresses=True",
+        )
 
 
 def fabric_connection_rt_args_size(num_connections: int) -> int:
@@ -97,6 +128,20 @@ def get_fabric_kernel_defines(api_type: str = "Linear") -> list[tuple[str, str]]
     if api_type not in ("Linear", "Mesh"):
         raise refused("get_fabric_kernel_defines", f"api_type must be 'Linear' or 'Mesh', got {api_type!r}")
     return [(f"API_TYPE_{api_type}", "1")]
+
+
+def _all_words(
+    where: str, src: FabricNodeId, dst_nodes: Sequence[FabricNodeId], connection_link_indices: Sequence[int]
+) -> list[int]:
+    links = list(connection_link_indices)
+    if len(links) == 1:
+        links *= len(dst_nodes)
+    if len(links) != len(dst_nodes):
+        raise refused(
+            where, f"{len(dst_nodes)} dst_nodes need as many link indices, or one for all; got {len(links)}"
+        )
+    pairs = zip(dst_nodes, links, strict=True)
+    return [word for node, link in pairs for word in _words(where, src, node, link)]
 
 
 def _words(where: str, src: FabricNodeId, dst: FabricNodeId, link: int) -> list[int]:

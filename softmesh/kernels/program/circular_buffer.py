@@ -9,7 +9,9 @@ from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.cores import CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.kernels.engine.fifo import Format
+from softmesh.kernels.engine.remote_fifo import checked_page_size
 from softmesh.kernels.formats import dtype_of
+from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.memory import BufferType
@@ -32,6 +34,8 @@ class CircularBufferConfig:
         self.dtypes: dict[int, DataType] = {}
         self.page_sizes: dict[int, int] = {}
         self.tiles: dict[int, Tile] = {}
+        self.remote_dtypes: dict[int, DataType] = {}  # of indexes that see a global circular buffer
+        self.remote_page_sizes: dict[int, int] = {}
         self.address: int | None = None  # of the L1 buffer whose memory it is
         self.address_offset = 0
         for index, format in (data_format_spec or {}).items():
@@ -58,6 +62,14 @@ class CircularBufferConfig:
         self.tiles[index] = checked("set_tile_dims", "tile", tile, Tile, "a ttnn.Tile")
         return self
 
+    def index(self, buffer_index: int) -> IndexBuilder:
+        """`config.index(i).set_data_format(format).set_page_size(bytes)`."""
+        return IndexBuilder(self, _checked_index("CircularBufferConfig", buffer_index))
+
+    def remote_index(self, buffer_index: int) -> RemoteIndexBuilder:
+        """The same for an index under which kernels see a global circular buffer."""
+        return RemoteIndexBuilder(self, _checked_index("CircularBufferConfig", buffer_index))
+
     def set_total_size(self, total_size: int) -> CircularBufferConfig:
         size = _checked_size("set_total_size", "total_size", total_size)
         for page_size in self.page_sizes.values():
@@ -75,13 +87,18 @@ class CircularBufferConfig:
 
     def formats(self) -> list[Format]:
         missing = [index for index in self.dtypes if index not in self.page_sizes]
-        if missing or not self.dtypes:
+        missing += [index for index in self.remote_dtypes if index not in self.remote_page_sizes]
+        if missing or not (self.dtypes or self.remote_dtypes):
             what = f"index {missing[0]} has no page size" if missing else "it has no index"
             raise MeshError(f"A circular buffer is incomplete: {what}. Call set_page_size(index, bytes).")
         return [
             Format(index, dtype, self.page_sizes[index], self.tiles.get(index, DEFAULT_TILE))
             for index, dtype in self.dtypes.items()
         ]
+
+    def indexes(self) -> set[int]:
+        """Local and remote."""
+        return self.dtypes.keys() | self.remote_dtypes.keys()
 
     def _known(self, call: str, buffer_index: int) -> int:
         index = _checked_index(call, buffer_index)
@@ -93,17 +110,62 @@ class CircularBufferConfig:
         return index
 
 
+class IndexBuilder:
+    """One index of a config; each call returns it again."""
+
+    def __init__(self, config: CircularBufferConfig, index: int) -> None:
+        self._config = config
+        self._index = index
+
+    def set_data_format(self, data_format: object) -> IndexBuilder:
+        self._config.set_data_format(self._index, data_format)
+        return self
+
+    def set_page_size(self, page_size: int) -> IndexBuilder:
+        self._config.set_page_size(self._index, page_size)
+        return self
+
+    def set_tile_dims(self, tile: Tile) -> IndexBuilder:
+        self._config.set_tile_dims(self._index, tile)
+        return self
+
+
+class RemoteIndexBuilder:
+    """One index of a config under which kernels see a global circular buffer."""
+
+    def __init__(self, config: CircularBufferConfig, index: int) -> None:
+        self._config = config
+        self._index = index
+
+    def set_data_format(self, data_format: object) -> RemoteIndexBuilder:
+        self._config.remote_dtypes[self._index] = dtype_of("CircularBufferConfig", data_format)
+        return self
+
+    def set_page_size(self, page_size: int) -> RemoteIndexBuilder:
+        size = _checked_size("set_page_size", "page_size", page_size)
+        self._config.remote_page_sizes[self._index] = checked_page_size("set_page_size", size)
+        self._config.remote_dtypes.setdefault(self._index, DataType.UINT32)
+        return self
+
+
 class CircularBuffer:
     """A config on cores; `address` is the same on all of them once the program is laid out."""
 
-    def __init__(self, cores: CoreRangeSet, config: CircularBufferConfig) -> None:
+    def __init__(
+        self, cores: CoreRangeSet, config: CircularBufferConfig, shared: GlobalCircularBuffer | None = None
+    ) -> None:
+        """`shared`: the global circular buffer whose memory it is, and that its remote indexes see."""
         self.cores = cores
         self.places = corerange_to_cores(cores)
         self.config = config
+        self.shared = shared
         self.address = 0
+        _check_shared(self)
+        if shared is not None:
+            config.address = shared.buffer_address()
 
     def copy(self) -> CircularBuffer:
-        made = CircularBuffer(self.cores, copy.deepcopy(self.config))
+        made = CircularBuffer(self.cores, copy.deepcopy(self.config), self.shared)
         made.address = self.address
         return made
 
@@ -115,6 +177,32 @@ class CircularBuffer:
     @property
     def end(self) -> int:
         return self.address + self.config.total_size
+
+
+def _check_shared(buffer: CircularBuffer) -> None:
+    config, shared = buffer.config, buffer.shared
+    if shared is None:
+        if config.remote_dtypes:
+            raise MeshError(
+                f"Circular buffer index {min(config.remote_dtypes)} is remote, and no global circular buffer is given: "
+                "call CreateCircularBuffer(program, cores, config, global_circular_buffer)."
+            )
+        return
+    if not config.remote_dtypes:
+        raise MeshError(
+            "A circular buffer of a global one has a remote index: call "
+            "config.remote_index(index).set_page_size(bytes)."
+        )
+    if not shared.all_cores().contains(buffer.cores):
+        raise MeshError(
+            f"Specified cores are not contained in associated GlobalCircularBuffer: {buffer.cores} are asked for, and "
+            f"{shared.all_cores()} have a part in it."
+        )
+    if config.total_size > shared.size():
+        raise MeshError(
+            f"The circular buffer wants {config.total_size} bytes of a global one that has {shared.size()}: make that "
+            "one larger."
+        )
 
 
 def l1_address(call: str, buffer: object) -> int:

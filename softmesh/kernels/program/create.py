@@ -17,6 +17,7 @@ from softmesh.kernels.program.configs import ComputeConfig, DataMovementConfig, 
 from softmesh.kernels.program.kernel import Cores, Function, Kernel, checked_cores, checked_function
 from softmesh.kernels.program.program import Program
 from softmesh.kernels.program.words import RuntimeArgsData, checked_words
+from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.tensor.tensor import Tensor
 
@@ -47,12 +48,22 @@ def CreateKernelFromString(
     return CreateKernel(program, kernel_src_code, core_spec, config)  # type: ignore[arg-type]
 
 
-def CreateCircularBuffer(program: Program, core_spec: Cores, config: CircularBufferConfig) -> CBHandle:
+def CreateCircularBuffer(
+    program: Program,
+    core_spec: Cores,
+    config: CircularBufferConfig,
+    global_circular_buffer: GlobalCircularBuffer | None = None,
+) -> CBHandle:
+    """With a global circular buffer it lies in that one's memory, which kernels reach by the remote indexes."""
     where = "CreateCircularBuffer"
     cores = checked_cores(where, core_spec)
     checked(where, "config", config, CircularBufferConfig, "a CircularBufferConfig")
     config.formats()
-    return _program(where, program).add_circular_buffer(CircularBuffer(cores, config))
+    shared = global_circular_buffer
+    if shared is not None:
+        wanted = "what ttnn.create_global_circular_buffer(...) returned"
+        checked(where, "global_circular_buffer", shared, GlobalCircularBuffer, wanted)
+    return _program(where, program).add_circular_buffer(CircularBuffer(cores, config, shared))
 
 
 def CreateSemaphore(program: Program, core_spec: Cores, initial_value: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware import Arch
-from softmesh.kernels.engine.launch import launch
+from softmesh.kernels.engine.launch import Launch
 from softmesh.kernels.program.circular_buffer import CircularBuffer
 from softmesh.kernels.program.configs import NOC_MODE, DataMovementConfig
 from softmesh.kernels.program.kernel import Kernel
@@ -21,7 +21,7 @@ from softmesh.mesh import MeshCoordinateRange
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.queues.command_queue import MeshCommandQueue
-    from softmesh.runtime.queues.workload import Part, Touched
+    from softmesh.runtime.queues.workload import Part, Run, Touched
 
 _IDS = itertools.count(1)
 _CB_INDEXES = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64}
@@ -61,8 +61,12 @@ class Program:
 
     def add_circular_buffer(self, buffer: CircularBuffer) -> int:
         self._check_open("a circular buffer")
+        _check_order(buffer, buffer)
         for other in self.circular_buffers:
-            both = sorted(buffer.config.dtypes.keys() & other.config.dtypes.keys())
+            if buffer.config.remote_dtypes or other.config.remote_dtypes:
+                _check_order(buffer, other)
+                _check_order(other, buffer)
+            both = sorted(buffer.config.indexes() & other.config.indexes())
             core = _shared_core(other.cores, buffer.cores) if both else None
             if core is not None:
                 raise MeshError(
@@ -111,6 +115,11 @@ class Program:
         self._is_final = True
 
     def validate(self, mesh: MeshDevice) -> None:
+        if not self.circular_buffers:
+            return
+        for buffer in self.circular_buffers:
+            if buffer.shared is not None and buffer.shared.device() is not mesh:
+                raise MeshError(f"{buffer.shared!r} was made on another mesh than the program runs on.")
         place(self.circular_buffers, mesh)
         check_room(self.circular_buffers, mesh, self.id, self.sub_device_cores())
 
@@ -126,13 +135,12 @@ class Program:
     def launch(
         self, mesh: MeshDevice, coordinate_range: MeshCoordinateRange, queue: MeshCommandQueue | None = None
     ) -> Touched:
-        return self.launch_together(mesh, [(coordinate_range, self)], queue)
+        return Launch(mesh, [(coordinate_range, self)]).run(mesh)
 
-    def launch_together(
-        self, mesh: MeshDevice, parts: Sequence[Part], queue: MeshCommandQueue | None = None
-    ) -> Touched:
-        """Run programs of one workload, which may wait for each other, at the same time."""
-        return launch(mesh, [(where, _checked_program(program)) for where, program in parts])
+    def plan_together(self, mesh: MeshDevice, parts: Sequence[Part]) -> Run:
+        """How to run programs of one workload, which may wait for each other, at the same time."""
+        planned = Launch(mesh, [(where, _checked_program(program)) for where, program in parts])
+        return lambda mesh, queue: planned.run(mesh)
 
     def _check_cores(self, mesh: MeshDevice) -> None:
         size = mesh.compute_with_storage_grid_size()
@@ -149,12 +157,12 @@ class Program:
     def _check_indexes(self, mesh: MeshDevice) -> None:
         most = _CB_INDEXES[mesh.arch()]
         for buffer in self.circular_buffers:
-            for format in buffer.config.formats():
-                if format.index >= most:
-                    raise MeshError(
-                        f"Buffer index ({format.index}) exceeds max number of circular buffers per core ({most}) of "
-                        f"{mesh.system.chip.arch_name}."
-                    )
+            highest = max(buffer.config.indexes())
+            if highest >= most:
+                raise MeshError(
+                    f"Buffer index ({highest}) exceeds max number of circular buffers per core ({most}) of "
+                    f"{mesh.system.chip.arch_name}."
+                )
 
 
 def _checked_program(program: object) -> Program:
@@ -170,6 +178,16 @@ def _shared_core(one: CoreRangeSet, other: CoreRangeSet) -> CoreCoord | None:
     if not any(a.overlaps(b) for a in one.ranges() for b in other.ranges()):
         return None
     return next(core for core in corerange_to_cores(one) if other.contains(core))
+
+
+def _check_order(one: CircularBuffer, other: CircularBuffer) -> None:
+    """On each core, indexes that see global circular buffers come after the others."""
+    local, remote = max(one.config.dtypes, default=-1), min(other.config.remote_dtypes, default=None)
+    if remote is not None and local >= remote and _shared_core(one.cores, other.cores) is not None:
+        raise MeshError(
+            f"Circular buffer indices overlap: {local} is a local index and {remote} a remote one, on cores of "
+            f"{one.cores}. Local CB indexes must be lower than remote ones: give the remote one a higher index."
+        )
 
 
 def _check_processors(one: Kernel, other: Kernel, core: CoreCoord) -> None:

@@ -9,6 +9,7 @@ from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.buffers.per_core import check_cores, check_l1, page_per_core
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _WHAT = "Global circular buffer"
 class GlobalCircularBuffer:
     """`size` bytes in the L1 of every core that takes part; each sender has receivers of its own."""
 
-    __slots__ = ("_config", "_mapping", "_size", "buffer")
+    __slots__ = ("_config", "_mapping", "_size", "buffer", "progress")
 
     def __init__(
         self,
@@ -36,6 +37,8 @@ class GlobalCircularBuffer:
         if self._size <= 0:
             raise refused(_WHAT, f"size counts bytes and must be positive, got {self._size}")
         kind = check_l1(_WHAT, buffer_type)
+        # How far a sender, and then each of its receivers, has got on a device: kept between programs.
+        self.progress: dict[tuple[MeshCoordinate, CoreCoord], tuple[int, ...]] = {}
         self.buffer = page_per_core(device, self.all_cores(), self._size, kind)
         self._config = page_per_core(device, self.all_cores(), _CONFIG_BYTES, kind)
 

@@ -72,7 +72,8 @@ class Pool:
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
         with self._lock:
-            self._settle()
+            if self.returned:
+                self._settle()
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
             if address is None:
@@ -84,11 +85,9 @@ class Pool:
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
         with self._lock:
-            self._settle()
-            is_live = address in self._live
-            self.returned.append(address)
-            self._settle()
-            return is_live
+            if self.returned:
+                self._settle()
+            return self._take_back(address)
 
     def share(self, address: int, find_owner: FindOwner) -> None:
         """Several hold what is at the address; `find_owner` gives one that still lives."""
@@ -187,12 +186,15 @@ class Pool:
             return min(self._live, default=None)
 
     def _settle(self) -> None:
-        returned, live = self.returned, self._live
+        returned = self.returned
         while returned:
-            address = returned.pop()
-            held = live.pop(address, None)
-            if held is not None and address < _BEYOND:
-                self._give_back(address, held[0])
+            self._take_back(returned.pop())
+
+    def _take_back(self, address: int) -> bool:
+        held = self._live.pop(address, None)
+        if held is not None and address < _BEYOND:
+            self._give_back(address, held[0])
+        return held is not None
 
     def _allocation(self, address: int) -> Allocation:
         size, find_owner, label, site, number = self._live[address]

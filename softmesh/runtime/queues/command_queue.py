@@ -21,20 +21,26 @@ from softmesh.runtime.queues.workload import MeshWorkload, Touched
 from softmesh.runtime.traces.captures import BLOCKING, EVENT_SYNCHRONIZATION, WRITES
 
 if TYPE_CHECKING:
+    from softmesh.runtime.traces.trace_id import MeshTraceId
     from softmesh.tensor.tensor import Tensor
 
 
 class MeshCommandQueue(BufferCommands):
     """`mesh.mesh_command_queue(id)`."""
 
-    if TYPE_CHECKING:  # bound in tensor.queue_transfers
-
+    if TYPE_CHECKING:
+        # bound in tensor.queue_transfers
         def enqueue_write_tensor(
             self, host_tensor: Tensor, device_tensor: Tensor, blocking: bool = False
         ) -> None: ...
         def enqueue_read_tensor(
             self, device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True
         ) -> None: ...
+
+        # bound in runtime.traces.api
+        def record_begin(self, trace_id: MeshTraceId | None = None) -> MeshTraceId: ...
+        def record_end(self) -> MeshTraceId: ...
+        def enqueue_trace(self, trace_id: MeshTraceId, blocking: bool) -> None: ...
 
     # -- workloads -------------------------------------------------------------------------------
 
@@ -47,8 +53,7 @@ class MeshCommandQueue(BufferCommands):
                 self._refuse(BLOCKING, where)
             if not workload.is_finalised:
                 self._refuse(WRITES, f"{where} of a workload that never ran, and whose kernels must be sent,")
-            sub_device = workload.sub_device(mesh)
-            workload.prepare(mesh)
+            sub_device = workload.prepare(mesh)
             if self.capturing is not None:
                 launched = workload.frozen()
                 self.capturing.act(lambda: self._launch(launched, sub_device), (), ())

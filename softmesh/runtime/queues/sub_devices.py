@@ -83,7 +83,7 @@ class Manager:
 
     @property
     def is_default(self) -> bool:
-        return self.id == _DEFAULT
+        return self.id is _DEFAULT
 
     def ids(self) -> list[SubDeviceId]:
         return [SubDeviceId(number) for number in range(len(self.cores))]

@@ -1,24 +1,24 @@
 """MeshWorkload: which program runs on which rectangle of a mesh.
 
 Knows ranges, finalisation and sub-devices. Knows nothing of kernels: a program is anything that can be
-checked, compiled and launched on a range.
+checked, compiled and launched on a range. What the first enqueue finds out is kept for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from softmesh.arguments import checked, described, refused
 from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
+from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 
 if TYPE_CHECKING:
     from softmesh.runtime.buffers.paged import PagedMemory
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.queues.command_queue import MeshCommandQueue
-    from softmesh.runtime.queues.sub_devices import SubDeviceManagerId
+    from softmesh.runtime.queues.sub_devices import Manager
 
 
 class Touched(NamedTuple):
@@ -51,6 +51,7 @@ class RunnableProgram(Protocol):
 
 
 Part = tuple[MeshCoordinateRange, RunnableProgram]
+Run = Callable[["MeshDevice", "MeshCommandQueue"], "Touched | None"]
 
 
 @runtime_checkable
@@ -64,12 +65,24 @@ class Freezes(Protocol):
 class RunsWithOthers(Protocol):
     """A program whose kernels may wait for kernels on other ranges of the same workload.
 
-    `launch_together` of the first one is then called once for all of them, in place of `launch` one by one.
+    `plan_together` of the first one is then asked once for all of them, and what it returns is called at every
+    launch, in place of `launch` one by one.
     """
 
-    def launch_together(
-        self, mesh: MeshDevice, parts: Sequence[Part], queue: MeshCommandQueue
-    ) -> Touched | None: ...
+    def plan_together(self, mesh: MeshDevice, parts: Sequence[Part]) -> Run: ...
+
+
+class _Fit(NamedTuple):
+    """A workload was found to fit a mesh: true for as long as it has this shape and its cores are divided so."""
+
+    mesh_id: int
+    shape: MeshShape
+    manager: Manager
+    sub_device: int  # that all programs run on
+
+    def holds_for(self, mesh: MeshDevice) -> bool:
+        is_same = self.shape is mesh.shape and self.manager is mesh.sub_devices.active
+        return is_same and self.mesh_id == mesh.id()
 
 
 class MeshWorkload:
@@ -82,7 +95,9 @@ class MeshWorkload:
     def __init__(self) -> None:
         self._programs: dict[MeshCoordinateRange, RunnableProgram] = {}
         self._mesh_id: int | None = None
-        self._manager: SubDeviceManagerId | None = None
+        self._manager: Manager | None = None
+        self._fit: _Fit | None = None
+        self._run: Run | None = None
 
     def add_program(self, device_range: MeshCoordinateRange, program: RunnableProgram) -> None:
         where = "add_program"
@@ -113,7 +128,26 @@ class MeshWorkload:
     def coordinates(self) -> list[MeshCoordinate]:
         return [coordinate for box in self._programs for coordinate in box]
 
-    def sub_device(self, mesh: MeshDevice) -> int:
+    def prepare(self, mesh: MeshDevice) -> int:
+        """Before each launch: check everything; the first time, compile it for good. The sub-device it runs on."""
+        fit = self._fit
+        if fit is None or not self.is_finalised or not fit.holds_for(mesh):
+            fit = self._fitted(mesh)
+        for program in self._programs.values():
+            program.validate(mesh)
+        if not self.is_finalised:
+            for program in self._programs.values():
+                program.compile(mesh)
+            self._mesh_id, self._manager = mesh.id(), mesh.sub_devices.active
+        return fit.sub_device
+
+    def _fitted(self, mesh: MeshDevice) -> _Fit:
+        self._check_mesh(mesh)
+        self._run = None
+        self._fit = _Fit(mesh.id(), mesh.shape, mesh.sub_devices.active, self._sub_device(mesh))
+        return self._fit
+
+    def _sub_device(self, mesh: MeshDevice) -> int:
         """The number of the one sub-device that all programs run on."""
         used = {0} if mesh.sub_devices.active.is_default and self._programs else set()
         for program in self._programs.values():
@@ -125,16 +159,6 @@ class MeshWorkload:
             )
         return used.pop()
 
-    def prepare(self, mesh: MeshDevice) -> None:
-        """Before each launch: check everything; the first time, compile it for good."""
-        self._check_mesh(mesh)
-        for program in self._programs.values():
-            program.validate(mesh)
-        if not self.is_finalised:
-            for program in self._programs.values():
-                program.compile(mesh)
-            self._mesh_id, self._manager = mesh.id(), mesh.sub_devices.active.id
-
     def _check_mesh(self, mesh: MeshDevice) -> None:
         whole = MeshCoordinateRange(mesh.shape)
         for box in self._programs:
@@ -145,16 +169,18 @@ class MeshWorkload:
                 f"MeshWorkload was first enqueued on mesh {self._mesh_id} and cannot run on mesh {mesh.id()}: make a "
                 "workload for each mesh."
             )
-        if self._manager not in (None, mesh.sub_devices.active.id):
+        active = mesh.sub_devices.active
+        if self._manager not in (None, active):
+            assert self._manager is not None
             raise MeshError(
-                f"MeshWorkload was compiled under sub-device manager {self._manager}, and {mesh.sub_devices.active.id} "
-                "is loaded now: load the first again, or make a new workload."
+                f"MeshWorkload was compiled under sub-device manager {self._manager.id}, and {active.id} is loaded "
+                "now: load the first again, or make a new workload."
             )
 
     def frozen(self) -> MeshWorkload:
         """As it is now, whatever becomes of its programs' arguments."""
         made = MeshWorkload()
-        made._mesh_id, made._manager = self._mesh_id, self._manager
+        made._mesh_id, made._manager, made._fit = self._mesh_id, self._manager, self._fit
         made._programs = {
             box: program.frozen() if isinstance(program, Freezes) else program
             for box, program in self._programs.items()
@@ -163,12 +189,21 @@ class MeshWorkload:
 
     def run(self, mesh: MeshDevice, queue: MeshCommandQueue) -> Touched:
         """Launch all programs, to the end."""
+        if self._run is None:
+            self._run = self._planned(mesh)
+        return self._run(mesh, queue) or Touched()
+
+    def _planned(self, mesh: MeshDevice) -> Run:
         parts = list(self._programs.items())
         first = parts[0][1]
         if isinstance(first, RunsWithOthers):
-            return first.launch_together(mesh, parts, queue) or Touched()
-        touched = [program.launch(mesh, box, queue) or Touched() for box, program in parts]
-        return Touched(
-            tuple(memory for one in touched for memory in one.reads),
-            tuple(memory for one in touched for memory in one.writes),
-        )
+            return first.plan_together(mesh, parts)
+
+        def one_by_one(mesh: MeshDevice, queue: MeshCommandQueue) -> Touched:
+            touched = [program.launch(mesh, box, queue) or Touched() for box, program in parts]
+            return Touched(
+                tuple(memory for one in touched for memory in one.reads),
+                tuple(memory for one in touched for memory in one.writes),
+            )
+
+        return one_by_one

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from softmesh.runtime.sanitizer.clock import Clock
+from softmesh.runtime.memory.span import Span
+from softmesh.runtime.sanitizer.clock import Clock, Step
 from softmesh.runtime.sanitizer.history import EVERYWHERE, History, Touch
 
 
@@ -26,6 +27,14 @@ class AddressSpace:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._pieces: dict[int, _Piece] = {}
+
+    def note(self, step: Step, is_write: bool, span: Span) -> bool:
+        """A touch of all of a piece on all devices: False unless nobody but its agent ever touched that piece."""
+        piece = self._pieces.get(span.start)
+        if piece is None or piece.only is not step.agent or piece.end != span.end:
+            return False
+        piece.note(step, is_write, span)
+        return True
 
     def add(self, touch: Touch, clock: Clock) -> Sequence[Touch]:
         """As `History.add`, for all that the touch is about."""

@@ -80,7 +80,7 @@ class Agent:
         """The next piece of its work."""
         self.count = count = self.count + 1
         self.clock.counts[self.number] = count
-        return Step(self, count, name, site)
+        return tuple.__new__(Step, (self, count, name, site))
 
     def learn(self, clock: Clock) -> None:
         """From here on, what is over by this clock is over for the agent."""

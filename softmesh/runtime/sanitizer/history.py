@@ -54,25 +54,43 @@ class History:
     """Touches of one piece of memory.
 
     A write replaces what it covers, and a read the last read of its agent: what is ordered with the new one needs
-    no order with the old one.
+    no order with the old one. While one agent alone touches it, all of it at a time, only its last write and its
+    last read since are noted.
     """
 
-    __slots__ = ("_only", "touches")
+    __slots__ = ("_read", "_touches", "_write", "only")
 
     def __init__(self, touches: Sequence[Touch] = ()) -> None:
-        self.touches = list(touches)
-        self._only = _only_agent(self.touches)
+        self._write: tuple[Step, Span] | None = None
+        self._read: tuple[Step, Span] | None = None
+        self._touches = list(touches)
+        self.only = _only_agent(self._touches)
+
+    @property
+    def touches(self) -> list[Touch]:
+        if self._write is not None:
+            step, span = self._write
+            self._touches = [Touch(step, True, EVERYWHERE, span)]
+        if self._read is not None:
+            if self._touches and not self._touches[-1].is_write:
+                self._touches.pop()
+            step, span = self._read
+            self._touches.append(Touch(step, False, EVERYWHERE, span))
+        self._write = self._read = None
+        return self._touches
+
+    def note(self, step: Step, is_write: bool, span: Span) -> None:
+        """`only` touches all of it once more: nobody can be overtaken."""
+        if is_write:
+            self._write, self._read = (step, span), None
+        else:
+            self._read = (step, span)
 
     def add(self, touch: Touch, clock: Clock) -> Sequence[Touch]:
         """Those that nothing orders before the new one, and that it conflicts with; `clock` is the new one's."""
-        if touch.where is not EVERYWHERE or self._only is not touch.step.agent:
+        if touch.where is not EVERYWHERE or self.only is not touch.step.agent:
             return self._add_among_others(touch, clock)
-        if touch.is_write:
-            self.touches = [touch]
-        elif self.touches[-1].is_write:
-            self.touches.append(touch)
-        else:
-            self.touches[-1] = touch
+        self.note(touch.step, touch.is_write, touch.span)
         return ()
 
     def _add_among_others(self, touch: Touch, clock: Clock) -> list[Touch]:
@@ -84,8 +102,8 @@ class History:
             is_replaced = touch.is_write or (is_mine and not old.is_write)
             if not is_replaced or not touch.where.covers(old.where):
                 kept.append(old)
-        self.touches = [*kept, touch]
-        self._only = _only_agent(self.touches)
+        self._touches = [*kept, touch]
+        self.only = _only_agent(self._touches)
         return found
 
 

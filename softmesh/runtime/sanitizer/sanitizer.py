@@ -52,6 +52,8 @@ class Sanitizer:
         elif command.name in _ACTS:
             _ACTS[command.name](self, command, device)
         elif command.queue not in device.captures.recordings:  # what is recorded does not run
+            if device.captures.traces:
+                self._replays.remember(command)
             self._run(command, device)
 
     # -- commands that run -----------------------------------------------------------------------
@@ -62,19 +64,28 @@ class Sanitizer:
             return  # nothing else works on this mesh: all is in order
         if self._on_host.filling:
             self._look_at(command)
-        mesh = self._mesh(device)
+        mesh = self._meshes.get(device.id()) or self._mesh(device)
         agent = mesh.agent(command, device, self._host)
-        for channel in command.receives:
-            self._messages.receive(channel, agent)
+        if command.says_more:
+            for channel in command.receives:
+                self._messages.receive(channel, agent)
         step = agent.step(command.name, command.raw_site)
         if not is_alone and not mesh.is_remote:
-            touches = touches_of(command, device, step) if trace is None else touches_of_replay(trace, step)
-            for touch in touches:
+            for touch in (
+                touches_of(command, device, step, mesh.memories)
+                if trace is None
+                else touches_of_replay(trace, step)
+            ):
                 found = mesh.memories[touch.span.pool].add(touch, agent.clock)
                 if found:
                     self._tell_races(found, touch)
         if command.outputs and command.outputs[0]._storage.device is None:
             self._fill(command, step)
+        if command.says_more:
+            self._pass_on(command, device, agent)
+
+    def _pass_on(self, command: Command, device: MeshDevice, agent: Agent) -> None:
+        """Who hears of it, when it has run."""
         for channel in command.sends:
             self._messages.send(channel, agent.clock.copy())
         if command.blocking:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from softmesh.runtime.sanitizer.address_space import AddressSpace
 from softmesh.runtime.sanitizer.clock import Step
 from softmesh.runtime.sanitizer.history import EVERYWHERE, Touch, Where
 from softmesh.runtime.sanitizer.spans import span_of_memory
@@ -12,6 +13,7 @@ from softmesh.runtime.sanitizer.spans import span_of_memory
 if TYPE_CHECKING:
     from softmesh.runtime.commands import Access, Command
     from softmesh.runtime.device import MeshDevice
+    from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.traces.trace import Trace
     from softmesh.tensor.tensor import Tensor
 
@@ -20,24 +22,31 @@ _ARRIVING = frozenset(
 )
 
 
-def touches_of(command: Command, device: MeshDevice, step: Step) -> list[Touch]:
+Memories = Mapping["Pool | None", AddressSpace]
+
+
+def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memories) -> list[Touch]:
+    """Those that may meet others; where nobody else is about, the memory itself notes the touch."""
     inputs, outputs = command.inputs, command.outputs
     touches: list[Touch] = []
-    if inputs and outputs and _moves_nothing(inputs, outputs[0]):
+    if inputs and outputs and outputs[0]._storage.is_shared() and _moves_nothing(inputs, outputs[0]):
         return touches
-    for tensors, is_write in ((inputs, False), (outputs, True)):
+    # To ask for what is on its way is to wait for it.
+    arriving = Where(frozenset(command.coords)) if command.name in _ARRIVING else None
+    is_write = False
+    for tensors in (inputs, outputs):
         for tensor in tensors:
             storage = tensor._storage
             span = storage._span or storage.span()
             if span is None:  # on the host, or without a byte
                 continue
-            where = EVERYWHERE
-            if command.name in _ARRIVING:  # to ask for what is on its way is to wait for it
-                where = Where(frozenset(command.coords))
-            elif tensor._where is not None or storage.dist.coords is not None:
+            where = arriving
+            if where is None and (tensor._where is not None or storage.dist.coords is not None):
                 where = Where(frozenset(tensor.view_distribution().coordinates()))
-            touches.append(Touch(step, is_write, where, span))
-    if command.reads or command.writes:
+            if where is not None or not memories[span.pool].note(step, is_write, span):
+                touches.append(Touch(step, is_write, where or EVERYWHERE, span))
+        is_write = True
+    if command.says_more:
         touches += _memories(command.reads, command, device, step, is_write=False)
         touches += _memories(command.writes, command, device, step, is_write=True)
     return touches
@@ -52,8 +61,6 @@ def touches_of_replay(trace: Trace, step: Step) -> list[Touch]:
 
 def _moves_nothing(inputs: Sequence[Tensor], made: Tensor) -> bool:
     """A reshape in place: its result is another tensor that lies where its operand does."""
-    if not made._storage.is_shared():
-        return False
     address = made._storage.address
     return all(t is not made for t in inputs) and any(t._storage.address == address for t in inputs)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from softmesh.arguments import checked
 from softmesh.callsite import user_call_site
+from softmesh.errors import MeshError
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.runtime.traces.captures import begun, ended
 from softmesh.runtime.traces.keeping import drop_trace, keep_trace, replay_on
@@ -21,10 +23,13 @@ _AN_ID = "the ttnn.MeshTraceId that begin_trace_capture returned"
 def begin_trace_capture(mesh_device: MeshDevice, cq_id: int | QueueId | None = None) -> MeshTraceId:
     """From here on, what runs on this queue is recorded. Run it once before, so that it is compiled."""
     queue = _queue("begin_trace_capture", mesh_device, cq_id)
-    recording = Recording(MeshTraceId.next(), queue, user_call_site())
-    begun(mesh_device, queue, recording)
-    _tell("begin_trace_capture", mesh_device, queue, recording.number)
-    return recording.number
+    return _begin(mesh_device, queue, MeshTraceId.next())
+
+
+def _begin(mesh_device: MeshDevice, queue: int, number: MeshTraceId) -> MeshTraceId:
+    begun(mesh_device, queue, Recording(number, queue, user_call_site()))
+    _tell("begin_trace_capture", mesh_device, queue, number)
+    return number
 
 
 def end_trace_capture(
@@ -53,9 +58,37 @@ def release_trace(mesh_device: MeshDevice, trace_id: MeshTraceId) -> None:
     _tell("release_trace", mesh_device, 0, trace_id)
 
 
-def is_trace_capture_active(mesh_device: MeshDevice) -> bool:
-    checked("is_trace_capture_active", "mesh_device", mesh_device, MeshDevice, _A_MESH)
-    return bool(mesh_device.captures.recordings)
+def is_trace_capture_active(device: MeshDevice) -> bool:
+    checked("is_trace_capture_active", "device", device, MeshDevice, _A_MESH)
+    return bool(device.captures.recordings)
+
+
+def record_begin(self: MeshCommandQueue, trace_id: MeshTraceId | None = None) -> MeshTraceId:
+    """Record what is launched on this queue, under this id or a new one."""
+    number = MeshTraceId.next() if trace_id is None else _checked_id("record_begin", trace_id)
+    mesh = self.device()
+    return _begin(mesh, _queue("record_begin", mesh, self.id()), number)
+
+
+def record_end(self: MeshCommandQueue) -> MeshTraceId:
+    """End the capture that is under way on this queue; its id."""
+    recording = self.capturing
+    if recording is None:
+        raise MeshError(
+            f"CQ {self.id()} is not being used for tracing: call record_begin() before record_end()."
+        )
+    end_trace_capture(self.device(), recording.number, self.id())
+    return recording.number
+
+
+def enqueue_trace(self: MeshCommandQueue, trace_id: MeshTraceId, blocking: bool) -> None:
+    """Replay a trace on this queue."""
+    execute_trace(self.device(), trace_id, self.id(), blocking)
+
+
+MeshCommandQueue.record_begin = record_begin  # type: ignore[method-assign]
+MeshCommandQueue.record_end = record_end  # type: ignore[method-assign]
+MeshCommandQueue.enqueue_trace = enqueue_trace  # type: ignore[method-assign]
 
 
 def _queue(where: str, mesh_device: MeshDevice, cq_id: int | QueueId | None) -> int:

@@ -53,6 +53,12 @@ def begun(device: MeshDevice, queue: int, recording: Recording) -> None:
             f"CQ {queue} is already being used for tracing tid {int(recording.number)}: the capture begun at "
             f"{device.captures.recordings[queue].site} has not ended. Call ttnn.end_trace_capture for it first."
         )
+    recorded = (one.number for one in device.captures.recordings.values())
+    if int(recording.number) in device.captures.traces or recording.number in recorded:
+        raise MeshError(
+            f"Trace already exists for tid {int(recording.number)} on this mesh: leave the id out, or call "
+            "ttnn.release_trace first."
+        )
     device.captures.recordings[queue] = recording
 
 

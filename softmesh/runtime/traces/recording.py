@@ -13,7 +13,7 @@ from typing import Any
 from softmesh.callsite import CallSite
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.memory.span import Span
-from softmesh.runtime.traces.steps import Act, Compute, Memory, Source, Step
+from softmesh.runtime.traces.steps import Act, Compute, Memory, Read, Source, Step
 from softmesh.runtime.traces.trace_id import MeshTraceId
 
 
@@ -50,8 +50,15 @@ class Recording:
         writes = tuple(self.slot(memory) for memory in made)
         self._made.update(writes)
         self.spans += [memory.span() for memory in made]
-        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several))
+        fits = self._is_like_first(reads, made[0])
+        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several, fits))
         self.launches += 1
+
+    def _is_like_first(self, reads: Sequence[Source], made: Memory) -> bool:
+        first = self._memories[reads[0].slot]() if reads and isinstance(reads[0], Read) else None
+        if first is None or first.data is None or made.data is None:
+            return False
+        return first.data.shape == made.data.shape and first.data.dtype is made.data.dtype
 
     def act(self, call: Callable[..., object], reads: Sequence[Source], changed: Iterable[Memory]) -> None:
         """With nothing read and nothing changed, the call finds its memories by address."""

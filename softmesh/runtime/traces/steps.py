@@ -14,6 +14,7 @@ import torch
 
 from softmesh.callsite import RawSite
 from softmesh.runtime.memory.span import Span
+from softmesh.runtime.traces.in_place import FORMS, Forms
 
 
 class Memory(Protocol):
@@ -57,6 +58,14 @@ class Compute:
     writes: tuple[int, ...]
     finishes: tuple[Callable[[torch.Tensor], torch.Tensor] | None, ...]
     is_several: bool
+    fits_first: bool = False  # the result has the shape and the dtype of the first operand
+
+    @property
+    def forms(self) -> Forms | None:
+        """How else the call can be made, where it takes values as they are and its result is left as it is."""
+        if any(self.finishes) or not all(isinstance(one, Constant) or _is_plain(one) for one in self.reads):
+            return None
+        return FORMS.get(self.call) if _is_plain(self.reads[0]) else None
 
 
 @dataclass(frozen=True)
@@ -73,3 +82,7 @@ class Act:
 
 
 Step = Compute | Act
+
+
+def _is_plain(source: Source) -> bool:
+    return isinstance(source, Read) and source.prepare is None

@@ -7,7 +7,7 @@
         ...
 
 Replaying costs what these calls cost. A value whose last reader has run gives its name, and so its
-memory, to a later one.
+memory, to a later one; where that reader can write over it (see in_place), it does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class StraightLine:
         self._external = frozenset(external)
         self.memories: list[int] = []
         self._last_use = _last_uses(steps)
+        self._own = _own_values(steps)
         self._known: dict[str, object] = {}
         self._value: dict[int, str] = {}  # slot -> the variable that holds it now
         self._free: list[str] = []
@@ -52,7 +53,7 @@ class StraightLine:
     # -- steps -----------------------------------------------------------------------------------
 
     def _compute(self, at: int, step: Compute) -> None:
-        call = f"{self._name('c', step.call)}({self._arguments(step.reads)})"
+        call = f"{self._name('c', self._call(at, step))}({self._arguments(step.reads)})"
         self._forget(at, step.reads)
         if not step.is_several:
             self._bind(at, step.writes[0], self._finished(call, step.finishes[0]))
@@ -62,6 +63,14 @@ class StraightLine:
         for i, (slot, finish) in enumerate(zip(step.writes, step.finishes, strict=True)):
             self._bind(at, slot, self._finished(f"{everything}[{i}]", finish))
         self._release(everything)
+
+    def _call(self, at: int, step: Compute) -> Callable[..., Any]:
+        """The cheapest form of the call: in place, where nobody reads the first operand after it."""
+        forms, first = step.forms, step.reads[0] if step.reads else None
+        if forms is None or not isinstance(first, Read):
+            return step.call
+        is_over = self._last_use[first.slot] == at and first.slot not in self._kept
+        return forms.in_place if step.fits_first and first.slot in self._own and is_over else forms.apart
 
     def _act(self, at: int, step: Act) -> None:
         seen = [slot for slot in self._value if slot in self._kept] if step.by_address else step.changes
@@ -153,3 +162,16 @@ def _last_uses(steps: Sequence[Step]) -> dict[int, int]:
         if isinstance(step, Act):
             last.update(dict.fromkeys(step.changes, at))
     return last
+
+
+def _own_values(steps: Sequence[Step]) -> set[int]:
+    """Slots whose memory is no other value's: made, and read, by calls that give new memory only."""
+    made: set[int] = set()
+    shared: set[int] = set()
+    for step in steps:
+        if isinstance(step, Compute) and step.forms is not None:
+            made.update(step.writes)
+            continue
+        shared.update(source.slot for source in step.reads if not isinstance(source, Constant))
+        shared.update(step.writes if isinstance(step, Compute) else step.changes)
+    return made - shared
