@@ -19,7 +19,7 @@ def line_through(rows: int, columns: int, start: Place, length: int) -> list[Pla
     if length == 1:
         return [start]
     if {rows, columns} == {2, 4}:
-        return _perimeter(rows, columns, start)[:length]
+        return perimeter(rows, columns, start)[:length]
     grid = _Grid(rows, columns, start, length)
     if start == (0, 0) and length == rows * columns:
         return _comb(rows, columns) or grid.path() or _serpentine(rows, columns)
@@ -27,7 +27,7 @@ def line_through(rows: int, columns: int, start: Place, length: int) -> list[Pla
     return grid.ring() or grid.path() or serpentine
 
 
-def _perimeter(rows: int, columns: int, start: Place) -> list[Place]:
+def perimeter(rows: int, columns: int, start: Place) -> list[Place]:
     """Clockwise from `start`; in a grid two wide every place lies on it."""
     top = [(0, c) for c in range(columns)]
     right = [(r, columns - 1) for r in range(1, rows)]

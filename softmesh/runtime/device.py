@@ -21,6 +21,7 @@ from softmesh.fabric.node_id import FabricNodeId, MeshId
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.runtime.chip_queries import ChipQueries
 from softmesh.runtime.holding import HERE, Holding, part
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
@@ -29,6 +30,7 @@ from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.reused_results import release_results
 from softmesh.runtime.traces.captures import Captures
 from softmesh.runtime.view import A_COORDINATE, MeshDeviceView
+from softmesh.systems.chip import Chip
 
 _IDS = itertools.count(1)
 _NOWHERE = torch.device("meta")  # values of devices that other processes hold: shapes and dtypes only
@@ -54,7 +56,7 @@ def _check_core(name: str, core: CoreCoord, first: tuple[int, int], extent: tupl
         )
 
 
-class MeshDevice(DeviceQueues):
+class MeshDevice(ChipQueries, DeviceQueues):
     """Made by `open_mesh_device` and `create_submesh`. Any attribute may be set on it."""
 
     axis_names: Sequence[str]  # what a program calls the axes; it is there once the program has set it
@@ -183,6 +185,15 @@ class MeshDevice(DeviceQueues):
     def core_grid(self) -> CoreGrid:
         x, y = self._worker_grid()
         return CoreGrid(x=x, y=y)
+
+    def _chip(self) -> Chip:
+        return self._system.chip
+
+    def _grid(self) -> MeshShape:
+        return self._shape
+
+    def is_initialized(self) -> bool:
+        return self.is_open
 
     def _worker_grid(self) -> tuple[int, int]:
         """The cores programs may use: dispatch takes a row or a column of some chips."""

@@ -85,7 +85,7 @@ def test_what_is_allocated_where_a_replay_writes_is_told_with_its_line(mesh):
     (found,) = findings
     assert found.kind is FindingKind.OVERWRITTEN_BY_REPLAY
     assert [site.line for site in found.sites][1:] == [made, made + 3]
-    assert f"allocated at test_sanitizer_traces.py:{made}" in str(found)
+    assert f"allocated at test_sanitizer_traces.py:{made}, called from " in str(found)
     assert f"at {late.buffer_address()} in DRAM" in str(found)
     ttnn.release_trace(mesh, trace)
 

@@ -548,3 +548,11 @@ def test_circular_buffers_begin_behind_firmware_and_kernel_configurations(kind):
     chip = CHIPS[kind]
     assert chip.l1_base == {"wormhole_b0": 105_664, "blackhole": 111_616}[chip.arch_name]
     assert chip.noc_packet_bytes == {"wormhole_b0": 8192, "blackhole": 16_384}[chip.arch_name]
+
+
+@pytest.mark.parametrize("create", [ttnn.zeros, ttnn.ones, ttnn.empty])
+def test_a_constant_that_no_chip_holds_is_refused_before_the_host_gives_memory(device, create):
+    before = used(device)
+    with pytest.raises(OutOfDeviceMemory, match="Not enough space to allocate 35184372088832 B DRAM buffer"):
+        create((1 << 22, 1 << 22), dtype=ttnn.bfloat16, layout=TILE, device=device)
+    assert used(device) == before
