@@ -63,7 +63,8 @@ class Optimizer:
                 values.append(self._values(name, tensor))
                 gradients.append(gradient.to(values[-1].dtype))
         self.steps += 1
-        self.update(names, values, gradients)
+        if names:
+            self.update(names, values, gradients)
         for name in names:
             self._write_back(name, self.params[name])
 
@@ -237,7 +238,7 @@ class AdamW(Optimizer):
             self.kept(names, "first"),
             self.kept(names, "second"),
             [],
-            [torch.tensor(float(self.steps))] * len(names),
+            [torch.tensor(float(self.steps), device=values[0].device)] * len(names),
             amsgrad=False,
             lr=self.lr,
             beta1=self.betas[0],
