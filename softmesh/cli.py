@@ -96,15 +96,22 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
 
 @contextmanager
 def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None]:
-    """`sys.argv` and `sys.path` as `python file args` has them."""
-    argv, path = sys.argv, list(sys.path)
+    """`sys.argv` and `sys.path` as `python file args` has them; processes that it starts find ttnn as well."""
+    argv, path, python_path = sys.argv, list(sys.path), os.environ.get("PYTHONPATH")
     sys.argv = [file, *args]
+    launcher = importlib.import_module("softmesh.processes.launcher.environment")
+    os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
+    sys.path += launcher.places_of_ttnn(
+        os.environ["PYTHONPATH"]
+    )  # which multiprocessing hands to its children
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
     try:
         yield
     finally:
         sys.argv, sys.path[:] = argv, path
+        os.environ.pop("PYTHONPATH", None)
+        os.environ.update({} if python_path is None else {"PYTHONPATH": python_path})
 
 
 def _execute(file: str, as_module: bool) -> None:

@@ -23,11 +23,7 @@ from pathlib import Path
 PROGRAMS = Path(__file__).parent / "fixtures" / "hangs"
 LONGEST = 150.0  # seconds, of a job that takes a few, on a machine that may be busy
 SECONDS_TO_VANISH = 10.0
-TT_RUN = [
-    sys.executable,
-    "-c",
-    "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')",
-]
+TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 _SEGMENT = re.compile(r"/dev/shm/\S+")
 _SECONDS_BETWEEN_LOOKS = 0.2
 _NOT_INHERITED = ("TT_", "SOFTMESH_", "OMPI_", "PMIX_", "PRTE_")

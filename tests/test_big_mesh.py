@@ -16,11 +16,7 @@ from softmesh.systems.descriptor_text import descriptor_text
 pytestmark = pytest.mark.usefixtures("mpi")
 
 PROGRAM = Path(__file__).parent / "fixtures" / "ranks" / "big_mesh.py"
-TT_RUN = [
-    sys.executable,
-    "-c",
-    "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')",
-]
+TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 DEADLINE = 120  # seconds: for a hang, not for speed
 
 

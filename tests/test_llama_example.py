@@ -389,6 +389,7 @@ def test_groups_are_made_of_whole_rows_where_that_goes_and_else_of_columns():
         ("--mesh 2x4 --data-parallel 2 --users 3", "3 users cannot be shared out to 2 groups"),
         ("--mesh 1x16", "num_key_value_heads=8 must be a multiple of 16"),
         ("--checkpoint no_such_folder", "no_such_folder"),
+        ("--prompt 5,512", "token 512 of the prompt is not one of the 512 of the model"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_exit_code_2(options, message, capsys):
@@ -397,6 +398,20 @@ def test_what_cannot_be_is_one_sentence_and_exit_code_2(options, message, capsys
     assert said.startswith("run.py: ")
     assert message in said
     assert not open_meshes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--mesh 2by4", "--mesh: must be two numbers such as 2x4, got '2by4'"),
+        ("--mesh 0x4", "--mesh: must be at least 1, got 0"),
+        ("--prompt one,two", "--prompt: must be numbers such as 128000,791"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_named(options, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        RUN.main(options.split())
+    assert message in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):

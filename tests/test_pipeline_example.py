@@ -15,7 +15,7 @@ from softmesh.processes.presets_command import bindings
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIDE_BY_SIDE = Path(__file__).parent / "fixtures" / "sockets" / "side_by_side.py"
 DEADLINE = 120  # seconds: for a hang, not for speed
-TT_RUN = "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')"
+TT_RUN = str(Path(__file__).parents[1] / "softmesh_launcher.py")
 
 
 def run(*command: str) -> str:
@@ -49,7 +49,7 @@ def test_a_pipeline_over_the_parts_of_a_galaxy_agrees_with_torch(
     example: str, binding: str, agreeing_ranks: int, galaxy: Path
 ) -> None:
     launch = ["--system", "Galaxy", "--rank-binding", str(galaxy / f"{binding}_rank_binding.yaml")]
-    printed = run("-c", TT_RUN, *launch, "--", sys.executable, str(EXAMPLES / example))
+    printed = run(TT_RUN, *launch, "--", sys.executable, str(EXAMPLES / example))
     assert printed.count("agrees with torch: True") == agreeing_ranks, printed
     assert "False" not in printed
 

@@ -114,18 +114,6 @@ def test_a_job_is_split_into_sub_contexts():
     assert job.code == 0
 
 
-def test_a_rank_that_skips_a_collective_is_named_and_the_job_ends(capfd):
-    job = Job(3, "mishaps.py", "skips_a_collective")
-    assert job.verdict is not None, job.output
-    assert (job.verdict.cause, job.verdict.odd, job.verdict.stuck) == (Cause.MISSING, (1,), (0, 2))
-    assert job.code != 0
-    assert job.left == []
-    report = capfd.readouterr().err
-    assert "rank 1 finished its program; last completed: barrier number 1 of world" in report
-    assert "ranks 0, 2 waiting, for rank 1 in all_reduce number 2 of world" in report
-    assert "mishaps.py:" in report
-
-
 def test_crossed_messages_are_found_as_a_cycle():
     job = Job(2, "mishaps.py", "crossed_messages")
     assert job.verdict is not None, job.output
@@ -133,29 +121,9 @@ def test_crossed_messages_are_found_as_a_cycle():
     assert (job.code != 0, job.left) == (True, [])
 
 
-def test_ranks_in_different_collectives_are_told_apart():
-    job = Job(3, "mishaps.py", "other_collective")
+def test_messages_of_one_size_that_are_for_different_calls_are_told_apart():
+    job = Job(3, "mishaps.py", "other_collective_of_the_same_size")
     assert job.verdict is not None, job.output
     assert (job.verdict.cause, job.verdict.odd) == (Cause.MISMATCH, (2,))
-
-
-def test_a_rank_that_raises_takes_the_job_down_with_its_message():
-    job = Job(3, "mishaps.py", "raises")
-    assert "ValueError: the weights are not there" in job.output
-    assert (job.verdict.cause, job.verdict.odd) == (Cause.RAISED, (1,))
-    assert job.verdict.states[1].last == "all_reduce number 1 of world"
-    assert (job.code != 0, job.left) == (True, [])
-
-
-def test_a_rank_that_is_killed_takes_the_job_down_with_its_last_op():
-    job = Job(3, "mishaps.py", "killed")
-    assert (job.verdict.cause, job.verdict.odd) == (Cause.DIED, (1,))
-    assert job.verdict.states[1].last == "all_reduce number 1 of world"
-    assert (job.code != 0, job.left) == (True, [])
-
-
-def test_without_a_launcher_that_listens_each_rank_meets_its_deadline():
-    job = Job(2, "mishaps.py", "endless", environ={"SOFTMESH_REPORTS": "", "SOFTMESH_TIMEOUT": "1"})
-    assert "HangError: barrier timed out after 1 s: rank 0 waits in barrier number 1 of world" in job.output
-    assert "for rank 1, which did not come" in job.output
+    assert "nobody noticed" not in job.output
     assert (job.code != 0, job.left) == (True, [])

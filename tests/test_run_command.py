@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -347,3 +348,38 @@ def test_a_folder_named_like_a_command_does_not_hide_the_command(tmp_path, monke
     (tmp_path / "bench").mkdir()
     monkeypatch.chdir(tmp_path)
     assert as_command_line(["bench", "ops"]) == ["bench", "ops"]
+
+
+SPAWNING = """
+import multiprocessing
+import sys
+import ttnn
+
+def work():
+    sys.stdout.write(f"{ttnn.__name__}\\n")
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+def test_processes_that_a_program_starts_find_ttnn_too(write):
+    command = [sys.executable, "-m", "softmesh", "run", str(write("spawning.py", SPAWNING))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "softmesh\n"), done.stderr
+
+
+def test_the_name_that_processes_find_leaves_a_real_ttnn_its_place(write, tmp_path):
+    write("site/ttnn/__init__.py", "REAL = True")
+    names = Path(softmesh.__file__).parent / "processes" / "launcher" / "ttnn_name"
+    environ = {"PYTHONPATH": f"{names}:{tmp_path / 'site'}", "PATH": os.environ["PATH"]}
+    ask = [sys.executable, "-c", "import ttnn; print(ttnn.__name__, getattr(ttnn, 'REAL', False))"]
+
+    def seen(**more: str) -> str:
+        return subprocess.run(ask, env=environ | more, capture_output=True, text=True, timeout=120).stdout
+
+    assert seen() == "ttnn True\n"
+    assert seen(SOFTMESH_ALIAS="force") == "softmesh False\n"

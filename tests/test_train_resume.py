@@ -22,7 +22,7 @@ from softmesh.train import parameter
 from softmesh.train.checkpoints import load
 
 PROGRAMS = Path(__file__).parent / "fixtures" / "training"
-TT_RUN = "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')"
+TT_RUN = Path(__file__).parents[1] / "softmesh_launcher.py"
 DEADLINE = 240  # seconds: for a hang, not for speed
 SAVES = [
     "half a file",
@@ -111,7 +111,7 @@ def ranks(mpi, mesh, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     trained.train(2)
     shutil.copytree(folder / "run", folder / "taken up")
     losses = trained.train(4)
-    command = [sys.executable, "-c", TT_RUN, "--rank-binding", str(bindings(folder)), "--"]
+    command = [sys.executable, str(TT_RUN), "--rank-binding", str(bindings(folder)), "--"]
     program = [sys.executable, str(PROGRAMS / "two_ranks.py"), str(folder / "taken up"), str(folder)]
     output = run([*command, *program], folder)
     told = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]

@@ -16,11 +16,7 @@ pytestmark = pytest.mark.usefixtures("mpi")
 
 FIXTURES = Path(__file__).parent / "fixtures" / "bindings"
 LONGEST = 120  # seconds; a launch takes two where the machine is idle
-TT_RUN = [
-    sys.executable,
-    "-c",
-    "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')",
-]
+TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 REPORTING = """
 import json, os, sys
 names = ("TT_RUN_RANK", "TT_MESH_ID", "TT_VISIBLE_DEVICES", "TT_METAL_CACHE", "TT_LOGGER_LEVEL", "SOFTMESH_REPORTS")

@@ -18,10 +18,7 @@ OURS, RAW = "softmesh", "mpi4py"
 ROWS = 4  # devices of each rank
 WORKER = Path(__file__).with_name("mpi_ranks.py")
 STARTER = Path(__file__).with_name("mpi_start.py")
-_TT_RUN = (
-    "-c",
-    "from softmesh.processes.launcher.command import tt_run; tt_run(prog_name='tt-run')",
-)
+_TT_RUN = Path(__file__).parents[2] / "softmesh_launcher.py"
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 _DEADLINE = 900.0  # seconds of one job
 
@@ -55,7 +52,7 @@ def tt_run(ranks: int, folder: Path, program: Sequence[str]) -> list[str]:
     graph, bound = folder / f"mesh{ranks}.textproto", folder / f"ranks{ranks}.yaml"
     graph.write_text(descriptor(ranks))
     bound.write_text(binding(ranks, graph))
-    return [sys.executable, *_TT_RUN, "--rank-binding", str(bound), "--", *program]
+    return [sys.executable, str(_TT_RUN), "--rank-binding", str(bound), "--", *program]
 
 
 def bare_mpirun(ranks: int, program: Sequence[str]) -> list[str]:

@@ -46,11 +46,6 @@ class Fellows:
     def check(self, data: torch.Tensor) -> None:
         self.ranks.check(self.op, data, self.group)
 
-    def fingerprint(self, data: torch.Tensor) -> tuple[object, ...]:
-        """What all of them must agree on."""
-        axes = self.axes[0] if len(self.axes) == 1 else self.axes
-        return (self.op, tuple(data.shape), str(data.dtype), axes)
-
     def wide(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of all their blocks side by side."""
         return tuple(n * self.block.hosts[axis] if axis in self.axes else n for axis, n in enumerate(shape))
@@ -73,7 +68,7 @@ def sums_of_columns(
     deal = Deal(
         fellows.group,
         fellows.op,
-        fellows.fingerprint(data),
+        fellows.ranks.described(data, fellows.axes),
         rows,
         lambda place: [row.view(*own, *columns) for row in place.unbind(0)],
     )
@@ -104,7 +99,7 @@ def _one_by_one(summing: Summing, fellows: Fellows, data: torch.Tensor, columns:
     deal = Deal(
         fellows.group,
         fellows.op,
-        fellows.fingerprint(data),
+        fellows.ranks.described(data, fellows.axes),
         Whole((count, count, *own, width), data.dtype, lambda whole, rank: whole.select(1, rank)),
         lambda place: [place[rank].view(*own, *columns) for rank in others],
         lambda found: _pieces_of_others(found, devices, me),
@@ -138,7 +133,7 @@ def all_columns(
     lead, me = summing.group.lead, fellows.group.context.rank
     own, wide = tuple(data.shape[:lead]), fellows.wide(data.shape)
     devices = _devices(summing, fellows, own)
-    told = (fellows.group, fellows.op, fellows.fingerprint(data))
+    told = (fellows.group, fellows.op, fellows.ranks.described(data, fellows.axes))
     if len(devices) > _FEW or not adds_in_order(wide, data.dtype, summing.distinct):
         together = Assembly(*told, fellows.ranks.side_by_side(tuple(data.shape), data.dtype, fellows.axes))
 

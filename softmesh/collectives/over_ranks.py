@@ -67,7 +67,7 @@ def _gathered(gathering: Gathering, fellows: Fellows, data: torch.Tensor) -> Com
         lambda memory, rank: whole.place(memory.permute(back), rank).permute(order),
         tuple(result),
     )
-    assembly = Assembly(fellows.group, fellows.op, fellows.fingerprint(data), turned)
+    assembly = Assembly(fellows.group, fellows.op, fellows.ranks.described(data, fellows.axes), turned)
     is_spread, is_turned = tuple(own) != tuple(data.shape), order != sorted(order)
 
     def gather(data: torch.Tensor) -> torch.Tensor:
@@ -106,7 +106,7 @@ def _summed(summing: Summing, fellows: Fellows, data: torch.Tensor) -> Compute |
         lambda whole, rank: whole.select(lead, rank),
         (*left, *data.shape[lead:]),
     )
-    assembly = Assembly(fellows.group, fellows.op, fellows.fingerprint(data), parts)
+    assembly = Assembly(fellows.group, fellows.op, fellows.ranks.described(data, fellows.axes), parts)
     cut = (*data.shape[:lead], count, columns // count)
 
     def total(data: torch.Tensor) -> torch.Tensor:

@@ -45,7 +45,10 @@ class SharedMemory(ABC):
 
 
 class DistributedContext(ABC):
-    """`op` and `fingerprint` name a transfer in reports: the user's call, and what all ranks must agree on."""
+    """`op` and `fingerprint` name a transfer in reports: the user's call, and what all ranks must agree on.
+
+    Where it is a text, ranks of a collective compare it: calls of other ops may have as many bytes.
+    """
 
     rank: int
     size: int
@@ -132,8 +135,8 @@ class DistributedContext(ABC):
         """The same ranks; messages of the two never mix."""
 
     @abstractmethod
-    def split(self, color: int, key: int) -> DistributedContext | None:
-        """One context for each colour, ranks ordered by key; colour -1 is in none."""
+    def split(self, color: int, key: int, *, about: str = "") -> DistributedContext | None:
+        """One context for each colour, ranks ordered by key; colour -1 is in none. `about` is for reports."""
 
     @abstractmethod
     def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:
@@ -225,7 +228,7 @@ class SingleProcess(DistributedContext):
     def duplicate(self) -> DistributedContext:
         raise _unsupported("duplicate")
 
-    def split(self, color: int, key: int) -> DistributedContext | None:
+    def split(self, color: int, key: int, *, about: str = "") -> DistributedContext | None:
         return self
 
     def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:

@@ -12,11 +12,10 @@ from collections import deque
 
 import torch
 
-from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.shared_memory import Segment, shared_segment
 from softmesh.processes.shelf import ALL, FIRST, SLOTS, Block, Shelf
-from softmesh.processes.waiting import Wait
+from softmesh.processes.waiting import Wait, differing
 
 _WORD = 8
 _MASK = SLOTS // 8  # bytes
@@ -82,10 +81,7 @@ class MeetingPlace:
                 order()
             if self._differs(word, step):
                 wait.stay_broken()
-                raise MeshError(
-                    f"{wait.op}: the ranks are in different calls: this one is in {wait.fingerprint}. Every rank "
-                    "of a group makes the same calls in the same order, with tensors of the same shape and dtype."
-                )
+                raise differing(wait)
         self._free = None
         if self._shelf.has_holes:
             self._shelf.settle()

@@ -6,6 +6,7 @@ of all that take part, so that they find everybody there.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -175,9 +176,10 @@ class MpiContext(DistributedContext):
 
     def duplicate(self) -> MpiContext:
         self.barrier(op="duplicate")
-        return self._child(self._comm.Dup(), "copy", self.group.ranks)
+        number = self._number_of_child("copy")
+        return self._child(self._comm.Dup(), f"copy{number}", self.group.ranks, f"a copy of {self._called}")
 
-    def split(self, color: int, key: int) -> MpiContext | None:
+    def split(self, color: int, key: int, *, about: str = "") -> MpiContext | None:
         if color < -1:
             raise MeshError(f"split: a colour is 0 or more, or -1 for none, got {color}")
         self.barrier(op="split")
@@ -185,7 +187,8 @@ class MpiContext(DistributedContext):
         number = self._number_of_child("split")
         if comm == MPI.COMM_NULL:
             return None
-        return self._child(comm, f"split{number}:{color}", _world_ranks_of(comm))
+        about = about or f"split of {self._called} by color {color}"
+        return self._child(comm, f"split{number}:{color}", _world_ranks_of(comm), about)
 
     def create_sub_context(self, ranks: Sequence[int]) -> MpiContext:
         members = [self.checked_rank("create_sub_context: rank", rank) for rank in ranks]
@@ -200,7 +203,8 @@ class MpiContext(DistributedContext):
         comm = MPI.Intracomm(self._comm.Create_group(group))
         group.Free()
         name = f"[{ranges(members)}]"
-        return self._child(comm, f"{name}{self._number_of_child(name) or ''}", _world_ranks_of(comm))
+        name += str(self._number_of_child(name) or "")
+        return self._child(comm, name, _world_ranks_of(comm), f"a part of {self._called}")
 
     @property
     def one_host(self) -> bool:
@@ -221,13 +225,17 @@ class MpiContext(DistributedContext):
     def _collective(
         self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request]
     ) -> None:
-        """`call` takes no arguments: it starts the operation."""
+        """`call` takes no arguments: it starts the operation. What ranks must agree on is under way meanwhile."""
         wait = self.collective(op, fingerprint, nbytes)
+        digests = np.zeros(self.size if isinstance(fingerprint, str) else 0, dtype=np.int64)
         try:
-            request = call()
+            requests = [call()]
+            if digests.size:
+                own = np.array([zlib.crc32(f"{op} {fingerprint}".encode())], dtype=np.int64)
+                requests.append(self._comm.Iallgather(own, digests))
         except MPI.Exception as error:
             raise failed(op, error) from error
-        finish(request, wait)
+        finish(requests, wait, lambda: len(set(digests.tolist())) <= 1)
 
     def _started(
         self, op: str, call: Callable[..., MPI.Request], view: memoryview, peer: int, tag: int
@@ -269,8 +277,10 @@ class MpiContext(DistributedContext):
         self._children[kind] = number + 1
         return number
 
-    def _child(self, comm: MPI.Intracomm, name: str, ranks: tuple[int, ...]) -> MpiContext:
-        if name == "copy":
-            name += str(self._number_of_child(name))
-        group = Group(f"{self.group.name}/{name}", ranks)
+    @property
+    def _called(self) -> str:
+        return self.group.about or self.group.name
+
+    def _child(self, comm: MPI.Intracomm, name: str, ranks: tuple[int, ...], about: str) -> MpiContext:
+        group = Group(f"{self.group.name}/{name}", ranks, about)
         return MpiContext(comm, group, self._nodes, SubcontextLayout((comm.size,)))

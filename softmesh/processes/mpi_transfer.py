@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from softmesh.errors import MeshError
 from softmesh.processes.context import Pending
-from softmesh.processes.waiting import Wait
+from softmesh.processes.waiting import Wait, differing
 
 # MPI counts with 32 bits; larger messages go in pieces.
 LARGEST_PIECE = 1 << 30
@@ -74,19 +74,23 @@ def in_pieces(view: memoryview) -> list[memoryview]:
     return [view[at : at + LARGEST_PIECE] for at in range(0, view.nbytes, LARGEST_PIECE)]
 
 
-def finish(request: MPI.Request, wait: Wait) -> None:
-    """See a collective through to its end."""
+def finish(requests: list[MPI.Request], wait: Wait, agrees: Callable[[], bool]) -> None:
+    """See a collective through to its end, after which all must be found to agree."""
+    look = requests[0].Test if len(requests) == 1 else partial(MPI.Request.Testall, requests)
     try:
         with wait:
             try:
-                wait.until(request.Test)
+                wait.until(look)
             except MPI.Exception:
                 wait.stay_broken()
                 raise
+            if not agrees():
+                wait.stay_broken()
+                raise differing(wait)
     except MPI.Exception as error:
         raise failed(wait.op, error) from error
     except BaseException:
-        _given_up.append(request)
+        _given_up.extend(requests)
         raise
 
 

@@ -33,7 +33,8 @@ class RankGrid:
     def _along(self, axis: int) -> RankGroup:
         """The processes that differ from this one along one axis only, in order."""
         others = _number([0 if a == axis else i for a, i in enumerate(self.at)], self.hosts)
-        line = self.context.split(others, self.at[axis])
+        about = f"{self.context.group.about or self.context.group.name} along axis {axis}"
+        line = self.context.split(others, self.at[axis], about=about)
         assert line is not None
         return RankGroup(line)
 
@@ -73,10 +74,19 @@ class RankGrid:
         if found is None:
             if len(self._gathers) >= _MOST_PLANS:
                 self._gathers.clear()
-            fingerprint = (op, tuple(data.shape), str(data.dtype), axes[0] if len(axes) == 1 else axes)
             whole = self.side_by_side(tuple(data.shape), data.dtype, axes)
-            found = self._gathers[key] = Assembly(group, op, fingerprint, whole)
+            found = self._gathers[key] = Assembly(group, op, self.described(data, axes), whole)
         return found
+
+    def described(self, data: torch.Tensor, axes: Sequence[int]) -> str:
+        """`float32 [32, 64], 1x4 pieces, axis 1`: what the processes of a collective must agree on."""
+        lead = len(self.hosts)
+        pieces = "x".join(map(str, data.shape[:lead]))
+        along = ", ".join(map(str, axes))
+        dtype = str(data.dtype).removeprefix("torch.")
+        return (
+            f"{dtype} {list(data.shape[lead:])}, {pieces} pieces, ax{'i' if len(axes) == 1 else 'e'}s {along}"
+        )
 
     def side_by_side(
         self, shape: tuple[int, ...], dtype: torch.dtype, axes: Sequence[int], first: int = 0
@@ -102,7 +112,7 @@ class RankGrid:
 def join(world: DistributedContext, mesh: int, host_rank: int | None, hosts: tuple[int, ...]) -> RankGrid:
     """Meet the processes that are bound to the same mesh; host ranks left open follow the ranks."""
     key = world.rank if host_rank is None else host_rank
-    together = _bound_to(mesh, world).split(mesh, key)
+    together = _bound_to(mesh, world).split(mesh, key, about=f"mesh {mesh}")
     assert together is not None
     wanted = math.prod(hosts)
     if together.size != wanted:

@@ -87,6 +87,10 @@ class Shelf:
         block.rest()
         return block
 
+    def has(self, block: Block) -> bool:
+        """Whether it was not dropped since."""
+        return self._blocks.get(block.slot) is block
+
     @property
     def has_holes(self) -> bool:
         return bool(self._new_holes)

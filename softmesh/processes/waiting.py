@@ -29,9 +29,9 @@ _REPORTED_AFTER = 0.5
 # The launcher knows every rank and so explains better: where it listens, it has the first word.
 _LAUNCHER_FIRST = 5.0
 _SEEN_BROKEN_FOR = 3.0
-# Looks before the core is offered to others: up to a millisecond where each rank has one of its own, as MPI
-# itself would do, else few.
-_LOOKS, _LOOKS_OVERSUBSCRIBED = 2000, 20
+# Looks before the core is offered to others at each look, which costs nothing where nobody else wants it. Two ranks
+# that a busy machine keeps on one core would wait for each other for as long as they look without offering it.
+_LOOKS, _LOOKS_OVERSUBSCRIBED = 100, 20
 _EAGER_SECONDS = 1e-3
 # MPI moves a message only while somebody looks; until this rate has had its time, looks are not rationed.
 _SLOWEST_RATE = 200e6
@@ -49,6 +49,13 @@ class Group(NamedTuple):
 
     name: str
     ranks: tuple[int, ...]
+    about: str = ""  # how they came together, where the name is not for people
+
+    @property
+    def spoken(self) -> str:
+        """`world`, or `ranks 0-3 (mesh 0)`."""
+        ranks = f"rank{'s' if len(self.ranks) > 1 else ''} {ranges(self.ranks)}"
+        return f"{ranks} ({self.about})" if self.about else self.name
 
 
 class HangError(MeshError):
@@ -186,6 +193,7 @@ class Wait:
             op=self.op,
             kind=self.kind,
             group=self.group.name,
+            spoken=self.group.spoken,
             members=self.group.ranks,
             peer=self.peer,
             tag=self.tag,
@@ -211,6 +219,14 @@ class Wait:
             f"or set {TIMEOUT} to more seconds where a rank is merely slow"
         )
         return HangError(message, report)
+
+
+def differing(wait: Wait) -> MeshError:
+    """For ranks that met, and find that they are in different calls."""
+    return MeshError(
+        f"{wait.op}: the ranks are in different calls: this one is in {wait.fingerprint}. Every rank of a group "
+        "makes the same calls in the same order, with tensors of the same shape and dtype."
+    )
 
 
 class unpolled:

@@ -63,19 +63,29 @@ def settle(storage: Storage, wait: Callable[[], None]) -> None:
         storage.__class__ = Storage
 
 
+def data_now(storage: Storage) -> torch.Tensor | None:
+    """What the storage holds at this moment, whatever is to come."""
+    data: torch.Tensor | None = _DATA.__get__(storage)
+    return data
+
+
+def dist_now(storage: Storage) -> Distribution:
+    dist: Distribution = _DIST.__get__(storage)
+    return dist
+
+
 def copy_now(storage: Storage) -> Storage:
-    """What the storage holds at this moment, as one that can be worked on without waiting."""
-    copy = Storage(_DATA.__get__(storage), _DIST.__get__(storage), storage.device)
+    """The same values, as a storage that can be worked on without waiting."""
+    copy = Storage(data_now(storage), dist_now(storage), storage.device)
     copy.undefined = _UNDEFINED.__get__(storage)
     copy.spec, copy.address = storage.spec, storage.address
     return copy
 
 
-def give(storage: Storage, values: Storage) -> None:
+def put(
+    storage: Storage, data: torch.Tensor | None, dist: Distribution, undefined: Undefined | None = None
+) -> None:
     """Put in what came, without waiting."""
-    data: torch.Tensor | None = values.data
-    dist: Distribution = values.dist
-    undefined: Undefined | None = values.undefined
     _DATA.__set__(storage, data)
     _DIST.__set__(storage, dist)
     _UNDEFINED.__set__(storage, undefined)

@@ -13,7 +13,8 @@ from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waiting import Wait, waiting
 from softmesh.runtime.device import MeshDevice
-from softmesh.sockets.parcel import Description, Parcel, Target
+from softmesh.sockets.landing import Target
+from softmesh.sockets.parcel import Description, Parcel
 from softmesh.sockets.transfers import TRANSFERS, watch
 
 _HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new

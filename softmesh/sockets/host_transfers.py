@@ -45,7 +45,7 @@ def recv_async_h2d(
         receipt.settle(copy)
 
     task = _task(op, h2d_socket, _filling(output_tensor, h2d_socket, put), byte_count(output_tensor.spec))
-    with TRANSFERS.together():
+    with TRANSFERS.lock:
         receipt.follow(task)
     _note(op, (), (output_tensor,), output_tensor, h2d_socket, queue_id)
     return [output_tensor]

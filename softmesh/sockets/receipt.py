@@ -23,7 +23,7 @@ class Receipt:
 
     def settle(self, values: Storage) -> None:
         """It came."""
-        arriving.give(self.storage, values)
+        arriving.put(self.storage, values.data, values.dist, values.undefined)
         self.give_up()
 
     def _wait(self) -> None:

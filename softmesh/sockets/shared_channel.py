@@ -7,91 +7,31 @@ A large message becomes the receiver's tensor as it is; its place is free again 
 
 from __future__ import annotations
 
+import math
 import struct
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.shared_memory import SPAN, Segment, shared_segment
-from softmesh.processes.shelf import ALL, FIRST, SLOTS, Block, Shelf, rounded
+from softmesh.processes.shared_memory import shared_segment
+from softmesh.processes.shelf import Block, rounded
 from softmesh.sockets.channels import RankChannel
-from softmesh.sockets.parcel import Description, Parcel, Target
+from softmesh.sockets.landing import Target, is_usable
+from softmesh.sockets.parcel import Description, Parcel
+from softmesh.sockets.shared_pair import FIRST_RING, MOST_CHANNELS, RING, WORD, SharedPair
 
-_WORD = 8
-_LINE = 64  # bytes that processors keep together
-_RING = 4096  # bytes of a channel: a line for each of its two counts, and the entries
+_LINE = 64  # bytes that processors keep together: the two counts have one each, before the entries
 _ENTRY = struct.Struct("<QQQQ")  # number and length of the description, slot, offset, bytes of the payload
-_ENTRIES = (_RING - 2 * _LINE) // _ENTRY.size
-_COUNTS = SLOTS * _WORD  # for each process: how often the other has done with each of its blocks
-_FIRST_RING = 2 * _COUNTS
-MOST_CHANNELS = (FIRST - _FIRST_RING) // _RING
-_HALVES = (FIRST, SPAN // 2, SPAN - _RING)  # of the addresses: each process fills its own
+ENTRIES = (RING - 2 * _LINE) // _ENTRY.size
 _NO_PLACE = 0  # an offset: the payload comes as a message
-_KEPT_FROM = 1 << 17  # bytes of a payload that becomes the tensor; smaller ones are quicker copied
-_MOST_LOOKS = 16
+_KEPT_FROM = 1 << 14  # bytes of a payload that becomes the tensor; smaller ones are quicker copied
 _BITS_OF_NUMBER = 32
-
-
-class SharedPair:
-    """What two processes write for each other."""
-
-    def __init__(self, pair: DistributedContext, segment: Segment) -> None:
-        self.segment = segment
-        rank = pair.rank
-        self._shelf = Shelf(segment, _HALVES[rank], _HALVES[rank + 1])
-        self._done_by_other, self._done_here = rank * SLOTS, (1 - rank) * SLOTS  # words
-        self._free = ALL
-        self._uses = [0] * SLOTS
-        self._out: deque[Block] = deque()  # not known to be free again
-        self._in: dict[int, Block] = {}  # the other's, by slot
-        self._read: deque[Block] = deque()  # of these, what this process may still read
-
-    def take(self, size: int) -> Block | None:
-        """Memory for a message; None where the other process holds on to too much already."""
-        self.look()
-        for _ in range(min(len(self._out), _MOST_LOOKS)):
-            block = self._out.popleft()
-            if self.segment.words[self._done_by_other + block.slot] == self._uses[block.slot]:
-                self._free |= block.bit
-            else:
-                self._out.append(block)
-        found = self._shelf.take(size, self._free, forgets=True)
-        if found is not None:
-            self._shelf.settle()
-            self._free &= ~found.bit
-            self._uses[found.slot] += 1
-            self._out.append(found)
-        return found
-
-    def block(self, slot: int, offset: int, size: int) -> Block:
-        """The other's memory."""
-        known = self._in.get(slot)
-        if known is None or (known.offset, known.size) != (offset, size):
-            known = self._in[slot] = Block(slot, offset, size, self.segment.tensor(offset, size))
-        known.rest()
-        return known
-
-    def read_later(self, block: Block) -> None:
-        self._read.append(block)
-
-    def done(self, block: Block) -> None:
-        if self.segment.order is not None:
-            self.segment.order()
-        self.segment.words[self._done_here + block.slot] += 1
-
-    def look(self) -> None:
-        """Give back what nothing reads any more."""
-        for _ in range(min(len(self._read), _MOST_LOOKS)):
-            block = self._read.popleft()
-            if block.is_idle():
-                self.done(block)
-            else:
-                self._read.append(block)
-
+_TURNS = 4  # blocks of memory that messages of one kind take in turns
 
 _PAIRS: weakref.WeakKeyDictionary[DistributedContext, SharedPair | None] = weakref.WeakKeyDictionary()
 
@@ -107,31 +47,92 @@ def channel_between(pair: DistributedContext, number: int, fifo_size: int) -> Ra
     return SharedChannel(pair, number, fifo_size, memory)
 
 
+class Form:
+    """The values of messages of one kind, as a tensor in shared memory."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.nbytes = math.prod(shape) * dtype.itemsize
+        self.room = rounded(self.nbytes)
+
+    def view(self, memory: torch.Tensor) -> torch.Tensor:
+        return memory[: self.nbytes].view(self.dtype).view(self.shape)
+
+
+class Place(NamedTuple):
+    block: Block
+    values: torch.Tensor
+    entry: bytes  # of the ring
+
+
+class Places:
+    """Where messages of one description are written: memory that they take in turns."""
+
+    def __init__(self, memory: SharedPair, number: int, form: Form) -> None:
+        self._memory, self._number, self._form = memory, number, form
+        self._turns: deque[Place] = deque(maxlen=_TURNS)
+
+    def next(self) -> Place | None:
+        """None where too many are in use."""
+        turns, memory, form = self._turns, self._memory, self._form
+        if turns and memory.take_again(turns[0].block):
+            turns.rotate(-1)
+            return turns[-1]
+        block = memory.take(form.room)
+        if block is None:
+            return None
+        entry = _ENTRY.pack(self._number, block.slot, block.offset, form.nbytes)
+        turns.append(Place(block, block.views(self, form.view), entry))
+        return turns[-1]
+
+
 class SharedChannel(RankChannel):
     def __init__(self, pair: DistributedContext, number: int, fifo_size: int, memory: SharedPair) -> None:
         super().__init__(pair, number, fifo_size)
-        self._memory = memory
+        self._memory, self._order = memory, memory.segment.order
         self._words, self._map = memory.segment.words, memory.segment.map
-        self._ring = _FIRST_RING + number * _RING
-        self._sent_at, self._taken_at = self._ring // _WORD, (self._ring + _LINE) // _WORD
+        self._ring = FIRST_RING + number * RING
+        self._first_entry = self._ring + 2 * _LINE
+        self._sent_at, self._taken_at = self._ring // WORD, (self._ring + _LINE) // WORD
         self._outbox: deque[Parcel] = deque()
         self._posted = self._taken = 0
         self._coming: tuple[int, ...] = ()
 
     @property
     def ready(self) -> Callable[[], bool]:
-        return self._has_come
+        return self.has_come
 
-    def _has_come(self) -> bool:
-        return self.announced is not None or self._words[self._sent_at] > self._taken
+    def has_come(self) -> bool:
+        return self._words[self._sent_at] > self._taken or self.announced is not None
 
     def send_now(self, parcel: Parcel) -> bool:
-        self._collect_credits()
-        is_full = self._posted - self._taken == _ENTRIES or self.fifo.held + parcel.load > self.fifo.size
-        if self._outbox or is_full:
+        if not self._has_room(parcel.load):
             return False
         self.fifo.put(parcel.load)
         self._post(parcel)
+        return True
+
+    def _has_room(self, load: int) -> bool:
+        if self._words[self._taken_at] != self._taken:
+            self._collect_credits()
+        is_full = self._posted - self._taken == ENTRIES or self.fifo.held + load > self.fifo.size
+        return not (self._outbox or is_full)
+
+    def places_for(self, description: Description, form: Form) -> Places | None:
+        """For more messages like one that was sent."""
+        number = self._described.get(description)
+        return None if number is None else Places(self._memory, number, form)
+
+    def send_again(self, data: torch.Tensor, places: Places, load: int) -> bool:
+        """Send values in the form that the places have, if that needs no waiting."""
+        if not self._has_room(load):
+            return False
+        place = places.next()
+        if place is None:
+            return False
+        place.values.copy_(data)
+        self.fifo.put(load)
+        self._announce(place.entry)
         return True
 
     def send(self, parcel: Parcel) -> Iterator[None]:
@@ -149,7 +150,7 @@ class SharedChannel(RankChannel):
         while self._taken < self._words[self._taken_at]:
             self._taken += 1
             self.fifo.take()
-        while self._outbox and self._posted - self._taken < _ENTRIES:
+        while self._outbox and self._posted - self._taken < ENTRIES:
             self._post(self._outbox.popleft())
 
     def _post(self, parcel: Parcel) -> None:
@@ -167,10 +168,13 @@ class SharedChannel(RankChannel):
             dtype, shape = payload.dtype, payload.shape
             place = block.views((begin, dtype, shape), partial(_part, begin, payload.nbytes, dtype, shape))
             place.copy_(payload)
-        at = self._ring + 2 * _LINE + self._posted % _ENTRIES * _ENTRY.size
-        _ENTRY.pack_into(self._map, at, number | len(text) << _BITS_OF_NUMBER, *where, payload.nbytes)
-        if self._memory.segment.order is not None:
-            self._memory.segment.order()
+        self._announce(_ENTRY.pack(number | len(text) << _BITS_OF_NUMBER, *where, payload.nbytes))
+
+    def _announce(self, entry: bytes) -> None:
+        at = self._first_entry + self._posted % ENTRIES * _ENTRY.size
+        self._map[at : at + _ENTRY.size] = entry
+        if self._order is not None:
+            self._order()
         self._posted += 1
         self._words[self._sent_at] = self._posted
 
@@ -179,28 +183,65 @@ class SharedChannel(RankChannel):
             return
         while self._words[self._sent_at] <= self._taken:
             yield
-        if self._memory.segment.order is not None:
-            self._memory.segment.order()
-        self._memory.look()
-        at = self._ring + 2 * _LINE + self._taken % _ENTRIES * _ENTRY.size
-        named, slot, offset, nbytes = _ENTRY.unpack_from(self._map, at)
-        number, length = named & (1 << _BITS_OF_NUMBER) - 1, named >> _BITS_OF_NUMBER
+        number, length, offset = self._read_entry()
         if length and offset == _NO_PLACE:
             text = bytearray(length)
             yield from self._arrived(text)
             self._descriptions[number] = Description.decoded(bytes(text))
         elif length:
             self._descriptions[number] = Description.decoded(self._map[offset : offset + length])
-        self._coming = (slot, offset, -(-length // _LINE) * _LINE, nbytes)
         self.announced = self._descriptions[number]
+
+    def comes_as(self, description: Description) -> bool:
+        """Whether the message that has come is so described, in the words of an earlier one."""
+        if self.announced is None:
+            number, length, _ = self._read_entry()
+            if length or self._descriptions[number] is not description:
+                return False
+            self.announced = description
+        return self.announced is description
+
+    def _read_entry(self) -> tuple[int, int, int]:
+        if self._order is not None:
+            self._order()
+        at = self._first_entry + self._taken % ENTRIES * _ENTRY.size
+        named, slot, offset, nbytes = _ENTRY.unpack_from(self._map, at)
+        number, length = named & (1 << _BITS_OF_NUMBER) - 1, named >> _BITS_OF_NUMBER
+        self._coming = (slot, offset, -(-length // _LINE) * _LINE, nbytes)
+        return number, length, offset
 
     def take(self, target: Target) -> Iterator[None]:
         slot, offset, begin, nbytes = self._coming
-        self.announced = None
         if offset == _NO_PLACE:
             yield from self._arrived(target.buffer)
         else:
             self._read(self._memory.block(slot, offset, rounded(begin + nbytes)), begin, nbytes, target)
+        self._end_of_taking()
+
+    def tidy(self) -> None:
+        """Give back what was taken and is not read any more: best while there is nothing else to do."""
+        self._memory.look()
+
+    def take_again(self, form: Form, old: torch.Tensor) -> torch.Tensor | None:
+        """What was announced, where it lies there as a whole: copied into the `old` values, or as it is."""
+        slot, offset, begin, nbytes = self._coming
+        if begin or offset == _NO_PLACE or nbytes != form.nbytes:
+            return None
+        memory = self._memory
+        block = memory.block(slot, offset, form.room)
+        there = block.views(form, form.view)
+        if nbytes < _KEPT_FROM:
+            values = old if is_usable(old, form.shape) else torch.empty(form.shape, dtype=form.dtype)
+            values.copy_(there)
+            memory.done(block)
+        else:
+            values = block.lend(there)
+            memory.read_later(block)
+        self._end_of_taking()
+        return values
+
+    def _end_of_taking(self) -> None:
+        self.announced = None
         self._taken += 1
         self._words[self._taken_at] = self._taken
 
@@ -208,6 +249,7 @@ class SharedChannel(RankChannel):
         there = block.views(
             (begin, target.dtype, target.shape), partial(_part, begin, nbytes, target.dtype, target.shape)
         )
+        self._memory.look()
         if nbytes < _KEPT_FROM:
             target.buffer.copy_(there)
             self._memory.done(block)

@@ -21,15 +21,18 @@ from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoi
 from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.handshake import Introduction, exchanged, introduction
 from softmesh.sockets.parcel import Route, Routes
+from softmesh.sockets.repeating import Repeated
 from softmesh.sockets.shared_channel import channel_between
 from softmesh.sockets.transfers import see_through_at_exit
 from softmesh.sockets.validation import check_connections, check_end, check_fabric
 from softmesh.tensor.memory import BufferType
+from softmesh.tensor.spec import TensorSpec
 
 _A_MESH = "a MeshDevice such as ttnn.open_mesh_device(...) gives"
 _ADDRESSES = itertools.count(1)
 _CONFIG_BYTES = 64  # of the configuration a socket keeps on each core
 _FIRST_ADDRESS = 0x10000
+_MOST_KNOWN = 64  # kinds of tensors
 _Nodes = dict[SocketEndpoint, dict[MeshCoordinate, tuple[int, int]]]
 
 
@@ -71,6 +74,14 @@ class MeshSocket:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
         self._address = _FIRST_ADDRESS + next(_ADDRESSES) * _CONFIG_BYTES
         self._nodes = nodes
+        self.known: dict[TensorSpec, Repeated] = {}
+
+    def remember(self, spec: TensorSpec, known: Repeated | None) -> None:
+        """For the next transfer of a tensor of this spec."""
+        if known is not None:
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[spec] = known
 
     @cached_property
     def conflict(self) -> str:

@@ -13,6 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from softmesh.errors import MeshError
@@ -70,14 +71,14 @@ class Transfers:
         self._tasks: list[Task] = []
         self._failed: list[Task] = []
         self._leaving: list[Pending] = []
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # for several steps that nothing may come between
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._rounds = 0
 
     def submit(self, task: Task) -> None:
         """Begin it, or put it behind those that its devices still do; returns at once."""
-        with self._lock:
+        with self.lock:
             self._raise_failed()
             self._tasks.append(task)
             self.advance()
@@ -90,12 +91,8 @@ class Transfers:
         """Whether there is nothing that a new transfer would have to wait for."""
         return not (self._tasks or self._failed)
 
-    def together(self) -> threading.RLock:
-        """For several steps that nothing may come between."""
-        return self._lock
-
     def withdraw(self, task: Task) -> None:
-        with self._lock:
+        with self.lock:
             self._tasks.remove(task)
 
     def leave(self, pending: Pending) -> None:
@@ -104,9 +101,25 @@ class Transfers:
             self._leaving.append(pending)
 
     def advance(self) -> None:
-        with self._lock:
+        with self.lock:
+            if len(self._tasks) == 1 and not self._leaving:
+                self._move_the_only_one(self._tasks[0])
+                return
             while self._one_round():
                 pass
+
+    def _move_the_only_one(self, task: Task) -> None:
+        """What a round does, where there is nothing to be kept in order."""
+        self._rounds += 1
+        if task.is_forlorn:
+            task.error, task.done = task.stuck(), True
+            self._tasks.clear()
+        elif task.ready is None or task.ready():
+            task.step()
+            if task.done:
+                self._tasks.clear()
+                if task.error is not None:
+                    self._failed.append(task)
 
     def _one_round(self) -> bool:
         """Whether something ended, which may let others begin."""
@@ -150,19 +163,24 @@ class Transfers:
             if blocker.wait is None:
                 raise blocker.stuck()
             with blocker.wait() as wait:
-                wait.until(lambda blocker=blocker: self._over(blocker))  # type: ignore[misc]
+                wait.until(self._sign_of(blocker))
+            self.advance()
         self.result(task)
 
+    def _sign_of(self, task: Task) -> Callable[[], bool]:
+        """A look whether it is over, or may be: the cheapest, as it is asked often."""
+        ready, is_alone = task.ready, len(self._tasks) == 1 and not self._leaving
+        if ready is None or not is_alone or ready():
+            return partial(self._over, task)
+        return lambda: task.done or ready()
+
     def _over(self, task: Task) -> bool:
-        is_alone = len(self._tasks) == 1 and not self._leaving
-        if is_alone and task.ready is not None and not task.ready():
-            return task.done
         self.advance()
         return task.done
 
     def _blocker(self, task: Task) -> Task:
         """The one that has to move first."""
-        with self._lock:
+        with self.lock:
             for earlier in self._tasks:
                 if earlier is task:
                     break
@@ -178,7 +196,7 @@ class Transfers:
 
     def finish_all(self, devices: frozenset[int] | None = None) -> None:
         """Wait for whatever these devices do; None: for everything, and until all has left."""
-        while mine := self._of(devices):
+        while self._tasks and (mine := self._of(devices)):
             self.finish(mine[0])
         self._raise_failed()
         if devices is None:
@@ -187,7 +205,7 @@ class Transfers:
                 self.advance()
 
     def _of(self, devices: frozenset[int] | None) -> list[Task]:
-        with self._lock:
+        with self.lock:
             mine = [task for task in self._tasks if devices is None or not task.devices.isdisjoint(devices)]
             return [task for task in mine if not task.is_forlorn]
 
@@ -208,7 +226,7 @@ class Transfers:
             if self._rounds != rounds:  # somebody else looks after them
                 pause, idle, rounds = _LONGEST_PAUSE, 0.0, self._rounds
                 continue
-            with self._lock:
+            with self.lock:
                 before = len(self._tasks)
                 self.advance()
                 rounds = self._rounds

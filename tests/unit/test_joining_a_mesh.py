@@ -23,7 +23,7 @@ class Pretended(SingleProcess):
     def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:
         return Pretended([self.group.ranks[rank] for rank in ranks], self.met)
 
-    def split(self, color: int, key: int) -> DistributedContext:
+    def split(self, color: int, key: int, *, about: str = "") -> DistributedContext:
         self.met.append(self.group.ranks)
         return self
 

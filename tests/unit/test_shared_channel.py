@@ -12,8 +12,10 @@ import softmesh as ttnn
 from softmesh.processes.context import SingleProcess
 from softmesh.processes.shared_memory import SPAN, Segment
 from softmesh.processes.waiting import Group
-from softmesh.sockets.parcel import Description, Route, Routes, Target, packed
-from softmesh.sockets.shared_channel import _ENTRIES, SharedChannel, SharedPair
+from softmesh.sockets.landing import Target
+from softmesh.sockets.parcel import Description, Route, Routes, packed
+from softmesh.sockets.shared_channel import ENTRIES, SharedChannel
+from softmesh.sockets.shared_pair import SharedPair
 
 ROUTES = Routes((Route(ttnn.MeshCoordinate(0, 0), 1),), straight=True)
 SMALL, LARGE = (32, 64), (512, 256)  # 8 KiB and 512 KiB
@@ -83,10 +85,10 @@ def test_messages_come_in_order_and_as_they_were_sent(ends: Ends, shape: tuple[i
 
 
 def test_more_messages_than_the_ring_holds_wait_for_their_turn(ends: Ends) -> None:
-    sends = [ends.send(numbered(SMALL, seed)) for seed in range(_ENTRIES + 3)]
+    sends = [ends.send(numbered(SMALL, seed)) for seed in range(ENTRIES + 3)]
     waiting = [steps for steps in sends if list_ends(steps) is False]
     assert len(waiting) == 3
-    for seed in range(_ENTRIES + 3):
+    for seed in range(ENTRIES + 3):
         assert torch.equal(ends.received(SMALL), numbered(SMALL, seed))
         for steps in waiting:
             next(steps, None)

@@ -10,7 +10,7 @@ import pytest
 from softmesh.errors import MeshError
 from softmesh.processes import reports, waiting
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport, ranges, ranks_of, wait_from_data
-from softmesh.processes.waiting import HangError
+from softmesh.processes.waiting import Group, HangError
 from softmesh.processes.whereabouts import main_thread_site
 
 SECONDS = 20.0  # for things that take milliseconds, on a machine that may be busy
@@ -209,6 +209,7 @@ def test_messages_are_bounded():
 @pytest.mark.parametrize("address", ["127.0.0.1:1#token", "nonsense", ":", "127.0.0.1:notaport"])
 def test_a_launcher_that_is_not_there_disturbs_nobody(monkeypatch, address):
     monkeypatch.setenv(reports.ADDRESS, address)
+    monkeypatch.setenv(waiting.TIMEOUT, str(SECONDS))
     waiting.identify(2, 4)
     with waiting.waiting("all_reduce") as wait:
         wait.until(looks(waiting._Process.looks + 20))
@@ -263,6 +264,18 @@ def test_the_line_of_the_main_thread_is_the_users_not_a_librarys():
     done.set()
     thread.join()
     assert {site.file for site in found} == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("group", "spoken"),
+    [
+        (Group("world", (0, 1)), "world"),
+        (Group("world/split0:0", (0, 1, 2, 5), "mesh 0"), "ranks 0-2, 5 (mesh 0)"),
+        (Group("world/split0:1", (3,), "split of world by color 1"), "rank 3 (split of world by color 1)"),
+    ],
+)
+def test_a_group_is_told_by_its_ranks_and_how_they_came_together(group, spoken):
+    assert waiting.waiting("all_reduce", group=group).report().what == f"all_reduce of {spoken}"
 
 
 def test_a_report_survives_the_wire():

@@ -113,7 +113,7 @@ def _common(rank: int, shared: Surroundings) -> dict[str, str]:
     return {
         "TT_METAL_HOME": environ.get("TT_METAL_HOME", here),
         "TT_METAL_RUNTIME_ROOT": environ.get("TT_METAL_RUNTIME_ROOT", here),
-        "PYTHONPATH": _python_path(environ, here),
+        "PYTHONPATH": with_ttnn(environ.get("PYTHONPATH", here), environ),
         "LD_LIBRARY_PATH": environ.get("LD_LIBRARY_PATH", os.path.join(here, "build", "lib")),
         "TT_RUN_ORIGINAL_CWD": here,
         "TT_RUN_RANK": str(rank),
@@ -121,11 +121,18 @@ def _common(rank: int, shared: Surroundings) -> dict[str, str]:
     }
 
 
-def _python_path(environ: Mapping[str, str], here: str) -> str:
-    """With a last entry that makes `import ttnn` mean softmesh, unless there is a real ttnn."""
-    path = environ.get("PYTHONPATH", here)
+def with_ttnn(path: str, environ: Mapping[str, str]) -> str:
+    """A PYTHONPATH with a last entry that makes `import ttnn` mean softmesh, unless there is a real ttnn."""
     takes_the_name = environ.get("SOFTMESH_ALIAS") == "force" or not _has_ttnn(path)
-    return os.pathsep.join([*filter(None, [path]), str(_TTNN_NAME)]) if takes_the_name else path
+    is_missing = str(_TTNN_NAME) not in path.split(os.pathsep)
+    return (
+        os.pathsep.join([*filter(None, [path]), str(_TTNN_NAME)]) if takes_the_name and is_missing else path
+    )
+
+
+def places_of_ttnn(python_path: str) -> list[str]:
+    """Of a PYTHONPATH, what `with_ttnn` has added."""
+    return [place for place in python_path.split(os.pathsep) if place == str(_TTNN_NAME)]
 
 
 def _has_ttnn(python_path: str) -> bool:

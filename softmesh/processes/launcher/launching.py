@@ -23,6 +23,7 @@ from softmesh.processes.launcher.program import check_program
 from softmesh.processes.launcher.refusal import LaunchError
 from softmesh.processes.launcher.reporting import reporting
 from softmesh.processes.launcher.running import run
+from softmesh.processes.launcher.warming import warmed
 from softmesh.processes.search import launch_directory
 
 _HINT = (
@@ -83,10 +84,10 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         click.echo(shlex.join(job.command()))
         return 0
     with reporting(len(job.ranks), job.hosts) as reports:
-        command = job.command(passed_on=[*reports.environment])
-        outcome = run(
-            command, job.directory, {**as_root_too(environ), **reports.environment}, reports.verdict
-        )
+        own = {**as_root_too(environ), **reports.environment}
+        with warmed(job, own) as started:
+            command = started.command(passed_on=[*reports.environment])
+            outcome = run(command, job.directory, own, reports.verdict)
         reports.ended(*outcome)
     is_explained = reports.verdict() is not None
     if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:

@@ -96,10 +96,15 @@ def _end(process: subprocess.Popen[bytes], noted: list[int], environ: Mapping[st
         while process.poll() is None and time.monotonic() < deadline and len(noted) == asked:
             time.sleep(_SECONDS_BETWEEN_LOOKS / 4)
     has_cleaned_up = process.poll() is not None
-    _kill(members_of_session(process.pid))
-    process.wait()
+    end_session(process)
     if not has_cleaned_up:
         shutil.rmtree(_folder_of_mpirun(process.pid, environ), ignore_errors=True)
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill what still runs of the session that this process leads."""
+    _kill(members_of_session(process.pid))
+    process.wait()
 
 
 def _folder_of_mpirun(leader: int, environ: Mapping[str, str]) -> Path:
