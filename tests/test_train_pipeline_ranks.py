@@ -52,14 +52,26 @@ def test_the_same_example_has_all_stages_in_one_process() -> None:
 
 
 @pytest.mark.usefixtures("mpi")
-def test_a_stage_that_is_killed_in_a_step_ends_the_job_with_a_report(tmp_path: Path) -> None:
-    job = run_job(
-        [*bound("1x1,1x1", tmp_path), str(PROGRAMS / "killed_stage.py")], tmp_path, SOFTMESH_TIMEOUT="300"
-    )
+def test_a_stage_that_is_killed_in_a_step_ends_the_job_and_the_next_goes_on_with_the_same_bits(
+    tmp_path: Path,
+) -> None:
+    program = [*bound("1x1,1x1", tmp_path), str(PROGRAMS / "killed_stage.py")]
+    job = run_job([*program, str(tmp_path / "run"), "KILL"], tmp_path, SOFTMESH_TIMEOUT="300")
     assert job.traced == 2, job.output
     assert "softmesh: rank 1 died: killed by signal 9 (SIGKILL)" in job.output, job.output
     doing, _ = job.place("rank 1")
     assert doing.startswith("ended, last seen")
     assert all(f"rank {rank} did step 0" in job.output for rank in range(2))
-    assert "did step 2" not in job.output
+    assert "did step 1" not in job.output
     assert (job.code, job.left) == (128 + signal.SIGKILL, {})
+    resumed, whole = (
+        run_job([*program, str(tmp_path / folder)], tmp_path, SOFTMESH_TIMEOUT="300")
+        for folder in ("run", "another")
+    )
+    assert (resumed.code, whole.code) == (0, 0), resumed.output + whole.output
+    assert "did step 0" not in resumed.output
+    told = re.findall(r"rank \d (?:did step [12], loss|ends with) \S+", whole.output)
+    assert len(told) == 6
+    assert sorted(re.findall(r"rank \d (?:did step [12], loss|ends with) \S+", resumed.output)) == sorted(
+        told
+    )

@@ -21,7 +21,7 @@ UNARY = [
     lambda x: ttnn.multiply(x, 0.5),
     lambda x: ttnn.subtract(1.0, x),
     lambda x: ttnn.transpose(x, 0, 1),
-    lambda x: ttnn.reshape(ttnn.reshape(x, (1, *SHAPE)), SHAPE),
+    lambda x: ttnn.reshape(ttnn.reshape(x, (1, *x.shape)), tuple(x.shape)),
     lambda x: ttnn.sum(x, dim=-1, keepdim=True),
     lambda x: ttnn.typecast(x, ttnn.bfloat16),
 ]
