@@ -252,8 +252,7 @@ def _nest(axes: Sequence[int], operands: Sequence[Distribution]) -> bool:
 
     Two dims of an operand merge into one only where the outer dim is split along the earlier axis, and
     evenly. Operands split along different axes are different slices: a + b, with a split down the rows
-    of the mesh and b across its columns, is a sum on no device but those on the diagonal; with a split
-    along both and b down the rows, the slices of b are no slices of what a is split into.
+    of the mesh and b across its columns, is a sum on no device but those on the diagonal.
     """
     split: list[set[int]] = []
     for operand in operands:
@@ -263,8 +262,8 @@ def _nest(axes: Sequence[int], operands: Sequence[Distribution]) -> bool:
         if dims != sorted(dims) or (is_merge and any(word.size is not None for _, word in shards)):
             return False
         split.append({axis for axis, _ in shards})
-    split = [along for along in split if along]
-    return all(one == other for one, other in pairwise(split))
+    split = sorted(filter(None, split), key=len)
+    return all(fewer <= more for fewer, more in pairwise(split))
 
 
 def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
