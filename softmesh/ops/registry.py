@@ -171,14 +171,7 @@ class Operation:
             plan, results = self._planned(key, values, tensors, data, target)
         if plan.problem is not None:
             warn_or_raise(plan.problem, PartialWarning, PartialError)
-        recording = None
-        if device is not None:
-            if device.captures.recordings:
-                recording = self._recording(device, plan, values)
-            if plan.program not in device._program_cache:
-                device.note_program(plan.program)
-            if recording is None:
-                device.note_launch(None if signature.queue_at is None else values[signature.queue_at])
+        recording = None if device is None else self._launch(device, plan, values)
         if is_tracked:
             self._refuse_untracked(recording, target)
             made = _store(plan, self._differentiated(plan, values, data), tensors[0], None)
@@ -308,6 +301,16 @@ class Operation:
         for target, result, dist in zip(targets, _listed(results), dists, strict=True):
             target.overwrite(result, dist)
         return targets
+
+    def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
+        """Count the program, and its launch unless a trace records it."""
+        recording = self._recording(device, plan, values) if device.captures.recordings else None
+        if plan.program not in device._program_cache:
+            device.note_program(plan.program)
+        if recording is None:
+            at = self._signature.queue_at
+            device.note_launch(None if at is None else values[at])
+        return recording
 
     def _recording(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         recording = recording_on(device, self._queue(values))

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
+from softmesh.fabric.system import System
 from softmesh.mesh import MeshShape
-from softmesh.systems.chip import Chip
 
 
 class ChipQueries:
-    def _chip(self) -> Chip:
-        raise NotImplementedError
+    """Of a MeshDevice, which has the shape and the system."""
 
-    def _grid(self) -> MeshShape:
-        raise NotImplementedError
+    _shape: MeshShape
+    _system: System
 
-    def _worker_grid(self) -> tuple[int, int]:
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def _worker_grid(self) -> tuple[int, int]: ...
 
     def num_devices(self) -> int:
-        return self._grid().mesh_size()
+        return self._shape.mesh_size()
 
     def num_rows(self) -> int:
         return self._side("num_rows", 0)
@@ -28,31 +30,31 @@ class ChipQueries:
         return self._side("num_cols", 1)
 
     def _side(self, method: str, axis: int) -> int:
-        if self._grid().dims() != 2:
+        if self._shape.dims() != 2:
             raise MeshError(
-                f"{method}: {self._grid()} has {self._grid().dims()} axes: ask mesh.shape for them."
+                f"{method}: {self._shape} has {self._shape.dims()} axes: ask mesh.shape for them."
             )
-        return int(self._grid()[axis])
+        return int(self._shape[axis])
 
     def num_dram_channels(self) -> int:
-        return self._chip().dram_banks
+        return self._system.chip.dram_banks
 
     def dram_size_per_channel(self) -> int:
-        return self._chip().dram_bank_bytes
+        return self._system.chip.dram_bank_bytes
 
     def l1_size_per_core(self) -> int:
-        return self._chip().l1_bytes
+        return self._system.chip.l1_bytes
 
     def get_clock_rate_mhz(self) -> int:
-        return round(self._chip().clock_ghz * 1000)
+        return round(self._system.chip.clock_ghz * 1000)
 
     def grid_size(self) -> CoreCoord:
         """Of all cores: Tensix, DRAM, Ethernet and PCIe."""
-        return CoreCoord(*self._chip().noc_grid)
+        return CoreCoord(*self._system.chip.noc_grid)
 
     def logical_grid_size(self) -> CoreCoord:
         """Of the Tensix cores, those that dispatch among them."""
-        return CoreCoord(*self._chip().tensix_grid)
+        return CoreCoord(*self._system.chip.tensix_grid)
 
     def worker_cores(self) -> CoreRangeSet:
         x, y = self._worker_grid()

@@ -30,7 +30,6 @@ from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.reused_results import release_results
 from softmesh.runtime.traces.captures import Captures
 from softmesh.runtime.view import A_COORDINATE, MeshDeviceView
-from softmesh.systems.chip import Chip
 
 _IDS = itertools.count(1)
 _NOWHERE = torch.device("meta")  # values of devices that other processes hold: shapes and dtypes only
@@ -185,12 +184,6 @@ class MeshDevice(ChipQueries, DeviceQueues):
     def core_grid(self) -> CoreGrid:
         x, y = self._worker_grid()
         return CoreGrid(x=x, y=y)
-
-    def _chip(self) -> Chip:
-        return self._system.chip
-
-    def _grid(self) -> MeshShape:
-        return self._shape
 
     def is_initialized(self) -> bool:
         return self.is_open
