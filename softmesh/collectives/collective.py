@@ -183,7 +183,7 @@ class Collective(Operation):
         parts.append((is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
 
-    def _circumstances(self, kwargs: dict[str, Any]) -> Hashable:
+    def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
         is_wishing = "topology" in kwargs or "num_links" in kwargs
         return settings.serial(), is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
 

@@ -13,7 +13,9 @@ import torch
 
 from softmesh.collectives.groups import Group
 from softmesh.collectives.sums import adder
-from softmesh.runtime.reused_results import filled_from
+from softmesh.runtime.reused_results import BIG, filled_from
+
+_WIDEST = 8  # bytes of an element
 
 Move = Callable[[torch.Tensor], torch.Tensor]
 
@@ -34,6 +36,15 @@ class Gathering:
         spread = data.expand(self._whole)
         turned = spread.flip(self.group.axes) if self.backwards else spread
         return filled_from(turned.permute(self.order), self._shape)
+
+    @property
+    def direct(self) -> Move:
+        """The same for more data like the last."""
+        order, shape = self.order, self._shape
+        is_whole = self._seen is not None and list(self._seen) == self._whole
+        if self.backwards or not is_whole or math.prod(shape) * _WIDEST > BIG:
+            return self
+        return lambda data: data.permute(order).reshape(shape)
 
     def _prepare(self, seen: torch.Size) -> None:
         group, at = self.group, self.group.lead + self.dim
@@ -73,6 +84,11 @@ class Summing:
         found = add(data)
         return found if self.alike == 1 else found * self.alike
 
+    @property
+    def direct(self) -> Move:
+        """The same for more data like the last."""
+        return self if self._add is None or self.alike > 1 else self._add
+
 
 class Scattering:
     """To member g chunk g, along `dim`, of the sum over the group."""
@@ -80,9 +96,25 @@ class Scattering:
     def __init__(self, group: Group, dim: int) -> None:
         self.group, self.dim = group, dim
         self.total, self._deal = Summing(group), dealing_out(group, dim)
+        self._form: tuple[torch.Size, tuple[int, ...]] | None = (
+            None  # of results, where the data is contiguous
+        )
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
-        return self._deal(self.total(data))
+        total = self.total(data)
+        found = self._deal(total)
+        is_view = data.is_contiguous() and total.is_contiguous() and found.data_ptr() == total.data_ptr()
+        self._form = (found.shape, found.stride()) if is_view else None
+        return found
+
+    @property
+    def direct(self) -> Move:
+        """The same for more data like the last: what is dealt out is a view of the sum."""
+        total, form = self.total.direct, self._form
+        if form is None:
+            return self
+        shape, strides = form
+        return lambda data: total(data).as_strided(shape, strides) if data.is_contiguous() else self(data)
 
 
 def dealing_out(group: Group, dim: int) -> Move:

@@ -8,6 +8,7 @@ from typing import Any
 
 from softmesh.distributed.account import axis_name
 from softmesh.distributed.axes import check_possible, crowded_dims, wanted_layout
+from softmesh.distributed.chain import Chain, can_follow, followed
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Value, described, is_whole, unsized
 from softmesh.distributed.moves import Run, runner
@@ -39,6 +40,7 @@ class Work:
     is_true: Callable[[Split], bool] | None = None
 
 
+_TRIES = 2  # to follow a run: what its ops are not known to do by then, they never will be
 REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology
 Describe = Callable[[Given], Work]
 
@@ -62,13 +64,27 @@ class Runnable:
         self._is_checked = False
         self.is_crowded = is_crowded  # leaves devices without elements, as only lenient mode allows
         self._is_direct = not moving and not finish
+        self._chain: Chain | None = None
+        self._tries_left = _TRIES
 
     def inserted(self, axis_names: Sequence[str] | None) -> str:
         """The collectives, in words."""
         steps = ((name, step, axis_name(step.axis, axis_names)) for name, step in self.plan.inserted)
         return ", ".join(f"{step.named(axis)} of {name}" for name, step, axis in steps)
 
-    def run(self, tensors: list[Tensor]) -> Any:
+    def run(self, tensors: list[Tensor], device: MeshDevice) -> Any:
+        """Its ops one by one the first time; from then on, where nobody looks, the chain of their computations."""
+        chain = self._chain
+        if chain is not None:
+            if can_follow(tensors, device) and chain.fits(device):
+                return chain.run(tensors, device)
+        elif self._is_checked and self._tries_left and can_follow(tensors, device):
+            self._tries_left -= 1
+            result, self._chain = followed(self._run, tensors)
+            return result
+        return self._run(tensors)
+
+    def _run(self, tensors: list[Tensor]) -> Any:
         if self._is_direct and self._is_checked:
             return self.call(*tensors)
         for at, moves in self.moving:

@@ -70,7 +70,7 @@ class Unified:
             self._check_insertion(runnable, policy.checked_policy(implicit), device)
         for listener in LISTENERS.get():
             listener(runnable.plan, device)
-        return runnable.run(tensors)
+        return runnable.run(tensors, device)
 
     def planned(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Any = None

@@ -16,7 +16,7 @@ from softmesh.ops.activation import Activation, activation_function
 from softmesh.ops.cost import matmul_cost
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.products import product
+from softmesh.ops.products import Multiply, plain_product, product
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
@@ -69,6 +69,39 @@ def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpo
     return oriented
 
 
+class MatrixProduct:
+    """a @ b + bias and an activation, in fp32 up to the end."""
+
+    def __init__(
+        self,
+        transpose_a: bool,
+        transpose_b: bool,
+        last: Callable[[torch.Tensor], torch.Tensor] | None,
+        goes_on: bool,
+    ) -> None:
+        self._transpose_a, self._transpose_b = transpose_a, transpose_b
+        self._last, self._goes_on = last, goes_on
+        self._direct: Multiply | None = None
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, *bias: torch.Tensor | None) -> torch.Tensor:
+        z = bias[0] if bias else None
+        is_bare = z is None and self._last is None  # nothing comes between the product and its rounding
+        is_turned = self._transpose_a or self._transpose_b
+        self._direct = plain_product(x, y, len(bias)) if is_bare and not is_turned else None
+        if not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y)):
+            x = x if x.dtype is torch.float32 else x.float()
+            y = y if y.dtype is torch.float32 else y.float()
+        x = x.transpose(-2, -1) if self._transpose_a else x
+        y = y.transpose(-2, -1) if self._transpose_b else y
+        result = product(x, y, z)
+        return result if self._last is None else self._last(result)
+
+    @property
+    def direct(self) -> Callable[..., torch.Tensor]:
+        """The same for more operands like the last, none of which asks for a gradient."""
+        return self._direct or self
+
+
 def product_local(
     op: str,
     a: Operand,
@@ -90,19 +123,7 @@ def product_local(
     last: Callable[[torch.Tensor], torch.Tensor] | None = (
         None if activation is None else activation_function(activation, op)
     )
-    is_bare = (
-        bias is None and last is None and not goes_on
-    )  # nothing comes between the product and its rounding
-
-    def compute(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
-        if not (is_bare and _multiplies_bfloat16(x, y)):
-            x = x if x.dtype is torch.float32 else x.float()
-            y = y if y.dtype is torch.float32 else y.float()
-        x = x.transpose(-2, -1) if transpose_a else x
-        y = y.transpose(-2, -1) if transpose_b else y
-        result = product(x, y, z)
-        return result if last is None else last(result)
-
+    compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)
     rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
     if last is not None:
         rule = _then_nonlinear(rule)

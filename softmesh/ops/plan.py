@@ -97,6 +97,13 @@ class Plan:
     def run(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         return self.finish(self.compute_only(values))
 
+    def direct(self) -> Callable[..., torch.Tensor] | None:
+        """The computation alone, where nothing is done before or behind it and one result comes of it."""
+        if self.needs_adapting or self.container is not None or self.finishes != (None,):
+            return None
+        found: Callable[..., torch.Tensor] = getattr(self.compute, "direct", self.compute)
+        return found
+
 
 def bring_together(dists: Sequence[Distribution]) -> tuple[list[Distribution], list[Adapt]]:
     """The operands' distributions over one common grid, and how to put each one's data there."""

@@ -8,12 +8,16 @@ gradient on every device; what all devices hold still takes part as one matrix.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 
 from softmesh.autograd.carried import plain
 from softmesh.runtime.reused_results import BIG, empty_result
+
+Multiply = Callable[..., torch.Tensor]
 
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
@@ -44,13 +48,42 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
     if not only_a or lead_a == lead_b:
         return _multiplied(a, b)
-    return _fold_rows(a, b, only_a)
+    return _fold_rows(a, b)
+
+
+def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply | None:
+    """The one way in which float32 operands like these are multiplied, as a function of them and `more` that are None.
+
+    None where values ask for more care.
+    """
+    if not (a.dtype is b.dtype is torch.float32) or _is_big(a.shape, b.shape, a.itemsize):
+        return None
+    found = _plain_way(a, b)
+    return found if not more or found is None else lambda a, b, *_: found(a, b)
+
+
+def _plain_way(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
+    height, width = b.shape[-2], b.shape[-1]
+    if b.numel() == height * width:
+        return lambda a, b: torch.matmul(a, b.reshape(height, width))
+    if a.shape[:-2] == b.shape[:-2]:
+        return torch.matmul
+    if width <= _NARROW and _shares_rows(a, b):
+        return None
+    has_own = any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
+    return _fold_rows if has_own else torch.matmul
+
+
+def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
+    """Whether the result may have more bytes than a block that the C library keeps by itself."""
+    lead_a, lead_b = shape_a[:-2], shape_b[:-2]
+    lead = math.prod(lead_a) if lead_a == lead_b else math.prod(lead_a) * math.prod(lead_b)
+    return lead * shape_a[-2] * shape_b[-1] * itemsize > BIG
 
 
 def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """torch.matmul; a big result goes into memory that is there already."""
-    at_most = a.numel() * b.numel() // max(1, a.shape[-1] * b.shape[-2])  # values of the result
-    if at_most * a.itemsize <= BIG or not a.is_cpu:
+    if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
         return torch.matmul(a, b)
     shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if math.prod(shape) * a.itemsize <= BIG:
@@ -58,21 +91,39 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.matmul(a, b, out=empty_result(shape, a.dtype))
 
 
-def _fold_rows(a: torch.Tensor, b: torch.Tensor, only_a: list[int]) -> torch.Tensor:
+def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
-    lead = a.dim() - 2
+    folding = _folding(a.shape, b.shape)
+    folded = a.permute(folding.order).reshape(folding.rows)
+    made = _multiplied(folded, b.reshape(folding.columns))
+    return made.reshape(folding.spread).permute(folding.back)
+
+
+class Folding(NamedTuple):
+    order: list[int]
+    rows: list[int]
+    columns: list[int]
+    spread: list[int]
+    back: list[int]
+
+
+@lru_cache(maxsize=1024)
+def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
+    lead = len(shape_a) - 2
+    only_a = [i for i in range(lead) if shape_b[i] == 1 and shape_a[i] > 1]
     others = [i for i in range(lead) if i not in only_a]
-    rows = math.prod(a.shape[i] for i in only_a) * a.shape[-2]
-    folded = a.permute(*others, *only_a, lead, lead + 1).reshape(
-        *(a.shape[i] for i in others), rows, a.shape[-1]
-    )
-    result = _multiplied(folded, b.reshape(*(b.shape[i] for i in others), *b.shape[-2:]))
-    batch = result.shape[:-2]
-    spread = result.reshape(*batch, *(a.shape[i] for i in only_a), a.shape[-2], b.shape[-1])
+    own = [shape_a[i] for i in only_a]
+    batch = [max(shape_a[i], shape_b[i]) for i in others]
     back = [0] * lead
     for position, dim in enumerate([*others, *only_a]):
         back[dim] = position
-    return spread.permute(*back, lead, lead + 1)
+    return Folding(
+        [*others, *only_a, lead, lead + 1],
+        [*(shape_a[i] for i in others), math.prod(own) * shape_a[-2], shape_a[-1]],
+        [*(shape_b[i] for i in others), *shape_b[-2:]],
+        [*batch, *own, shape_a[-2], shape_b[-1]],
+        [*back, lead, lead + 1],
+    )
 
 
 def _shares_rows(a: torch.Tensor, b: torch.Tensor) -> bool:

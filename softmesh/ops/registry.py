@@ -66,11 +66,11 @@ class Operation:
         self._writes = definition.writes
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
-        self._shortcuts = Shortcuts(self._signature)
+        self.shortcuts = Shortcuts(self._signature)
         self._latest: Plan | None = (
             None  # the plan of the last call, where another like it may take a shortcut
         )
-        self._has_shortcuts = type(self)._call is Operation._call and not (
+        self.has_shortcuts = type(self)._call is Operation._call and not (
             self._writes or self.leaves_undefined
         )
 
@@ -93,9 +93,9 @@ class Operation:
 
     def forget_plans(self) -> None:
         self._plans.clear()
-        self._shortcuts.clear()
+        self.shortcuts.clear()
 
-    def _circumstances(self, kwargs: dict[str, Any]) -> Hashable:
+    def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
         """What else a plan depends on, beside the operands and the arguments."""
         return None
 
@@ -104,10 +104,10 @@ class Operation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = None
-        if self._has_shortcuts and not INTERCEPTORS:
+        if self.has_shortcuts and not INTERCEPTORS:
             is_training = GRADIENTS.in_use and torch.is_grad_enabled()
-            call = self._shortcuts.described(args, kwargs, self._circumstances(kwargs), is_training)
-            known = None if call is None else self._shortcuts.find(call)
+            call = self.shortcuts.described(args, kwargs, self.circumstances(kwargs), is_training)
+            known = None if call is None else self.shortcuts.find(call)
             if call is not None and known is not None:
                 made = take(known, call)
                 if observed():
@@ -123,7 +123,7 @@ class Operation:
             self._latest = None
             made = self._call(args, kwargs)
             if self._latest is not None:
-                self._shortcuts.remember(call, self._latest, args, kwargs)
+                self.shortcuts.remember(call, self._latest, args, kwargs)
             return made
         except CallRefused:
             raise

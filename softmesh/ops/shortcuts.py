@@ -6,7 +6,7 @@ operand asks for a gradient), a later call is one look-up by what was given, and
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from softmesh.ops.plan import Plan
@@ -22,6 +22,7 @@ class Shortcut(NamedTuple):
     """Where a call like an earlier one goes."""
 
     plan: Plan
+    compute: Callable[..., Any] | None  # in one step, where the plan has no more
     slots: tuple[tuple[int | None, Any], ...]  # which of the given values each operand is, or its default
     tensors: tuple[int, ...]  # and which are tensors, in the order of the op's parameters
 
@@ -102,20 +103,21 @@ class Shortcuts:
         if len(self._known) >= _MOST:
             self._known.clear()
         try:
-            self._known[call.key] = Shortcut(plan, slots, tensors)
+            self._known[call.key] = Shortcut(plan, plan.direct(), slots, tensors)
         except TypeError:
             return
 
 
 def take(known: Shortcut, call: Call) -> Tensor:
     """The result."""
-    plan, given, device = known.plan, call.given, call.device
+    plan, compute, slots, tensors = known
+    given, device = call.given, call.device
     device.note_launch(None)
-    values = [default if at is None else _value(given[at]) for at, default in known.slots]
-    made, output = plan.run(values)[0], plan.outputs[0]
+    values = [default if at is None else _value(given[at]) for at, default in slots]
+    made, output = plan.run(values)[0] if compute is None else compute(*values), plan.outputs[0]
     storage = Storage(made, output.dist, device)
     if plan.is_view:
-        storage.lie_in(given[known.tensors[0]]._storage, output.spec)
+        storage.lie_in(given[tensors[0]]._storage, output.spec)
     return Tensor.make(storage, output.spec, output.topology)
 
 

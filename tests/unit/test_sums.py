@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from softmesh.collectives import sums
 from softmesh.collectives.sums import summed_over
 
 
@@ -70,9 +71,9 @@ def test_gradients_flow():
 
 
 @pytest.mark.parametrize(
-    ("shape", "axes"), [((8, 64, 512), [0]), ((3, 40, 4096), [1]), ((2, 100, 64, 96), [1])]
+    ("shape", "axes"), [((8, 256, 512), [0]), ((2, 40, 131072), [1]), ((2, 100, 64, 96), [1])]
 )
-def test_float32_is_added_in_the_order_of_the_devices(shape, axes):
+def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(shape, axes):
     data = torch.randn(shape, generator=torch.Generator().manual_seed(3))
     data *= torch.logspace(-4, 4, shape[axes[0]]).view(
         [-1 if axis in axes else 1 for axis in range(len(shape))]
@@ -81,3 +82,9 @@ def test_float32_is_added_in_the_order_of_the_devices(shape, axes):
     for piece in data.unbind(axes[0]):
         one_after_the_other = one_after_the_other + piece
     assert torch.equal(summed_over(data, axes), one_after_the_other.unsqueeze(axes[0]))
+
+
+def test_wide_tall_stacks_of_bfloat16_are_added_up_some_columns_at_a_time(monkeypatch):
+    monkeypatch.setattr(sums, "_COLUMNS_AT_ONCE", 1 << 12)
+    data = torch.randint(-2, 3, (2, 70, 5, 4099)).bfloat16()
+    assert torch.equal(summed_over(data, [1]), data.float().sum(1, keepdim=True).bfloat16())
