@@ -94,15 +94,21 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
     folding = _folding(a.shape, b.shape)
-    folded = a.permute(folding.order).reshape(folding.rows)
-    made = _multiplied(folded, b.reshape(folding.columns))
-    return made.reshape(folding.spread).permute(folding.back)
+    folded = (a.permute(folding.order) if folding.turns else a).reshape(folding.rows)
+    columns = b.reshape(folding.columns)
+    if folding.copies and not _is_big(a.shape, b.shape, a.itemsize):
+        made = torch.bmm(folded.expand(folding.copies, -1, -1), columns)
+    else:
+        made = _multiplied(folded, columns)
+    return made.view(folding.spread).permute(folding.back)
 
 
 class Folding(NamedTuple):
-    order: list[int]
+    order: list[int]  # of the dims of a
+    turns: bool  # whether that moves any of several elements
     rows: list[int]
     columns: list[int]
+    copies: int  # of the one matrix that a is then; 0 if it is several
     spread: list[int]
     back: list[int]
 
@@ -113,16 +119,21 @@ def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
     only_a = [i for i in range(lead) if shape_b[i] == 1 and shape_a[i] > 1]
     others = [i for i in range(lead) if i not in only_a]
     own = [shape_a[i] for i in only_a]
-    batch = [max(shape_a[i], shape_b[i]) for i in others]
-    back = [0] * lead
-    for position, dim in enumerate([*others, *only_a]):
-        back[dim] = position
+    is_one = all(shape_a[i] == 1 for i in others)
+    kept = [
+        [math.prod(shape[i] for i in others)] if is_one else [shape[i] for i in others]
+        for shape in (shape_a, shape_b)
+    ]
+    order = [*others, *only_a]
+    real = [i for i in order if shape_a[i] > 1]
     return Folding(
-        [*others, *only_a, lead, lead + 1],
-        [*(shape_a[i] for i in others), math.prod(own) * shape_a[-2], shape_a[-1]],
-        [*(shape_b[i] for i in others), *shape_b[-2:]],
-        [*batch, *own, shape_a[-2], shape_b[-1]],
-        [*back, lead, lead + 1],
+        [*order, lead, lead + 1],
+        real != sorted(real),
+        [*kept[0], math.prod(own) * shape_a[-2], shape_a[-1]],
+        [*kept[1], *shape_b[-2:]],
+        kept[1][0] if is_one else 0,
+        [*(max(shape_a[i], shape_b[i]) for i in others), *own, shape_a[-2], shape_b[-1]],
+        [*sorted(range(lead), key=order.__getitem__), lead, lead + 1],
     )
 
 
