@@ -19,6 +19,7 @@ from softmesh.runtime.reused_results import BIG, empty_result
 
 Multiply = Callable[..., torch.Tensor]
 
+_MANY_COPIES = 4 << 20  # bytes: as much may be copied for the sake of a single call
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
 
@@ -46,9 +47,21 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if width <= _NARROW and _shares_rows(a, b):
         return _fold_columns(a, b)
     only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
-    if not only_a or lead_a == lead_b:
-        return _multiplied(a, b)
-    return _fold_rows(a, b)
+    if only_a:
+        return _fold_rows(a, b)
+    return _by_groups(a, b) if _would_copy(a, b) else _multiplied(a, b)
+
+
+def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether torch would write many copies of a's matrices, which several of b multiply; and need not.
+
+    Of no more than two dims: of one, each of a's matrices has its own in b, along the other they share it.
+    """
+    if b.numel() * a.shape[-2] * a.itemsize < _MANY_COPIES * b.shape[-1]:
+        return False
+    own = [m for m in a.shape[:-2] if m > 1]
+    lead = [n for n in b.shape[:-2] if n > 1]
+    return len(own) < len(lead) <= 2
 
 
 def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply | None:
@@ -70,8 +83,9 @@ def _plain_way(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
         return torch.matmul
     if width <= _NARROW and _shares_rows(a, b):
         return None
-    has_own = any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    return _fold_rows if has_own else torch.matmul
+    if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
+        return _fold_rows
+    return _by_groups if _would_copy(a, b) else torch.matmul
 
 
 def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
@@ -101,6 +115,26 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     else:
         made = _multiplied(folded, columns)
     return made.view(folding.spread).permute(folding.back)
+
+
+def _by_groups(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One call for each matrix of a, with all those of b that it multiplies: a batch of torch has but one stride."""
+    rows, inner, columns = *a.shape[-2:], b.shape[-1]
+    shape = [*(max(m, n) for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)), rows, columns]
+    is_big = math.prod(shape) * a.itemsize > BIG and a.is_cpu
+    made = empty_result(shape, a.dtype) if is_big else a.new_empty(shape)
+    own = next((i for i, m in enumerate(a.shape[:-2]) if m > 1), None)
+    parts = (
+        [(a, b, made)] if own is None else zip(a.unbind(own), b.unbind(own), made.unbind(own), strict=True)
+    )
+    for one, many, place in parts:
+        count = many.numel() // (inner * columns)
+        torch.bmm(
+            one.reshape(1, rows, inner).expand(count, -1, -1),
+            many.reshape(count, inner, columns),
+            out=place.view(count, rows, columns),
+        )
+    return made
 
 
 class Folding(NamedTuple):
