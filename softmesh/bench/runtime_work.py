@@ -172,12 +172,16 @@ class _Owner:
 
 
 class CopyProgram:
-    """A reader and a writer that copy tiles through a circular buffer, the same on every device."""
+    """A reader and a writer that copy tiles through a circular buffer, the same on every device.
 
-    def __init__(self, mesh: ttnn.MeshDevice, tiles: int) -> None:
+    `alike`: the devices hold the same tiles too.
+    """
+
+    def __init__(self, mesh: ttnn.MeshDevice, tiles: int, *, alike: bool = False) -> None:
         draw = torch.Generator().manual_seed(0)
-        values = torch.randn(mesh.get_num_devices() * 32, 32 * tiles, generator=draw)
-        self.source = put(values, "bfloat16", mesh, ttnn.ShardTensorToMesh(mesh, 0))
+        values = torch.randn(32 if alike else mesh.get_num_devices() * 32, 32 * tiles, generator=draw)
+        mapper = ttnn.ReplicateTensorToMesh(mesh) if alike else ttnn.ShardTensorToMesh(mesh, 0)
+        self.source = put(values, "bfloat16", mesh, mapper)
         self.target = ttnn.zeros_like(self.source)
         self._queue, self._workload = mesh.mesh_command_queue(0), metal.MeshWorkload()
         self._workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), self._program(tiles))
