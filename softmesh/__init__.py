@@ -274,8 +274,7 @@ from softmesh.tensor.transfer import (
     to_device,
     to_torch,
 )
-
-__version__ = "0.1.0"
+from softmesh.version import __version__
 
 keep_freed_memory()
 _load_environment()

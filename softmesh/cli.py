@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import click
 
-from softmesh import __version__
 from softmesh.alias import AliasRefused, aliased
 from softmesh.errors import SoftmeshError
+from softmesh.version import __version__
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C

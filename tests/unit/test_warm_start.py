@@ -16,6 +16,7 @@ from softmesh.processes.launcher.job import Job
 from softmesh.processes.launcher.mpirun import Rank
 from softmesh.processes.launcher.refusal import LaunchError
 from softmesh.processes.launcher.warming import can_be_warmed, is_plain_python, warmed
+from softmesh_launcher import starts_ranks
 
 LONGEST = 60  # seconds: for a hang, not for speed
 LOOKING = """
@@ -204,3 +205,31 @@ def test_the_launcher_loads_no_tensors():
     )
     assert (done.returncode, done.stderr.strip()) == (0, ""), done
     assert "--rank-binding" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "starts"),
+    [
+        (["run", "-n", "4", "train.py"], True),
+        (["run", "-n4", "train.py"], True),
+        (["run", "--system", "T3000", "--down=chip:5", "-m", "-n", "2", "train"], True),
+        (["run", "train.py", "-n", "4"], False),
+        (["run", "--system", "-n", "train.py"], False),
+        (["bench", "-n", "4"], False),
+        ([], False),
+    ],
+)
+def test_softmesh_run_with_ranks_is_known_before_anything_is_loaded(arguments, starts):
+    assert starts_ranks(arguments) is starts
+
+
+def test_softmesh_run_with_ranks_loads_no_tensors():
+    ask = (
+        "import sys, softmesh_launcher\nsys.argv = ['softmesh', 'run', '-n', '2', 'no such file']\n"
+        "try: softmesh_launcher.softmesh()\n"
+        "except SystemExit: sys.exit(' '.join({'torch', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ask], capture_output=True, text=True, timeout=LONGEST, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (0, "Error: There is no file no such file."), done
