@@ -219,8 +219,22 @@ class ReplicateTensorToMeshWrapper:
 Mapper = TensorToMesh | ReplicateTensorToMeshWrapper
 
 
-def create_mesh_mapper(mesh_device: MeshDevice | MeshShape, config: MeshMapperConfig) -> TensorToMesh:
-    return TensorToMesh(shape_of(mesh_device), config)
+def create_mesh_mapper(
+    mesh_device: MeshDevice | MeshShape | None = None,
+    config: MeshMapperConfig | None = None,
+    *,
+    mesh_shape: MeshShape | None = None,
+) -> TensorToMesh:
+    """For a mesh, or for meshes of a shape."""
+    where = "create_mesh_mapper"
+    if mesh_shape is not None and mesh_device is None:
+        shape = checked(where, "mesh_shape", mesh_shape, MeshShape, "a ttnn.MeshShape")
+    elif mesh_device is not None and mesh_shape is None:
+        shape = shape_of(mesh_device)
+    else:
+        raise refused(where, "give mesh_device or mesh_shape, and not both")
+    wanted = "a ttnn.MeshMapperConfig([placement for each mesh axis])"
+    return TensorToMesh(shape, checked(where, "config", config, MeshMapperConfig, wanted))
 
 
 def shape_of(mesh: MeshDevice | MeshShape) -> MeshShape:

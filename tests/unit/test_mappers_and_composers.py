@@ -510,3 +510,34 @@ def test_composing_undoes_splitting_over_any_distribution(data: st.DataObject):
     assert list(host.shape) == chunk
     assert torch.equal(ttnn.to_torch(host, mesh_composer=composer), values)
     assert torch.equal(ttnn.compose(host), values)
+
+
+def test_a_mapper_is_made_for_a_mesh_or_for_a_shape():
+    config = ttnn.MeshMapperConfig([ttnn.PlacementShard(0), ttnn.PlacementReplicate()])
+    values = torch.arange(4.0).reshape(4, 1)
+    for mapper in (
+        ttnn.create_mesh_mapper(ttnn.MeshShape(2, 2), config),
+        ttnn.create_mesh_mapper(mesh_shape=ttnn.MeshShape(2, 2), config=config),
+    ):
+        shards = ttnn.get_device_tensors(ttnn.from_torch(values, mesh_mapper=mapper))
+        assert [ttnn.to_torch(shard).flatten().tolist() for shard in shards] == [
+            [0, 1],
+            [0, 1],
+            [2, 3],
+            [2, 3],
+        ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"mesh_device": ttnn.MeshShape(1, 2), "mesh_shape": ttnn.MeshShape(1, 2)},
+        {"mesh_shape": (1, 2)},
+        {"mesh_shape": ttnn.MeshShape(1, 2), "config": None},
+    ],
+)
+def test_half_a_mapper_is_refused(arguments):
+    config = ttnn.MeshMapperConfig([ttnn.PlacementReplicate()])
+    with pytest.raises(ttnn.ArgumentError, match="create_mesh_mapper"):
+        ttnn.create_mesh_mapper(**{"config": config, **arguments})
