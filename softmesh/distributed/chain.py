@@ -7,33 +7,27 @@ the devices while it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from softmesh.autograd.graph import GRADIENTS
 from softmesh.config import CONFIG
-from softmesh.errors import MeshError
 from softmesh.lenience import is_lenient
 from softmesh.ops.interception import INTERCEPTORS, Proceed, intercepting
 from softmesh.ops.plan import Output
 from softmesh.ops.registry import Operation
-from softmesh.ops.shortcuts import Shortcut
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.footprint import footprint
+from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 _CONSTANT = -1
-
-
-class Called(NamedTuple):
-    op: Operation
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    made: Any
 
 
 class Step(NamedTuple):
@@ -43,23 +37,15 @@ class Step(NamedTuple):
     program: object
 
 
-def followed(run: Callable[[list[Tensor]], Any], tensors: list[Tensor]) -> tuple[Any, Chain | None]:
+def followed(op: str, run: Callable[[list[Tensor]], Any], tensors: list[Tensor]) -> tuple[Any, Chain | None]:
     """What `run` gives; and the same as a chain, where ops that are known by now are all it consists of."""
-    given, calls = list(tensors), list[Called]()
-
-    def note(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-        made = proceed(*args, **kwargs)
-        calls.append(Called(op, args, kwargs, made))
-        return made
-
-    with intercepting(note):
+    follower = _Follower(tensors)
+    with intercepting(follower):
         result = run(tensors)
-    is_one = bool(calls) and calls[-1].made is result and isinstance(result, Tensor)
-    steps = _steps(calls, given) if is_one else None
-    return result, None if steps is None else Chain(steps)
+    return result, follower.chain(op, result)
 
 
-def can_follow(tensors: Iterable[Tensor], device: MeshDevice) -> bool:
+def can_follow(tensors: Sequence[Tensor], device: MeshDevice) -> bool:
     """Whether nobody looks on, nothing is recorded or differentiated, and all values are here."""
     if INTERCEPTORS or observed() or device.captures.recordings:
         return False
@@ -76,34 +62,48 @@ def can_follow(tensors: Iterable[Tensor], device: MeshDevice) -> bool:
     return True
 
 
-def _steps(calls: Sequence[Called], tensors: Sequence[Tensor]) -> list[Step] | None:
-    places = {id(tensor): at for at, tensor in enumerate(tensors)}
-    steps: list[Step] = []
-    for called in calls:
-        known = _known(called)
-        if known is None or known.plan.is_view or id(called.made) in places:
+class _Follower:
+    """Looks at each op of a run, and keeps none of its tensors alive."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._places = {tensor._id: at for at, tensor in enumerate(tensors)}
+        self._given = len(tensors)
+        self._is_clear = len(self._places) == len(tensors)  # which operand is which
+        self._steps: list[Step] = []
+        self._thread = threading.get_ident()
+
+    def __call__(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+        made = proceed(*args, **kwargs)
+        if self._is_clear and threading.get_ident() == self._thread:
+            step = self._step(op, args, kwargs)
+            self._is_clear = step is not None and isinstance(made, Tensor) and made._id not in self._places
+            if step is not None and self._is_clear:
+                self._steps.append(step)
+                self._places[made._id] = self._given + len(self._steps) - 1
+        return made
+
+    def chain(self, op: str, result: Any) -> Chain | None:
+        last = self._given + len(self._steps) - 1
+        is_last = isinstance(result, Tensor) and self._places.get(result._id) == last
+        return Chain(op, self._steps, self._given) if self._is_clear and self._steps and is_last else None
+
+    def _step(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
+        """None for an op without a known way, or on a tensor that no op made."""
+        if not op.has_shortcuts:
             return None
-        given = [*called.args, *called.kwargs.values()]
+        call = op.shortcuts.described(args, kwargs, op.circumstances(kwargs), is_training=False)
+        known = None if call is None else op.shortcuts.find(call)
+        if call is None or known is None or known.plan.is_view:
+            return None
         operands = []
         for at, default in known.slots:
-            value = default if at is None else given[at]
-            place = places.get(id(value), _CONSTANT)
-            if isinstance(value, Tensor) and place == _CONSTANT:  # made by something that is no op
+            value = default if at is None else call.given[at]
+            place = self._places.get(value._id, _CONSTANT) if isinstance(value, Tensor) else _CONSTANT
+            if isinstance(value, Tensor) and place == _CONSTANT:
                 return None
             operands.append((place, None if place >= 0 else value))
         plan = known.plan
-        compute = known.compute or _finished(plan.run)
-        steps.append(Step(compute, tuple(operands), plan.outputs[0], plan.program))
-        places[id(called.made)] = len(tensors) + len(steps) - 1
-    return steps
-
-
-def _known(called: Called) -> Shortcut | None:
-    op, args, kwargs, _ = called
-    if not op.has_shortcuts:
-        return None
-    call = op.shortcuts.described(args, kwargs, op.circumstances(kwargs), is_training=False)
-    return None if call is None else op.shortcuts.find(call)
+        return Step(known.compute or _finished(plan.run), tuple(operands), plan.outputs[0], plan.program)
 
 
 def _finished(run: Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]) -> Callable[..., torch.Tensor]:
@@ -111,12 +111,25 @@ def _finished(run: Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]) -> Calla
 
 
 class Chain:
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = steps
-        self._between = [step.output.spec for step in steps[:-1]]
+    def __init__(self, op: str, steps: Sequence[Step], given: int) -> None:
+        self._op, self._given = op, given
         self._last = steps[-1].output
         self._programs = [step.program for step in steps]
         self._circumstances = is_lenient(), CONFIG.strict_ccl_topology
+        read_last = {at: i for i, step in enumerate(steps) for at, _ in step.operands if at >= given}
+        # Of each step: computation, operands, what it makes if not the result, and what it is the last to read.
+        self._steps = [
+            (
+                step.compute,
+                step.operands,
+                None if i == len(steps) - 1 else step.output.spec,
+                [at for at, reader in read_last.items() if reader == i],
+            )
+            for i, step in enumerate(steps)
+        ]
+
+    def __str__(self) -> str:
+        return f"a value between the ops of distributed.{self._op}"
 
     def fits(self, device: MeshDevice) -> bool:
         """Whether its ops would be planned today as they were."""
@@ -127,32 +140,33 @@ class Chain:
 
     def run(self, tensors: Sequence[Tensor], device: MeshDevice) -> Tensor:
         values: list[Any] = [tensor._storage.data for tensor in tensors]
-        places = self._places_between(device) if self._between else []
+        rooms: dict[int, tuple[Pool, int]] = {}  # on the devices, of what lies between
         output = self._last
         try:
-            for compute, operands, _, _ in self._steps:
+            for compute, operands, spec, ends in self._steps:
                 device.note_launch(None)
                 values.append(compute(*[values[at] if at >= 0 else constant for at, constant in operands]))
-            return Tensor.make(Storage(values[-1], output.dist, device), output.spec, output.topology)
+                if spec is None:
+                    return Tensor.make(Storage(values[-1], output.dist, device), output.spec, output.topology)
+                self._take_room(rooms, len(values) - 1, spec, device)
+                for at in ends:
+                    values[at] = None
+                    if at in rooms:
+                        _give_back(*rooms.pop(at))
+            raise AssertionError("a chain ends with its result")
         finally:
-            _give_back(places)
+            for room in rooms.values():
+                _give_back(*room)
 
-    def _places_between(self, device: MeshDevice) -> list[tuple[Any, int]]:
-        """Memory on the devices for what lies between, till the end of the run."""
+    def _take_room(
+        self, rooms: dict[int, tuple[Pool, int]], at: int, spec: TensorSpec, device: MeshDevice
+    ) -> None:
         allocator = device.memory
-        found: list[tuple[Any, int]] = []
-        try:
-            for spec in self._between:
-                _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
-                if size:
-                    pool = allocator.pools[buffer_type]
-                    found.append((pool.returned, pool.allocate(size, requested, self)))
-        except MeshError:
-            _give_back(found)
-            raise
-        return found
+        _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
+        if size:
+            pool = allocator.pools[buffer_type]
+            rooms[at] = pool, pool.allocate(size, requested, self)
 
 
-def _give_back(places: list[tuple[Any, int]]) -> None:
-    for returned, address in places:
-        returned.append(address)
+def _give_back(pool: Pool, address: int) -> None:
+    pool.returned.append(address)

@@ -40,7 +40,9 @@ class Work:
     is_true: Callable[[Split], bool] | None = None
 
 
-_TRIES = 2  # to follow a run: what its ops are not known to do by then, they never will be
+# Of the runs that could be followed, those that are: one before has made the ops known. The third may be needed where
+# something else was in the way; after that it always will be.
+_FOLLOWED = (1, 3)
 REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology
 Describe = Callable[[Given], Work]
 
@@ -65,7 +67,7 @@ class Runnable:
         self.is_crowded = is_crowded  # leaves devices without elements, as only lenient mode allows
         self._is_direct = not moving and not finish
         self._chain: Chain | None = None
-        self._tries_left = _TRIES
+        self._quiet_runs = 0
 
     def inserted(self, axis_names: Sequence[str] | None) -> str:
         """The collectives, in words."""
@@ -78,10 +80,11 @@ class Runnable:
         if chain is not None:
             if can_follow(tensors, device) and chain.fits(device):
                 return chain.run(tensors, device)
-        elif self._is_checked and self._tries_left and can_follow(tensors, device):
-            self._tries_left -= 1
-            result, self._chain = followed(self._run, tensors)
-            return result
+        elif self._is_checked and self._quiet_runs <= max(_FOLLOWED) and can_follow(tensors, device):
+            self._quiet_runs += 1
+            if self._quiet_runs - 1 in _FOLLOWED:
+                result, self._chain = followed(self.plan.problem.op, self._run, tensors)
+                return result
         return self._run(tensors)
 
     def _run(self, tensors: list[Tensor]) -> Any:

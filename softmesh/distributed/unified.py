@@ -172,8 +172,10 @@ def _note(value: Any, tensors: list[Tensor], key: list[Any]) -> None:
         for item in value:
             _note(item, tensors, key)
     else:
-        key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument
-        key.append(value)
+        key.append(
+            value.__class__
+        )  # 1, 1.0 and True are equal, and not the same argument; nor are 0.0 and -0.0
+        key.append(repr(value) if value.__class__ is float else value)
 
 
 class _Mark(NamedTuple):

@@ -41,6 +41,8 @@ def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     height, width = b.shape[-2], b.shape[-1]
+    if not (a.numel() and b.numel()):
+        return torch.matmul(a, b)
     if b.numel() == height * width:  # one GEMM over all rows of a
         return _multiplied(a, b.reshape(height, width))
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
@@ -77,6 +79,8 @@ def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply |
 
 def _plain_way(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
     height, width = b.shape[-2], b.shape[-1]
+    if not (a.numel() and b.numel()):
+        return torch.matmul
     if b.numel() == height * width:
         return lambda a, b: torch.matmul(a, b.reshape(height, width))
     if a.shape[:-2] == b.shape[:-2]:
@@ -120,7 +124,7 @@ def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _by_groups(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """One call for each matrix of a, with all those of b that it multiplies: a batch of torch has but one stride."""
     rows, inner, columns = *a.shape[-2:], b.shape[-1]
-    shape = [*(max(m, n) for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)), rows, columns]
+    shape = [*(n if m == 1 else m for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)), rows, columns]
     is_big = math.prod(shape) * a.itemsize > BIG and a.is_cpu
     made = empty_result(shape, a.dtype) if is_big else a.new_empty(shape)
     own = next((i for i, m in enumerate(a.shape[:-2]) if m > 1), None)
@@ -166,7 +170,7 @@ def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
         [*kept[0], math.prod(own) * shape_a[-2], shape_a[-1]],
         [*kept[1], *shape_b[-2:]],
         kept[1][0] if is_one else 0,
-        [*(max(shape_a[i], shape_b[i]) for i in others), *own, shape_a[-2], shape_b[-1]],
+        [*(shape_b[i] if shape_a[i] == 1 else shape_a[i] for i in others), *own, shape_a[-2], shape_b[-1]],
         [*sorted(range(lead), key=order.__getitem__), lead, lead + 1],
     )
 

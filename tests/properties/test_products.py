@@ -10,12 +10,12 @@ from strategies import LAWS
 
 from softmesh.ops import products
 
-_EXTENTS = st.sampled_from([1, 2, 5, 40])
+_EXTENTS = st.sampled_from([1, 2, 5, 40, 0])
 
 
 @st.composite
 def factors(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
-    lead = draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=4))
+    lead = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
     of_a, of_b = ([n if draw(st.booleans()) else 1 for n in lead] for _ in range(2))
     m, k, n = (draw(_EXTENTS) for _ in range(3))
     values = torch.Generator().manual_seed(draw(st.integers(0, 99)))
