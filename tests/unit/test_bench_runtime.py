@@ -25,7 +25,8 @@ MEASURED = [
     "allocation among 200",
     "freeing among 200",
     "20 small ops under the sanitizer",
-    "kernels copying 2 tiles on each of 8 devices",
+    "kernels copying 2 tiles on 8 devices, alike on all",
+    "kernels copying 2 tiles on 8 devices, other ones on each",
     "  the same, less the bytes themselves",
 ]
 
@@ -87,8 +88,9 @@ def test_the_allocator_has_as_many_buffers_after_a_turn_as_before(mesh):
     assert {one.buffer_type for one in allocator.live()} == {BufferType.DRAM}
 
 
-def test_kernels_and_torch_move_the_same_bytes(mesh):
-    copied = runtime_work.CopyProgram(mesh, tiles=3)
+@pytest.mark.parametrize("alike", [False, True])
+def test_kernels_and_torch_move_the_same_bytes(mesh, alike):
+    copied = runtime_work.CopyProgram(mesh, tiles=3, alike=alike)
     copied.run()
     assert torch.equal(copied.target.pieces(), copied.source.pieces())
     copied.move_bytes()
