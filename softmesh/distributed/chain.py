@@ -21,6 +21,7 @@ from softmesh.ops.plan import Output
 from softmesh.ops.registry import Operation
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.footprint import footprint
 from softmesh.tensor.spec import TensorSpec
@@ -28,6 +29,7 @@ from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 _CONSTANT = -1
+Room = tuple[Pool, int, int]  # where a value's memory is, bytes in each bank, and bytes that were asked for
 
 
 class Step(NamedTuple):
@@ -113,20 +115,13 @@ def _finished(run: Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]) -> Calla
 class Chain:
     def __init__(self, op: str, steps: Sequence[Step], given: int) -> None:
         self._op, self._given = op, given
+        self._steps = steps
         self._last = steps[-1].output
         self._programs = [step.program for step in steps]
         self._circumstances = is_lenient(), CONFIG.strict_ccl_topology
         read_last = {at: i for i, step in enumerate(steps) for at, _ in step.operands if at >= given}
-        # Of each step: computation, operands, what it makes if not the result, and what it is the last to read.
-        self._steps = [
-            (
-                step.compute,
-                step.operands,
-                None if i == len(steps) - 1 else step.output.spec,
-                [at for at, reader in read_last.items() if reader == i],
-            )
-            for i, step in enumerate(steps)
-        ]
+        self._ends = [[at for at, reader in read_last.items() if reader == i] for i in range(len(steps))]
+        self._rooms: tuple[Allocator, list[Room], dict[Pool, int]] | None = None
 
     def __str__(self) -> str:
         return f"a value between the ops of distributed.{self._op}"
@@ -134,39 +129,65 @@ class Chain:
     def fits(self, device: MeshDevice) -> bool:
         """Whether its ops would be planned today as they were."""
         cache = device._program_cache
-        return self._circumstances == (is_lenient(), CONFIG.strict_ccl_topology) and all(
-            program in cache for program in self._programs
-        )
+        for program in self._programs:
+            if program not in cache:
+                return False
+        return self._circumstances == (is_lenient(), CONFIG.strict_ccl_topology)
 
     def run(self, tensors: Sequence[Tensor], device: MeshDevice) -> Tensor:
         values: list[Any] = [tensor._storage.data for tensor in tensors]
-        rooms: dict[int, tuple[Pool, int]] = {}  # on the devices, of what lies between
+        if len(self._steps) > 1 and not self._has_room(device):
+            return self._run_narrowly(values, device)
+        for compute, operands, _, _ in self._steps:
+            device.note_launch(None)
+            values.append(compute(*[values[at] if at >= 0 else constant for at, constant in operands]))
+        return self._result(values[-1], device)
+
+    def _result(self, values: torch.Tensor, device: MeshDevice) -> Tensor:
         output = self._last
+        return Tensor.make(Storage(values, output.dist, device), output.spec, output.topology)
+
+    def _has_room(self, device: MeshDevice) -> bool:
+        """Whether the devices surely have memory for all that it makes, at the same time."""
+        allocator = device.memory
+        if self._rooms is None or self._rooms[0] is not allocator:
+            rooms = [_room(step.output.spec, allocator) for step in self._steps]
+            together: dict[Pool, int] = {}
+            for pool, size, _ in rooms:
+                together[pool] = together.get(pool, 0) + size
+            self._rooms = allocator, rooms, together
+        return all(pool.surely_has(size) for pool, size in self._rooms[2].items())
+
+    def _run_narrowly(self, values: list[Any], device: MeshDevice) -> Tensor:
+        """With every value in memory of its own on the devices, from its making till it is read for the last time."""
+        assert self._rooms is not None
+        held: dict[int, tuple[Pool, int]] = {}
         try:
-            for compute, operands, spec, ends in self._steps:
+            for (compute, operands, _, _), room, ends in zip(
+                self._steps, self._rooms[1], self._ends, strict=True
+            ):
                 device.note_launch(None)
                 values.append(compute(*[values[at] if at >= 0 else constant for at, constant in operands]))
-                if spec is None:
-                    return Tensor.make(Storage(values[-1], output.dist, device), output.spec, output.topology)
-                self._take_room(rooms, len(values) - 1, spec, device)
-                for at in ends:
-                    values[at] = None
-                    if at in rooms:
-                        _give_back(*rooms.pop(at))
-            raise AssertionError("a chain ends with its result")
+                at, (pool, size, requested) = len(values) - 1, room
+                if at == self._given + len(self._steps) - 1:
+                    break
+                if size:
+                    held[at] = pool, pool.allocate(size, requested, self)
+                for over in ends:
+                    values[over] = None
+                    _give_back(held.pop(over, None))
+            return self._result(values[-1], device)
         finally:
-            for room in rooms.values():
-                _give_back(*room)
-
-    def _take_room(
-        self, rooms: dict[int, tuple[Pool, int]], at: int, spec: TensorSpec, device: MeshDevice
-    ) -> None:
-        allocator = device.memory
-        _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
-        if size:
-            pool = allocator.pools[buffer_type]
-            rooms[at] = pool, pool.allocate(size, requested, self)
+            for one in held.values():
+                _give_back(one)
 
 
-def _give_back(pool: Pool, address: int) -> None:
-    pool.returned.append(address)
+def _room(spec: TensorSpec, allocator: Allocator) -> Room:
+    _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
+    return allocator.pools[buffer_type], size, requested
+
+
+def _give_back(held: tuple[Pool, int] | None) -> None:
+    if held is not None:
+        pool, address = held
+        pool.returned.append(address)

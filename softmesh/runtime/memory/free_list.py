@@ -46,6 +46,10 @@ class FreeList:
         self._join_last()
         return max(self._largest)
 
+    def surely_has(self, size: int) -> bool:
+        """Whether one hole has so many bytes; False where that is not known without joining some."""
+        return max(self._largest) >= size
+
     def take_low(self, size: int) -> int | None:
         """The low end of the lowest hole that has `size` bytes; None where none has."""
         if self._last_size and self._last_size != size:

@@ -68,6 +68,10 @@ class Pool:
         finally:
             self._release()
 
+    def surely_has(self, size: int) -> bool:
+        """Whether buffers of so many bytes together fit in now, wherever they begin."""
+        return self._holes.surely_has(size)
+
     def allocate_labelled(
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
