@@ -99,7 +99,7 @@ class _Follower:
             return None
         operands = []
         for at, default in known.slots:
-            value = default if at is None else call.given[at]
+            value = default if at is None else call[1][at]
             place = self._places.get(value._id, _CONSTANT) if isinstance(value, Tensor) else _CONSTANT
             if isinstance(value, Tensor) and place == _CONSTANT:
                 return None

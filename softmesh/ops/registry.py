@@ -112,8 +112,8 @@ class Operation:
                 made = take(known, call)
                 if observed():
                     bind = functools.partial(self._signature.bind, args, kwargs)
-                    tensors = list(map(call.given.__getitem__, known.tensors))
-                    self._tell(bind, tensors, [made], known.plan, call.device, current_queue())
+                    tensors = list(map(call[1].__getitem__, known.tensors))
+                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue())
                 return made
         try:
             if INTERCEPTORS:

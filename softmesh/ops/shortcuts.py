@@ -27,12 +27,8 @@ class Shortcut(NamedTuple):
     tensors: tuple[int, ...]  # and which are tensors, in the order of the op's parameters
 
 
-class Call(NamedTuple):
-    """What was given, and the key by which a call like it is found."""
-
-    key: tuple[Any, ...]
-    given: list[Any]
-    device: MeshDevice
+# The key by which a call like it is found, what was given, and the mesh: a plain tuple, for it is made at every call.
+Call = tuple[tuple[Any, ...], list[Any], MeshDevice]
 
 
 class Shortcuts:
@@ -79,7 +75,7 @@ class Shortcuts:
         key.append(device._id)
         if kwargs:
             key += kwargs
-        return Call(tuple(key), given, device)
+        return tuple(key), given, device
 
     def _placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[tuple[int | None, Any]]:
         """Each value with the place of its parameter; None for a name that is none."""
@@ -88,22 +84,23 @@ class Shortcuts:
     def find(self, call: Call) -> Shortcut | None:
         """The way, where it is known."""
         try:
-            known = self._known.get(call.key)
+            known = self._known.get(call[0])
         except TypeError:  # an argument is a list
             return None
-        return None if known is None or known.plan.program not in call.device._program_cache else known
+        return None if known is None or known.plan.program not in call[2]._program_cache else known
 
     def remember(self, call: Call, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         places = {at: i for i, (at, _) in enumerate(self._placed(args, kwargs))}
         slots = tuple((places.get(at), self._defaults[at]) for at in self._operand_at)
-        operands = [default if at is None else call.given[at] for at, default in slots]
+        key, given, _ = call
+        operands = [default if at is None else given[at] for at, default in slots]
         if any(isinstance(value, list | tuple) for value in operands):  # several values of the plan
             return
-        tensors = tuple(at for at, _ in slots if at is not None and call.given[at].__class__ is Tensor)
+        tensors = tuple(at for at, _ in slots if at is not None and given[at].__class__ is Tensor)
         if len(self._known) >= _MOST:
             self._known.clear()
         try:
-            self._known[call.key] = Shortcut(plan, plan.direct(), slots, tensors)
+            self._known[key] = Shortcut(plan, plan.direct(), slots, tensors)
         except TypeError:
             return
 
@@ -111,15 +108,15 @@ class Shortcuts:
 def take(known: Shortcut, call: Call) -> Tensor:
     """The result."""
     plan, compute, slots, tensors = known
-    given, device = call.given, call.device
+    _, given, device = call
     device.note_launch(None)
-    values = [default if at is None else _value(given[at]) for at, default in slots]
+    values = []
+    for at, default in slots:
+        value = default if at is None else given[at]
+        values.append(value._storage.data if value.__class__ is Tensor else value)
     made, output = plan.run(values)[0] if compute is None else compute(*values), plan.outputs[0]
+    if not plan.is_view:
+        return Tensor.fresh(made, output.dist, device, output.spec, output.topology)
     storage = Storage(made, output.dist, device)
-    if plan.is_view:
-        storage.lie_in(given[tensors[0]]._storage, output.spec)
+    storage.lie_in(given[tensors[0]]._storage, output.spec)
     return Tensor.make(storage, output.spec, output.topology)
-
-
-def _value(given: Any) -> Any:
-    return given._storage.data if given.__class__ is Tensor else given
