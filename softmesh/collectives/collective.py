@@ -185,7 +185,7 @@ class Collective(Operation):
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
         is_wishing = "topology" in kwargs or "num_links" in kwargs
-        return settings._SERIAL, is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
+        return settings.serial(), is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)

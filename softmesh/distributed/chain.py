@@ -145,7 +145,7 @@ class Chain:
 
     def _result(self, values: torch.Tensor, device: MeshDevice) -> Tensor:
         output = self._last
-        return Tensor.fresh(values, output.dist, device, output.spec, output.topology)
+        return Tensor.make(Storage(values, output.dist, device), output.spec, output.topology)
 
     def _has_room(self, device: MeshDevice) -> bool:
         """Whether the devices surely have memory for all that it makes, at the same time."""

@@ -40,18 +40,21 @@ def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return _way(a, b)(a, b)
+
+
+def _way(a: torch.Tensor, b: torch.Tensor) -> Multiply:
+    """How operands of these shapes and strides are multiplied."""
     height, width = b.shape[-2], b.shape[-1]
     if not (a.numel() and b.numel()):
-        return torch.matmul(a, b)
-    if b.numel() == height * width:  # one GEMM over all rows of a
-        return _multiplied(a, b.reshape(height, width))
-    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+        return torch.matmul
+    if b.numel() == height * width:
+        return _one_gemm
     if width <= _NARROW and _shares_rows(a, b):
-        return _fold_columns(a, b)
-    only_a = [i for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)) if n == 1 and m > 1]
-    if only_a:
-        return _fold_rows(a, b)
-    return _by_groups(a, b) if _would_copy(a, b) else _multiplied(a, b)
+        return _fold_columns
+    if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
+        return _fold_rows
+    return _by_groups if _would_copy(a, b) else _multiplied
 
 
 def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -67,29 +70,15 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply | None:
-    """The one way in which float32 operands like these are multiplied, as a function of them and `more` that are None.
+    """How float32 operands like these are multiplied, as a function of them and `more` that are None.
 
-    None where values ask for more care.
+    None for others, and where the result is big.
     """
     if not (a.dtype is b.dtype is torch.float32) or _is_big(a.shape, b.shape, a.itemsize):
         return None
-    found = _plain_way(a, b)
-    return found if not more or found is None else lambda a, b, *_: found(a, b)
-
-
-def _plain_way(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
-    height, width = b.shape[-2], b.shape[-1]
-    if not (a.numel() and b.numel()):
-        return torch.matmul
-    if b.numel() == height * width:
-        return lambda a, b: torch.matmul(a, b.reshape(height, width))
-    if a.shape[:-2] == b.shape[:-2]:
-        return torch.matmul
-    if width <= _NARROW and _shares_rows(a, b):
-        return None
-    if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
-        return _fold_rows
-    return _by_groups if _would_copy(a, b) else torch.matmul
+    way = _way(a, b)
+    found = torch.matmul if way is _multiplied else way
+    return (lambda a, b, *_: found(a, b)) if more else found
 
 
 def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
@@ -97,6 +86,11 @@ def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
     lead_a, lead_b = shape_a[:-2], shape_b[:-2]
     lead = math.prod(lead_a) if lead_a == lead_b else math.prod(lead_a) * math.prod(lead_b)
     return lead * shape_a[-2] * shape_b[-1] * itemsize > BIG
+
+
+def _one_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """All rows of a by the one matrix of b."""
+    return _multiplied(a, b.reshape(b.shape[-2:]))
 
 
 def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -115,8 +115,7 @@ def take(known: Shortcut, call: Call) -> Tensor:
         value = default if at is None else given[at]
         values.append(value._storage.data if value.__class__ is Tensor else value)
     made, output = plan.run(values)[0] if compute is None else compute(*values), plan.outputs[0]
-    if not plan.is_view:
-        return Tensor.fresh(made, output.dist, device, output.spec, output.topology)
     storage = Storage(made, output.dist, device)
-    storage.lie_in(given[tensors[0]]._storage, output.spec)
+    if plan.is_view:
+        storage.lie_in(given[tensors[0]]._storage, output.spec)
     return Tensor.make(storage, output.spec, output.topology)

@@ -22,7 +22,6 @@ from softmesh.placement.distribution import Coordinates, Distribution, flatten, 
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.footprint import footprint
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec
@@ -42,7 +41,6 @@ class StorageType(Enum):
 
 
 _IDS = itertools.count(1)
-_new_storage = object.__new__
 
 
 class Tensor:
@@ -70,42 +68,6 @@ class Tensor:
         tensor._storage = storage
         tensor._spec = spec
         tensor._where = where
-        tensor._topology = topology
-        tensor._id = next(_IDS)
-        return tensor
-
-    @classmethod
-    def fresh(
-        cls,
-        data: torch.Tensor,
-        dist: Distribution,
-        device: MeshDevice,
-        spec: TensorSpec,
-        topology: TensorTopology | None,
-    ) -> Tensor:
-        """`make` of a new storage on a device, in one step: every result of an op comes this way."""
-        storage = _new_storage(Storage)
-        storage.data = data
-        storage.dist = dist
-        storage.device = device
-        storage.spec = spec
-        storage.undefined = storage.freed = storage.gradient = storage._span = None
-        allocator = device.memory
-        room = spec._footprint
-        if room is None or room[0] is not allocator.memory_map:
-            room = footprint(spec, allocator.memory_map)
-        _, buffer_type, size, requested = room
-        storage._memory = None
-        if size:
-            pool = allocator.pools[buffer_type]
-            storage.address = pool.allocate(size, requested, storage)
-            storage._memory = pool
-        else:
-            storage.address = 0
-        tensor = cls.__new__(cls)
-        tensor._storage = storage
-        tensor._spec = spec
-        tensor._where = None
         tensor._topology = topology
         tensor._id = next(_IDS)
         return tensor

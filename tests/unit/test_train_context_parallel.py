@@ -121,28 +121,26 @@ def attended(
     return joined(out), [joined(leaf.grad) for leaf in leaves]
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize(("heads", "kv_heads", "tokens"), [(2, 2, 8), (4, 2, 16), (6, 1, 40), (1, 1, 4)])
-def test_the_ring_attends_as_one_device_does_and_so_does_its_backward_pass(
-    ring, heads, kv_heads, tokens, is_causal
-):
-    values = three(heads, kv_heads, tokens)
+def agree_on_the_ring(values: list[torch.Tensor], mesh: ttnn.MeshDevice, is_causal: bool) -> None:
+    """Results and gradients are those of one device."""
     onward = torch.randn(values[0].shape, generator=torch.Generator().manual_seed(0))
-    out, found = attended(values, onward, ring, is_causal)
+    out, found = attended(values, onward, mesh, is_causal)
     true_out, true_gradients = expected(values, onward, is_causal)
     assert torch.allclose(out.double(), true_out, atol=1e-6)
     for gradient, true in zip(found, true_gradients, strict=True):
         assert torch.allclose(gradient.double(), true, atol=2e-6)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("heads", "kv_heads", "tokens"), [(2, 2, 8), (4, 2, 16), (6, 1, 40), (1, 1, 4)])
+def test_the_ring_attends_as_one_device_does_and_so_does_its_backward_pass(
+    ring, heads, kv_heads, tokens, is_causal
+):
+    agree_on_the_ring(three(heads, kv_heads, tokens), ring, is_causal)
+
+
 def test_rows_that_are_taken_a_few_at_a_time_give_the_same(ring):
-    values = three(1, 1, 4 * 160)  # more rows on each device than are scored at a time
-    onward = torch.randn(values[0].shape, generator=torch.Generator().manual_seed(0))
-    out, found = attended(values, onward, ring, True)
-    true_out, true_gradients = expected(values, onward, True)
-    assert torch.allclose(out.double(), true_out, atol=1e-6)
-    for gradient, true in zip(found, true_gradients, strict=True):
-        assert torch.allclose(gradient.double(), true, atol=2e-6)
+    agree_on_the_ring(three(1, 1, 4 * 160), ring, True)  # more rows on each device than are scored at a time
 
 
 def test_scores_of_thousands_neither_overflow_nor_lose_the_largest(ring):
