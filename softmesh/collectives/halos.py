@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.collectives.exchanging import neighbor_pad_async
 from softmesh.collectives.spelling import composite
 from softmesh.errors import MeshError, NotModelled
@@ -152,7 +153,7 @@ def halo_scatter(
 
     def compute(border: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         lead = inside.dim() - interior_src.rank
-        axes = torch.broadcast_shapes(border.shape[:lead], inside.shape[:lead])
+        axes = broadcast_shapes(border.shape[:lead], inside.shape[:lead])
         pixels = border.reshape(*border.shape[:lead], frames, sum(sizes), width)
         pixels = pixels.expand(*axes, *pixels.shape[lead:])
         top, bottom, left, right = pixels.split(sizes, -2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.collectives.collective import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.groups import Group
@@ -116,7 +117,7 @@ def moe_expert_token_remap(
             own = own_experts(homes.own(mapping), homes.experts_per_device)
             numbers, is_own = (part.reshape(*dist.grid, 1, 1, 1, -1) for part in own)  # (*grid, 1, 1, 1, E/D)
             is_chosen = (metadata.unsqueeze(-1) == numbers.unsqueeze(-2)).any(-2) & is_own
-            shape = torch.broadcast_shapes(is_chosen.shape, (*dist.grid, *weights.shape[lead:-1], 1))
+            shape = broadcast_shapes(is_chosen.shape, (*dist.grid, *weights.shape[lead:-1], 1))
             held = weights.expand(*dist.grid, *weights.shape[lead:])
             kept = held.gather(-1, numbers.expand(*shape)) * is_chosen
             return [kept, _any_in_runs(kept, lead, reduction_size)]

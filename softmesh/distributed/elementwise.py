@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents
 from softmesh.distributed.operands import bits
@@ -38,7 +37,7 @@ def shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand
     """Of an element-wise op; of no other."""
     if not is_elementwise(local):
         return None
-    return tuple(torch.broadcast_shapes(*(operand.shape for operand in operands)))
+    return tuple(broadcast_shapes(*(operand.shape for operand in operands)))
 
 
 def shape_of_first(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:

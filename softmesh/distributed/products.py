@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents, is_whole
 from softmesh.distributed.operands import bits
@@ -47,7 +46,7 @@ def describe_product(given: Given) -> Work:
 def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
     a, b, *bias = (operand.shape for operand in operands)
     m, n = a[-1 if arguments["transpose_a"] else -2], b[-2 if arguments["transpose_b"] else -1]
-    return tuple(torch.broadcast_shapes((*a[:-2], 1, 1), (*b[:-2], 1, 1), (m, n), *bias))
+    return tuple(broadcast_shapes((*a[:-2], 1, 1), (*b[:-2], 1, 1), (m, n), *bias))
 
 
 def product_choices(

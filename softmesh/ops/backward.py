@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.definition import Definition
@@ -86,7 +87,7 @@ def derived(op: str, function: Forward, gradient: Operand, *operands: Value | No
 
 def derivatives(function: Forward, grad: torch.Tensor, values: Sequence[Any]) -> list[torch.Tensor]:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    shape = torch.broadcast_shapes(grad.shape, *(value.shape for value in tensors))
+    shape = broadcast_shapes(grad.shape, *(value.shape for value in tensors))
     is_derived = torch.is_grad_enabled() and any(value.requires_grad for value in (grad, *tensors))
     with torch.enable_grad():
         leaves = [_leaf(value.expand(shape), is_derived) for value in tensors]

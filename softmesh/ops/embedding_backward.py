@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
@@ -27,7 +28,7 @@ def embedding_bw(input_tensor: Operand, weight_tensor: Operand, output_gradient_
         )
 
     def compute(ids: torch.Tensor, table: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        lead = torch.broadcast_shapes(ids.shape[:-rank], grad.shape[: -gradient.rank])
+        lead = broadcast_shapes(ids.shape[:-rank], grad.shape[: -gradient.rank])
         at = ids.long().reshape(*ids.shape[:-rank], tokens, 1).expand(*lead, tokens, width)
         addends = grad.reshape(*grad.shape[: -gradient.rank], tokens, width).expand(*lead, tokens, width)
         empty = addends.new_zeros(*lead, 1, 1, rows, width)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.cost import flops_per_element, moves_bytes
 from softmesh.ops.operand import Operand
@@ -117,7 +118,7 @@ def pack_scaled_fp8_kv_cache(latent: Operand, scales: Operand, rope: Operand) ->
 
     def compute(latent: torch.Tensor, scales: torch.Tensor, rope: torch.Tensor) -> torch.Tensor:
         parts = (latent.to(torch.float8_e4m3fn), scales.float(), rope.bfloat16())
-        shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        shape = broadcast_shapes(*(part.shape[:-1] for part in parts))
         rows = [part.contiguous().view(torch.uint8).expand(*shape, -1) for part in parts]
         return torch.cat(rows, -1)
 

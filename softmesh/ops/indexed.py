@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element, moves_bytes
 from softmesh.ops.operand import Operand
@@ -42,7 +43,7 @@ def indexed_fill(
             raise MeshError(
                 f"indexed_fill: batch_id names {int(ids.max())}, and dim {dim} of input_tensor_a has {extent}."
             )
-        axes = torch.broadcast_shapes(ids.shape[:lead], a.shape[:lead], b.shape[:lead])
+        axes = broadcast_shapes(ids.shape[:lead], a.shape[:lead], b.shape[:lead])
         where = ids.reshape(
             *ids.shape[:lead], *(count if i == d else 1 for i in range(a.dim() - lead))
         ).long()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.autograd.carried import plain
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.runtime.reused_results import BIG, empty_result
 
 Multiply = Callable[..., torch.Tensor]
@@ -97,7 +98,7 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """torch.matmul; a big result goes into memory that is there already."""
     if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
         return torch.matmul(a, b)
-    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    shape = (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if math.prod(shape) * a.itemsize <= BIG:
         return torch.matmul(a, b)
     return torch.matmul(a, b, out=empty_result(shape, a.dtype))

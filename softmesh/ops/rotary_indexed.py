@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.mesh_axes import KnowsItsMesh
@@ -127,5 +128,5 @@ def _replaced(x: torch.Tensor, part: torch.Tensor, offset: int) -> torch.Tensor:
 
 
 def _beside(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    shape = broadcast_shapes(a.shape[:-1], b.shape[:-1])
     return torch.cat([x.float().expand(*shape, x.shape[-1]) for x in (a, b)], -1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
@@ -27,7 +28,7 @@ _REDUCTIONS = {
 
 def together(rank: int, *values: torch.Tensor) -> list[torch.Tensor]:
     """The same mesh dims for all, where some have them once; `rank` is that of the pieces."""
-    lead = torch.broadcast_shapes(*(value.shape[: value.dim() - rank] for value in values))
+    lead = broadcast_shapes(*(value.shape[: value.dim() - rank] for value in values))
     return [value.expand(*lead, *value.shape[value.dim() - rank :]) for value in values]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand, Value
@@ -175,7 +176,7 @@ def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = N
 def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     bounds = [bound.shape for bound in (low, high) if isinstance(bound, torch.Tensor)]
     # torch derives a clamp only where the values are as large as the result
-    return torch.clamp(x.expand(torch.broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
+    return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
 @operation("round", precision="native", tuning=_TUNING)

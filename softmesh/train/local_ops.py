@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element, moves_bytes
 from softmesh.ops.definition import Definition
@@ -72,7 +73,7 @@ def cross_entropy(logits: Operand, targets: Operand) -> Local:
 
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         lead = x.dim() - logits.rank
-        extents = torch.broadcast_shapes(x.shape[:lead], y.shape[:lead])
+        extents = broadcast_shapes(x.shape[:lead], y.shape[:lead])
         rows = x.expand(*extents, *x.shape[lead:]).reshape(-1, width)
         ids = y.expand(*extents, *y.shape[lead:]).reshape(-1).long()
         _check_ids("cross_entropy: a target", ids, width)
@@ -121,7 +122,7 @@ def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local
         ids, width = _ids(y, x, rank), x.shape[-1]
         _check_ids("vocab_parallel_cross_entropy: a target", ids, int(start.max()) + width)
         at, is_own = own_index(ids, start, width, x.dim() - logits.rank)
-        extents = torch.broadcast_shapes(x.shape[:-1], at.shape)
+        extents = broadcast_shapes(x.shape[:-1], at.shape)
         picked = x.expand(*extents, x.shape[-1]).gather(-1, at.expand(extents).unsqueeze(-1))
         return picked * is_own.unsqueeze(-1)
 

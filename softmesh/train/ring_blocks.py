@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.attention.checks import check_keys, check_rank_4
 from softmesh.ops.attention.kernel import group
@@ -204,7 +205,7 @@ def _gradients(
 def _by_device(lead: int, *data: torch.Tensor | None) -> tuple[list[torch.Tensor], tuple[int, ...]]:
     """Those that are there as (devices, ...), and the mesh dims that `devices` stands for."""
     given = [x for x in data if x is not None]
-    devices = torch.broadcast_shapes(*(x.shape[:lead] for x in given))
+    devices = broadcast_shapes(*(x.shape[:lead] for x in given))
     return [x.expand(*devices, *x.shape[lead:]).flatten(0, lead - 1) for x in given], tuple(devices)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.collectives.collective import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.expressions import dealt, gathered
@@ -112,7 +113,7 @@ def _combined(
     place = _places(listed, is_one, _slots_of(activations, listed, is_one, lead, sizes), sizes)
     answers = gathered(dense.reshape(*dense.shape[:lead], experts, tokens, hidden), group, 0)
     sources = _sources(gathered(place, group, 0), lead, slots * tokens)
-    sources = sources.expand(*torch.broadcast_shapes(sources.shape[:lead], answers.shape[:lead]), -1)
+    sources = sources.expand(*broadcast_shapes(sources.shape[:lead], answers.shape[:lead]), -1)
     found = _rows(answers, sources, lead).reshape(*sources.shape[:lead], slots, tokens, hidden)
     is_there = (sources >= 0).reshape(*sources.shape[:lead], slots, tokens, 1)
     written = dealt(is_there, group, 1)
@@ -132,7 +133,7 @@ def _slots_of(
     row_of = torch.zeros(*numbers.shape[:-1], sizes.tokens + 1, dtype=torch.long, device=rows.device)
     lines = torch.arange(numbers.shape[-1], device=rows.device).expand(numbers.shape)
     row_of.scatter_(-1, torch.where(is_known, numbers, sizes.tokens).long(), lines)
-    axes = torch.broadcast_shapes(row_of.shape[:-1], listed.shape[:lead], is_one.shape[:lead])
+    axes = broadcast_shapes(row_of.shape[:-1], listed.shape[:lead], is_one.shape[:lead])
     asked = torch.where(is_one, listed, 0).long().expand(*axes, *listed.shape[lead:])
     line = row_of.expand(*axes, -1).gather(-1, asked.flatten(-2)).reshape(asked.shape)
     table = rows[..., 1 : 1 + sizes.experts].movedim(-1, -2).expand(*axes, sizes.experts, -1)

@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.attention.checks import TUNING, check_batch, check_keys, check_rank_4, own_keys
 from softmesh.ops.attention.kernel import attend, group
@@ -56,7 +57,7 @@ def joint_scaled_dot_product_attention(
 
 
 def _joined(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
 
 

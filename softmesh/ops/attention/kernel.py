@@ -13,6 +13,8 @@ from typing import overload
 import torch
 import torch.nn.functional as F
 
+from softmesh.broadcasting import broadcast_shapes
+
 _HIDDEN = float("-inf")
 
 
@@ -69,7 +71,7 @@ def _with_sink(
     """One more key with a score of its own and a value of 0."""
     if bias is None:
         bias = torch.zeros(*(1,) * (sink.dim() - 1), k.shape[-2], device=k.device)
-    shape = torch.broadcast_shapes(bias.shape[:-1], sink.shape[:-1])
+    shape = broadcast_shapes(bias.shape[:-1], sink.shape[:-1])
     scores = torch.cat([bias.expand(*shape, bias.shape[-1]), sink.expand(*shape, 1)], -1)
     return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), scores
 

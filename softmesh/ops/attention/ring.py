@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.attention.checks import check_groups, check_rank_4, check_window
 from softmesh.ops.attention.kernel import group, hide
@@ -132,7 +133,7 @@ def ring_joint_attention(
 
 
 def _behind(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
 
 

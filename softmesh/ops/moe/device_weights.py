@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked, knows_its_names
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
@@ -68,7 +69,7 @@ def _w2(w2: Operand, b2: Operand | None = None, *, cores: int, inner: int) -> Lo
 def _biased(matrix: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """The mesh dims of the two may have been stored once; layers and experts are two dims, and the row is the last."""
     row = bias.reshape(*bias.shape[: matrix.dim() - 4], *matrix.shape[-4:-2], matrix.shape[-1])
-    lead = torch.broadcast_shapes(matrix.shape[:-4], row.shape[:-3])
+    lead = broadcast_shapes(matrix.shape[:-4], row.shape[:-3])
     return with_bias(matrix.expand(*lead, *matrix.shape[-4:]), row.expand(*lead, *row.shape[-3:]))
 
 

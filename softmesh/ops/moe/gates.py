@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand
@@ -100,7 +101,7 @@ def deepseek_grouped_gate(
     def compute(x: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
         plain = torch.sigmoid(x)
         best = within_best_groups(plain + b, grouping).topk(n_activated_experts, -1).indices
-        axes = torch.broadcast_shapes(plain.shape[:-1], best.shape[:-1])
+        axes = broadcast_shapes(plain.shape[:-1], best.shape[:-1])
         weights = plain.expand(*axes, plain.shape[-1]).gather(-1, best)
         return [normalized(weights, epsilon, route_scale), best]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.moe.gates import EPSILON, Grouping, check_grouping, normalized, within_best_groups
@@ -117,7 +118,7 @@ def moe_hash_gate(
         if numbers.numel() and int(numbers.max()) >= ids:
             raise MeshError(f"{_HASH}: input_ids names {int(numbers.max())}, and tid2eid has {ids} rows.")
         rows = table.reshape(*table.shape[:lead], ids, n_activated_experts).long()
-        axes = torch.broadcast_shapes(rows.shape[:lead], numbers.shape[:lead], x.shape[:lead])
+        axes = broadcast_shapes(rows.shape[:lead], numbers.shape[:lead], x.shape[:lead])
         index = numbers.expand(*axes, -1).unsqueeze(-1).expand(*axes, numbers.shape[-1], n_activated_experts)
         chosen = rows.expand(*axes, -1, -1).gather(-2, index).reshape(*axes, *tokens, n_activated_experts)
         if chosen.numel() and int(chosen.max()) >= experts:

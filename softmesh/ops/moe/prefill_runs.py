@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.operand import Operand
@@ -38,7 +39,7 @@ def _run(
     op: str, start: torch.Tensor, counts: torch.Tensor, table: torch.Tensor, local: int, lead: int, most: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(*axes, 1) each: the first row of the expert's run, and its length."""
-    axes = torch.broadcast_shapes(start.shape[:lead], counts.shape[:lead], table.shape[:lead])
+    axes = broadcast_shapes(start.shape[:lead], counts.shape[:lead], table.shape[:lead])
     firsts, lengths = (part.flatten(lead).expand(*axes, -1) for part in (start, counts))
     expert = table.flatten(lead)[..., local : local + 1].long().expand(*axes, 1)
     if expert.numel() and int(expert.max()) >= firsts.shape[-1]:
@@ -76,7 +77,7 @@ def extract(
         is_one = place < size
         if bool(((begin + size) > rows).any()):
             raise MeshError(f"{_EXTRACT}: a run of rows leaves the {rows} rows of global_tensor.")
-        axes = torch.broadcast_shapes(x.shape[:lead], is_one.shape[:-1])
+        axes = broadcast_shapes(x.shape[:lead], is_one.shape[:-1])
         middle = (1,) * (global_tensor.rank - 2)
         index = torch.where(is_one, begin + place, 0).expand(*axes, most).reshape(*axes, *middle, most, 1)
         held = x.expand(*axes, *x.shape[lead:])

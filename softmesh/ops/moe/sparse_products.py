@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.cost import matmul_cost
 from softmesh.ops.operand import Operand
@@ -140,7 +141,7 @@ def _check_count(op: str, nnz: int | None, is_marked: torch.Tensor, lead: int) -
 
 def _products(parts: list[torch.Tensor], is_marked: torch.Tensor) -> torch.Tensor:
     """Where few blocks are marked, those only; else all of them, and the others are blanked."""
-    shape = torch.broadcast_shapes(*(t.shape[:-2] for t in parts), is_marked.shape)
+    shape = broadcast_shapes(*(t.shape[:-2] for t in parts), is_marked.shape)
     marks = is_marked.expand(shape)
     height, width = parts[0].shape[-2], parts[1].shape[-1]
     places = marks.nonzero(as_tuple=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import MeshError
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.moe.gates import EPSILON, Grouping, check_grouping, normalized, within_best_groups
@@ -80,7 +81,7 @@ def _token_dims(ranks: list[int]) -> dict[int, Sequence[tuple[int, int | None]]]
 def _chosen(
     scores: torch.Tensor, bias: torch.Tensor, numbers: torch.Tensor, choice: _Choice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    shape = torch.broadcast_shapes(scores.shape, bias.shape, numbers.shape)
+    shape = broadcast_shapes(scores.shape, bias.shape, numbers.shape)
     order = numbers.expand(shape).argsort(-1)
     plain = torch.sigmoid(scores) if choice.sigmoid else scores
     biased = plain + bias.expand(shape).gather(-1, order)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from softmesh.broadcasting import broadcast_shapes
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.operand import Operand
@@ -23,7 +24,7 @@ def sampled(
     images: torch.Tensor, points: torch.Tensor, mode: str = "bilinear", align_corners: bool = False
 ) -> torch.Tensor:
     """(*mesh, N, H, W, C) at (*mesh, N, GH, GW, 2) -> (*mesh, N, GH, GW, C); 0 outside of the images."""
-    lead = torch.broadcast_shapes(images.shape[:-4], points.shape[:-4])
+    lead = broadcast_shapes(images.shape[:-4], points.shape[:-4])
     images, points = (x.expand(*lead, *x.shape[-4:]) for x in (images, points))
     found = F.grid_sample(
         channels_first(images),
