@@ -178,14 +178,14 @@ class Collective(Operation):
         parts += wishes
         device = tensors[0]._storage.device
         parts.append(None if device is None else device.id())  # which links join its chips matters too
-        parts.append(settings.serial())
+        parts.append(settings.serial)
         is_wishing = any(wish is not None for wish in wishes)
         parts.append((is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
         is_wishing = "topology" in kwargs or "num_links" in kwargs
-        return settings.serial(), is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
+        return settings.serial, is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)

@@ -29,6 +29,8 @@ _ONE_BY_ONE = 4  # rows that torch's own sum adds in their order
 _VECTORS = 256  # elements: torch's own sum takes the last few columns in another order than the others
 
 
+_sum = torch.sum  # looking it up in torch's large module costs cache lines, where they are cold
+
 Add = Callable[[torch.Tensor], torch.Tensor]
 AddInto = Callable[[torch.Tensor, torch.Tensor], object]
 
@@ -43,7 +45,7 @@ def adder(shape: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> Add:
     over = tuple(axes)
     kernel = _kernel(shape, dtype, over)
     if kernel is None and dtype.is_floating_point:
-        return lambda data: torch.sum(data, over, True)
+        return lambda data: _sum(data, over, True)
 
     def add(data: torch.Tensor) -> torch.Tensor:
         if kernel is None or data.requires_grad or not data.is_contiguous() or not data.is_cpu:

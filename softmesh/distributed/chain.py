@@ -22,6 +22,7 @@ from softmesh.ops.registry import Operation
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.allocator import Allocator
+from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.footprint import footprint
 from softmesh.tensor.spec import TensorSpec
@@ -93,8 +94,7 @@ class _Follower:
         """None for an op without a known way, or on a tensor that no op made."""
         if not op.has_shortcuts:
             return None
-        call = op.shortcuts.described(args, kwargs, op.circumstances(kwargs), is_training=False)
-        known = None if call is None else op.shortcuts.find(call)
+        call, known = op.shortcuts.look_up(args, kwargs, op.circumstances(kwargs), is_training=False)
         if call is None or known is None or known.plan.is_view:
             return None
         operands = []
@@ -161,7 +161,7 @@ class Chain:
     def _run_narrowly(self, values: list[Any], device: MeshDevice) -> Tensor:
         """With every value in memory of its own on the devices, from its making till it is read for the last time."""
         assert self._rooms is not None
-        held: dict[int, tuple[Pool, int]] = {}
+        held: dict[int, tuple[Pool, Claim]] = {}
         try:
             for (compute, operands, _, _), room, ends in zip(
                 self._steps, self._rooms[1], self._ends, strict=True
@@ -187,7 +187,7 @@ def _room(spec: TensorSpec, allocator: Allocator) -> Room:
     return allocator.pools[buffer_type], size, requested
 
 
-def _give_back(held: tuple[Pool, int] | None) -> None:
+def _give_back(held: tuple[Pool, Claim] | None) -> None:
     if held is not None:
-        pool, address = held
-        pool.returned.append(address)
+        pool, claim = held
+        pool.notes.append(claim)

@@ -140,7 +140,7 @@ _LINES: WeakKeyDictionary[MeshDevice, dict[tuple[int, Extents], tuple[Line, ...]
 def lines_of(device: MeshDevice) -> tuple[Line, ...]:
     """How the devices along each axis are joined under the fabric that is set now."""
     known = _LINES.setdefault(device, {})
-    key = settings.serial(), tuple(device.shape)
+    key = settings.serial, tuple(device.shape)
     if key not in known:
         chip = device.system.chip
         known[key] = tuple(

@@ -89,7 +89,7 @@ class Unified:
                 key.append(name)
                 _note(value, tensors, key)
         device = mesh_of(self.name, tensors) if tensors else self._refuse(args)
-        key += (device._id, settings._SERIAL)
+        key += (device._id, settings.serial)
         if request is not None:
             key += request_key(request, device)
         try:

@@ -29,22 +29,18 @@ class FabricSettings:
 
 
 _ACTIVE = FabricSettings()
-_SERIAL = 0
+# Another number after each change: what was planned under one setting is not asked for under the next.
+serial = 0
 
 
 def active() -> FabricSettings:
     return _ACTIVE
 
 
-def serial() -> int:
-    """Another number after each change: what was planned under one setting is not asked for under the next."""
-    return _SERIAL
-
-
 def activate(settings: FabricSettings) -> None:
-    global _ACTIVE, _SERIAL
+    global _ACTIVE, serial
     if settings != _ACTIVE:
-        _ACTIVE, _SERIAL = settings, _SERIAL + 1
+        _ACTIVE, serial = settings, serial + 1
 
 
 ONE_DIMENSIONAL = frozenset(

@@ -34,6 +34,7 @@ from softmesh.ops.refusal import CallRefused, refused_call
 from softmesh.ops.shortcuts import Shortcuts, take
 from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
+from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
@@ -106,11 +107,10 @@ class Operation:
         call = None
         if self.has_shortcuts and not INTERCEPTORS:
             is_training = GRADIENTS.in_use and torch.is_grad_enabled()
-            call = self.shortcuts.described(args, kwargs, self.circumstances(kwargs), is_training)
-            known = None if call is None else self.shortcuts.find(call)
+            call, known = self.shortcuts.look_up(args, kwargs, self.circumstances(kwargs), is_training)
             if call is not None and known is not None:
                 made = take(known, call)
-                if observed():
+                if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = list(map(call[1].__getitem__, known.tensors))
                     self._tell(bind, tensors, [made], known.plan, call[2], current_queue())
@@ -387,7 +387,7 @@ def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, targe
         return made
     targets = _listed(target)
     for tensor, result, output in zip(targets, results, plan.outputs, strict=True):
-        tensor.overwrite(result, output.dist)
+        tensor.overwrite(result, output.dist.written_to(tensor.view_distribution()))
     return targets
 
 

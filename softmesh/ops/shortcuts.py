@@ -29,6 +29,7 @@ class Shortcut(NamedTuple):
 
 # The key by which a call like it is found, what was given, and the mesh: a plain tuple, for it is made at every call.
 Call = tuple[tuple[Any, ...], list[Any], MeshDevice]
+_THE_LONG_WAY = None, None
 
 
 class Shortcuts:
@@ -44,10 +45,10 @@ class Shortcuts:
     def clear(self) -> None:
         self._known.clear()
 
-    def described(
+    def look_up(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], circumstances: Hashable, is_training: bool
-    ) -> Call | None:
-        """None for a call that must take the long way."""
+    ) -> tuple[Call | None, Shortcut | None]:
+        """The call, None where it must take the long way; and the short one, where it is known."""
         key: list[Any] = [circumstances]
         given: list[Any] = []
         device: MeshDevice | None = None
@@ -59,35 +60,34 @@ class Shortcuts:
                 storage = value._storage
                 data = storage.data
                 if value._where is not None or data is None or storage.undefined is not None:
-                    return None
+                    return _THE_LONG_WAY
                 if is_training and data.requires_grad:
-                    return None
+                    return _THE_LONG_WAY
                 if storage.device is not device:
                     if device is not None or storage.device is None:
-                        return None
+                        return _THE_LONG_WAY
                     device = storage.device
                 key.append(value._spec)
                 key.append(storage.dist)
             elif at not in operands or value.__class__ is not float:  # a factor differs, its plan does not
                 key.append(value)
         if device is None or device._closed or device.captures.recordings:
-            return None
+            return _THE_LONG_WAY
         key.append(device._id)
         if kwargs:
             key += kwargs
-        return tuple(key), given, device
+        call = tuple(key), given, device
+        try:
+            known = self._known.get(call[0])
+        except TypeError:  # an argument is a list
+            return call, None
+        if known is None or known[0].program not in device._program_cache:
+            return call, None
+        return call, known
 
     def _placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[tuple[int | None, Any]]:
         """Each value with the place of its parameter; None for a name that is none."""
         return *enumerate(args), *((self._places.get(name), value) for name, value in kwargs.items())
-
-    def find(self, call: Call) -> Shortcut | None:
-        """The way, where it is known."""
-        try:
-            known = self._known.get(call[0])
-        except TypeError:  # an argument is a list
-            return None
-        return None if known is None or known.plan.program not in call[2]._program_cache else known
 
     def remember(self, call: Call, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         places = {at: i for i, (at, _) in enumerate(self._placed(args, kwargs))}

@@ -26,7 +26,7 @@ from itertools import accumulate
 
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.words import LOCAL, REPLICATE, Placement
+from softmesh.placement.words import LOCAL, REPLICATE, Placement, Shard
 
 Extents = tuple[int, ...]
 Coordinates = tuple[MeshCoordinate, ...]
@@ -78,6 +78,16 @@ class Distribution:
     def with_label(self, label: Extents) -> Distribution:
         return distribution(self.mesh, self.grid, self.placements, self.coords, label, self.spread)
 
+    def written_to(self, target: Distribution) -> Distribution:
+        """What a tensor of `target` is once these values are written to it.
+
+        Slices stay slices: values of which each device has its own are what they are slices of from then on.
+        """
+        if LOCAL not in self.placements or self.grid != target.grid or self.extents != target.extents:
+            return self
+        pairs = zip(self.placements, target.placements, strict=True)
+        return self.with_placements(tuple(_stays_a_slice(new, old) or new for new, old in pairs))
+
     def coordinates(self) -> Coordinates:
         """The occupied coordinates, in the order of the flattened grid."""
         return mesh_coordinates(self.mesh) if self.coords is None else self.coords
@@ -85,6 +95,10 @@ class Distribution:
     def __repr__(self) -> str:
         where = "" if self.coords is None else f", on {len(self.coords)} of {math.prod(self.mesh)} devices"
         return f"Distribution(grid={self.grid}, {', '.join(map(repr, self.placements))}{where})"
+
+
+def _stays_a_slice(new: Placement, old: Placement) -> Placement | None:
+    return old if new is LOCAL and isinstance(old, Shard) and old.size is None else None
 
 
 @cache

@@ -109,24 +109,24 @@ class Observer(Protocol):
         ...
 
 
-_OBSERVERS: tuple[Observer, ...] = ()
+observers: tuple[Observer, ...] = ()
 
 
 def observed() -> bool:
-    return bool(_OBSERVERS)
+    return bool(observers)
 
 
 def attach(observer: Observer) -> None:
     """Let `observer` read the stream until it is detached."""
-    global _OBSERVERS
-    _OBSERVERS = (*_OBSERVERS, observer)
+    global observers
+    observers = (*observers, observer)
 
 
 def detach(observer: Observer) -> None:
     """Once, where it was attached twice."""
-    global _OBSERVERS
-    at = _OBSERVERS.index(observer)
-    _OBSERVERS = (*_OBSERVERS[:at], *_OBSERVERS[at + 1 :])
+    global observers
+    at = observers.index(observer)
+    observers = (*observers[:at], *observers[at + 1 :])
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def emit(
 
 
 def tell(command: Command) -> None:
-    for observer in _OBSERVERS:
+    for observer in observers:
         observer.on_command(command)
 
 

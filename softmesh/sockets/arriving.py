@@ -78,7 +78,7 @@ def copy_now(storage: Storage) -> Storage:
     """The same values, as a storage that can be worked on without waiting."""
     copy = Storage(data_now(storage), dist_now(storage), storage.device)
     copy.undefined = _UNDEFINED.__get__(storage)
-    copy.spec, copy.address = storage.spec, storage.address
+    copy.spec, copy.claim = storage.spec, storage.claim
     return copy
 
 

@@ -18,6 +18,7 @@ from softmesh.callsite import RawSite, raw_call_site
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.words import LOCAL, Shard
+from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
 from softmesh.runtime.memory.span import Span
 from softmesh.tensor.footprint import footprint
@@ -41,7 +42,7 @@ class Storage:
         "__weakref__",
         "_memory",
         "_span",
-        "address",
+        "claim",
         "data",
         "device",
         "dist",
@@ -55,7 +56,7 @@ class Storage:
         self.data = data
         self.dist = dist
         self.device = device
-        self.address = 0  # in every bank of every chip
+        self.claim: Claim | None = None  # on memory, where it is a tensor's
         self.spec: TensorSpec | None = None  # what there is room for
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
@@ -65,7 +66,12 @@ class Storage:
 
     def __del__(self) -> None:
         if self._memory is not None:
-            self._memory.returned.append(self.address)
+            self._memory.notes.append(self.claim)  # type: ignore[arg-type]  # who has memory has a claim
+
+    @property
+    def address(self) -> int:
+        """In every bank of every chip; 0 without memory."""
+        return 0 if self.claim is None else self.claim.address
 
     def __str__(self) -> str:
         spec = self.spec
@@ -83,12 +89,12 @@ class Storage:
         _, buffer_type, size, requested = room
         if size:
             pool = allocator.pools[buffer_type]
-            self.address = pool.allocate(size, requested, self)
+            self.claim = pool.allocate(size, requested, self)
             self._memory = pool
 
     def lie_in(self, other: Storage, spec: TensorSpec) -> None:
         """Take no memory but the other's, which stays for as long as one of the two needs it."""
-        self.spec, self.address = spec, other.address
+        self.spec, self.claim = spec, other.claim
         if other._memory is None:
             return
         if not isinstance(other._memory, SharedMemory):
@@ -109,7 +115,7 @@ class Storage:
         if isinstance(memory, SharedMemory):
             memory.release()
         elif memory is not None:
-            memory.returned.append(self.address)
+            memory.notes.append(self.claim)  # type: ignore[arg-type]
             self._memory = self._span = None
 
     def span(self) -> Span | None:
@@ -177,30 +183,30 @@ class Storage:
 class SharedMemory:
     """Memory that several storages lie in; it goes back when the last of them does."""
 
-    __slots__ = ("__weakref__", "_address", "_holders", "_is_released", "pool", "returned")
+    __slots__ = ("__weakref__", "_claim", "_holders", "_is_released", "notes", "pool")
 
     def __init__(self, pool: Pool, first: Storage) -> None:
-        self.pool = pool
-        self._address = first.address
+        assert first.claim is not None
+        self.pool, self._claim = pool, first.claim
         self._is_released = False
         self._holders = [ref(first)]
-        self.returned: deque[int] = deque(maxlen=0)  # one of several that dies gives nothing back
+        self.notes: deque[Claim] = deque(maxlen=0)  # one of several that dies gives nothing back
         me = ref(self)
 
         def any_holder() -> Storage | None:
             shared = me()
             return None if shared is None else next(iter(shared.living()), None)
 
-        pool.share(first.address, any_holder)
+        self._claim.find_owner = any_holder
 
     def __del__(self) -> None:
         if not self._is_released:
-            self.pool.returned.append(self._address)
+            self.pool.notes.append(self._claim)
 
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
-            self.pool.returned.append(self._address)
+            self.pool.notes.append(self._claim)
         site = raw_call_site(1)
         for storage in self.living():
             storage.data, storage.freed, storage._span = None, site, None

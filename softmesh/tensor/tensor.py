@@ -41,6 +41,7 @@ class StorageType(Enum):
 
 
 _IDS = itertools.count(1)
+_new = object.__new__
 
 
 class Tensor:
@@ -64,7 +65,7 @@ class Tensor:
     ) -> Tensor:
         if storage.spec is None and storage.device is not None:
             storage.place(spec)
-        tensor = cls.__new__(cls)
+        tensor = _new(cls)
         tensor._storage = storage
         tensor._spec = spec
         tensor._where = where

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from softmesh.errors import OutOfDeviceMemory
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.runtime.memory.allocator import Allocator
+from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
+from softmesh.runtime.memory.pool import Pool
 
 GRAIN = 32
 BASE = 7 * GRAIN
@@ -187,3 +189,39 @@ def test_holes_stay_those_of_the_model_in_a_long_life(grains, sizes, phases, see
             assert (holes.take_low if from_below else holes.take_high)(size) == model.take(size, from_below)
     assert list(holes) == [(start, size) for start, size, taken in model.extents() if not taken]
     assert holes.largest() == model.largest()
+
+
+@pytest.mark.parametrize("grains", [300, 4000])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), from_below=st.booleans())
+def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_once(grains, seed, from_below):
+    draw = random.Random(seed)
+    region = Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=from_below)
+    pool, model = Pool(region), Model([0] * grains)
+    held: list[tuple[Claim, int]] = []
+    for _ in range(500):
+        step = draw.choice(["take", "take", "take", "free", "free", "ask", "surely", "label"])
+        size = draw.choice([1, 1, 1, 2, 3, 20])
+        if step in ("take", "label"):
+            place = model.take(size, from_below)
+            label = step == "label" and draw.random() < 0.2
+            if place is None:
+                with pytest.raises(OutOfDeviceMemory):
+                    pool.allocate(size * GRAIN, 1, OWNER)
+            elif label:
+                assert pool.allocate_labelled(size * GRAIN, 1, OWNER, "") == address(place)
+            else:
+                held.append((pool.allocate(size * GRAIN, 1, OWNER), place))
+        elif step == "surely":
+            assert not pool.surely_has(size * GRAIN) or model.largest() >= size
+        elif held:
+            claim, place = held[draw.randrange(len(held))]
+            if step == "ask":
+                assert claim.address == address(place)
+            else:
+                held.remove((claim, place))
+                pool.notes.append(claim)
+                model.free(place)
+    assert [claim.address for claim, _ in held] == [address(place) for _, place in held]
+    blocks = [(address(start), size * GRAIN, taken) for start, size, taken in model.extents()]
+    assert list(pool.blocks()) == blocks

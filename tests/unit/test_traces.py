@@ -321,3 +321,22 @@ def test_a_queue_records_under_an_id_that_is_free(mesh):
     ttnn.release_trace(mesh, number)
     queue.record_begin(number)
     queue.record_end()
+
+
+def test_values_of_each_device_that_are_written_to_slices_are_slices_and_the_trace_runs_on(mesh):
+    slices = ttnn.from_torch(torch.zeros(256, 8), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+    columns = ttnn.from_torch(torch.ones(8, 256), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 1))
+    own = ttnn.reshape(columns, (32, 8))
+    assert ttnn.placements(own) == (ttnn.Local(), ttnn.Local())
+
+    def step() -> None:
+        ttnn.copy(ttnn.add(own, slices), slices)
+
+    step()
+    assert ttnn.placements(slices) == (ttnn.Shard(0), ttnn.Shard(0))
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    step()
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    for _ in range(3):
+        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    assert torch.equal(ttnn.compose(slices), torch.full((256, 8), 4.0))

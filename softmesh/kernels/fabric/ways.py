@@ -26,7 +26,7 @@ _KNOWN: weakref.WeakKeyDictionary[MeshDevice, tuple[object, Ways]] = weakref.Wea
 
 def ways_of(mesh: MeshDevice) -> Ways:
     """Worked out once for a mesh, its shape and the fabric."""
-    key = settings.serial(), tuple(mesh.shape), tuple(mesh.get_device_ids())
+    key = settings.serial, tuple(mesh.shape), tuple(mesh.get_device_ids())
     known = _KNOWN.get(mesh)
     if known is None or known[0] != key:
         known = _KNOWN[mesh] = key, Ways(mesh)

@@ -90,7 +90,7 @@ class Allocator:
 
     def free_later(self, address: int, buffer_type: BufferType) -> None:
         """For `__del__`, which may run in the middle of anything: free from the next allocation or question on."""
-        self.pools[buffer_type].returned.append(address)
+        self.pools[buffer_type].free_later(address)
 
     def deallocate_buffers(self) -> None:
         """Take everything from everybody."""

@@ -46,9 +46,9 @@ class FreeList:
         self._join_last()
         return max(self._largest)
 
-    def surely_has(self, size: int) -> bool:
-        """Whether one hole has so many bytes; False where that is not known without joining some."""
-        return max(self._largest) >= size
+    def sure_room(self) -> int:
+        """One hole has at least so many bytes; more, perhaps, once those freed last are joined to it."""
+        return max(self._largest)
 
     def take_low(self, size: int) -> int | None:
         """The low end of the lowest hole that has `size` bytes; None where none has."""

@@ -1,7 +1,10 @@
 """One memory of a mesh: which part is free, and who holds the rest.
 
-Garbage collection can end an owner at any moment, also while this code runs. Owners that die therefore only
-leave their address in `returned`; it is free from the next allocation or question on.
+Most programs never ask where a tensor lies. So an allocation that surely has room is only written down, and so is
+its end; what was written down is worked in, in its order, when an address or anything else is asked for, and at
+the latest after some dozens. Addresses are those of working in each at once.
+
+Garbage collection can end an owner at any moment, also while this code runs: writing down is all that its end does.
 """
 
 from __future__ import annotations
@@ -10,23 +13,24 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from weakref import ref
 
-from softmesh.callsite import RawSite, raw_call_site, resolved
+from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
 from softmesh.lenience import warn_or_raise
+from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.exhaustion import described_exhaustion
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.records import Allocation, Statistics
 
 _BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
-
-FindOwner = Callable[[], "object | None"]
-# Bytes in each bank, how to find the owner, what it is (None: the owner knows), who asked for it, and its number.
-_Held = tuple[int, FindOwner, "str | None", "RawSite | None", int]
+_MOST_NOTES = 64
+# Of what surely has room, an allocation that waits takes at most this part. More than those notes: several threads
+# may each add one before the first of them looks how many there are.
+_PART_OF_ROOM = 2 * _MOST_NOTES
 _NUMBERS = itertools.count(1)
 
 
@@ -41,64 +45,99 @@ class Pool:
     def __init__(self, region: Region, is_enforced: bool = True) -> None:
         self.region = region
         self.kept_back = 0  # bytes at the bottom that belong to sub-devices
-        self.returned: MutableSequence[int] = []
+        # To be worked in: allocations, and of what has been worked in, its end.
+        self.notes: deque[Claim] = deque()
         self._is_enforced = is_enforced
         self._has_warned = False
         self._beyond = _BEYOND
         self._holes = FreeList(region.base, region.size)
-        self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
-        self._give_back = self._holes.give_back
-        self._live: dict[int, _Held] = {}
+        self._small = region.size // _PART_OF_ROOM  # bytes of an allocation that may wait
+        self._live: dict[int, Claim] = {}
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
         self._lock = threading.Lock()
-        self._acquire, self._release = self._lock.acquire, self._lock.release
 
-    def allocate(self, size: int, requested: int, owner: object) -> int:
-        """The address of memory for a tensor, which knows its label; `requested` counts all banks."""
-        self._acquire()
-        try:
-            if self.returned:
-                self._settle()
-            address = self._take(size)
-            if address is None:
-                address = self._when_full(size, requested)
-            self._live[address] = (size, ref(owner), None, raw_call_site(5), next(_NUMBERS))
-            self._in_order = None
-            return address
-        finally:
-            self._release()
+    def allocate(self, size: int, requested: int, owner: object) -> Claim:
+        """Memory for a tensor, which knows its label; `requested` counts all banks.
+
+        Whoever holds the claim puts it among the notes when it is over.
+        """
+        claim = Claim(self, size, requested, ref(owner), None, raw_call_site(5), next(_NUMBERS))
+        notes = self.notes
+        notes.append(claim)
+        if size > self._small or len(notes) > _MOST_NOTES:
+            self.settle()
+        return claim
 
     def surely_has(self, size: int) -> bool:
         """Whether buffers of so many bytes together fit in now, wherever they begin."""
-        return self._holes.surely_has(size)
+        if self.notes and self._holes.sure_room() < size + len(self.notes) * self._small:
+            self.settle()
+        return self._holes.sure_room() >= size + len(self.notes) * self._small
 
     def allocate_labelled(
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
+        """The address."""
+        claim = Claim(self, size, requested, ref(owner), label, raw_call_site(2), next(_NUMBERS))
         with self._lock:
-            if self.returned:
-                self._settle()
+            self._settle()
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
-            if address is None:
-                address = self._when_full(size, requested)
-            self._live[address] = (size, ref(owner), label, raw_call_site(2), next(_NUMBERS))
+            claim.settled_at = address = self._when_full(claim) if address is None else address
+            self._live[address] = claim
             self._in_order = None
-        return address
+            self._note_room()
+            return address
 
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
         with self._lock:
-            if self.returned:
-                self._settle()
-            return self._take_back(address)
+            self._settle()
+            held = self._live.get(address)
+            if held is not None:
+                self._end(held, address)
+            return held is not None
 
-    def share(self, address: int, find_owner: FindOwner) -> None:
-        """Several hold what is at the address; `find_owner` gives one that still lives."""
+    def free_later(self, address: int) -> None:
+        """For `__del__`, which may run in the middle of anything."""
+        held = self._live.get(address)
+        if held is not None:
+            self.notes.append(held)
+
+    def settle(self) -> None:
+        """Work in what was written down."""
         with self._lock:
-            if address in self._live:
-                size, _, label, site, number = self._live[address]
-                self._live[address] = (size, find_owner, label, site, number)
+            self._settle()
+
+    def _settle(self) -> None:
+        notes, live = self.notes, self._live
+        if not notes:
+            return
+        take = self._holes.take_low if self.region.bottom_up else self._holes.take_high
+        self._in_order = None
+        try:
+            while notes:
+                claim = notes.popleft()
+                address = claim.settled_at
+                if address is not None:
+                    if live.get(address) is claim:
+                        self._end(claim, address)
+                    continue
+                address = take(claim.size)
+                if address is None:
+                    address = self._when_full(claim)
+                claim.settled_at = address
+                live[address] = claim
+        finally:
+            self._note_room()
+
+    def _note_room(self) -> None:
+        self._small = self._holes.sure_room() // _PART_OF_ROOM
+
+    def _end(self, claim: Claim, address: int) -> None:
+        del self._live[address]
+        if address < _BEYOND:
+            self._holes.give_back(address, claim.size)
 
     def occupy(self, ranges: Iterable[tuple[int, int]], label: str) -> None:
         """Take exactly these (first address, end), for nobody."""
@@ -108,7 +147,9 @@ class Pool:
                     f"{start} to {end} cannot be occupied in {self.region.buffer_type.name}, which lies from "
                     f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
                 )
-            self._live[start] = (end - start, _nobody, label, None, next(_NUMBERS))
+            self._live[start] = claim = Claim(self, end - start, 0, _nobody, label, None, next(_NUMBERS))
+            claim.settled_at = start
+        self._note_room()
 
     def keep_back(self, size: int) -> None:
         """Leave `size` bytes at the bottom to others; 0 takes them back."""
@@ -126,6 +167,7 @@ class Pool:
                 self._holes.give_back(region.base + grown, -grown)
             self.region = replace(region, base=region.base + grown, size=region.size - grown)
             self.kept_back = size
+            self._note_room()
 
     def statistics(self) -> Statistics:
         with self._lock:
@@ -147,25 +189,27 @@ class Pool:
             before = bisect_right(self._in_order, address) - 1
             start = self._in_order[before] if before >= 0 else -1
             held = self._live.get(start)
-            return self._allocation(start) if held is not None and address < start + held[0] else None
+            return self._allocation(start) if held is not None and address < start + held.size else None
 
     def extent(self, address: int) -> tuple[int, int]:
         """Where that ends which is live and begins at the address, and its number; 0 where nothing begins there."""
         held = self._live.get(address)
-        return (address, 0) if held is None else (address + held[0], held[4])
+        return (address, 0) if held is None else (address + held.size, held.number)
 
     def since(self, number: int) -> list[Allocation]:
         """What was allocated after the allocation of this number and is live, the latest first."""
         with self._lock:
             self._settle()
-            later = itertools.takewhile(lambda address: self._live[address][4] > number, reversed(self._live))
+            later = itertools.takewhile(
+                lambda address: self._live[address].number > number, reversed(self._live)
+            )
             return [self._allocation(address) for address in later]
 
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
         with self._lock:
             self._settle()
-            held = [(address, entry[0], True) for address, entry in self._live.items()]
+            held = [(address, claim.size, True) for address, claim in self._live.items()]
             return iter(sorted([*held, *((start, size, False) for start, size in self._holes)]))
 
     def occupied(self) -> Iterator[tuple[int, int]]:
@@ -189,42 +233,31 @@ class Pool:
             self._settle()
             return min(self._live, default=None)
 
-    def _settle(self) -> None:
-        returned = self.returned
-        while returned:
-            self._take_back(returned.pop())
-
-    def _take_back(self, address: int) -> bool:
-        held = self._live.pop(address, None)
-        if held is not None and address < _BEYOND:
-            self._give_back(address, held[0])
-        return held is not None
-
     def _allocation(self, address: int) -> Allocation:
-        size, find_owner, label, site, number = self._live[address]
-        if label is None:
-            label = str(find_owner())
-        where = None if site is None else resolved(site)
-        return Allocation(address, size, self.region.buffer_type, label, where, number, find_owner)
+        held = self._live[address]
+        label = str(held.find_owner()) if held.label is None else held.label
+        where = None if held.site is None else resolved(held.site)
+        kind = self.region.buffer_type
+        return Allocation(address, held.size, kind, label, where, held.number, held.find_owner)
 
     def _statistics(self) -> Statistics:
-        allocated = sum(entry[0] for entry in self._live.values())
+        allocated = sum(claim.size for claim in self._live.values())
         free = sum(size for _, size in self._holes)
         return Statistics(self.region.size, allocated, free, self._holes.largest())
 
-    def _when_full(self, size: int, requested: int) -> int:
+    def _when_full(self, claim: Claim) -> int:
         """Raise; or, where memory is only tracked, give an address that no chip has."""
         if self._is_enforced or not self._has_warned:
             live = map(self._allocation, self._live)
             message = described_exhaustion(
-                self.region, self._statistics(), live, size, requested, self.kept_back
+                self.region, self._statistics(), live, claim.size, claim.requested, self.kept_back
             )
             if self._is_enforced:
                 raise OutOfDeviceMemory(message)
             self._has_warned = True
             warn_or_raise(message, DeviceMemoryWarning, OutOfDeviceMemory)
-        self._beyond += size
-        return self._beyond - size
+        self._beyond += claim.size
+        return self._beyond - claim.size
 
 
 class Uncounted(Pool):
@@ -232,11 +265,13 @@ class Uncounted(Pool):
 
     def __init__(self, region: Region, addresses: Iterator[int]) -> None:
         super().__init__(region)
-        self.returned = deque(maxlen=0)
+        self.notes = deque(maxlen=0)
         self._addresses = addresses
 
-    def allocate(self, size: int, requested: int, owner: object) -> int:
-        return next(self._addresses)
+    def allocate(self, size: int, requested: int, owner: object) -> Claim:
+        claim = Claim(self, size, requested, _nobody, None, None, 0)
+        claim.settled_at = next(self._addresses)
+        return claim
 
     def allocate_labelled(
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
@@ -248,9 +283,6 @@ class Uncounted(Pool):
 
     def extent(self, address: int) -> tuple[int, int]:
         return address + self.region.grain, address
-
-    def share(self, address: int, find_owner: FindOwner) -> None:
-        pass
 
 
 def _nobody() -> None:

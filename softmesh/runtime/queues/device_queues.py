@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.ownership import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
@@ -51,7 +52,7 @@ class DeviceQueues:
 
         Whose cores it takes is only known while there is one sub-device.
         """
-        if cq_id is None and self._only_queue is not None and not current_queue():
+        if cq_id is None and self._only_queue is not None and not (queue_id.is_pushed and current_queue()):
             self._only_queue.in_use = True  # nobody else can be in the way
             return
         queue = self.mesh_command_queue(cq_id)

@@ -50,6 +50,7 @@ class _Current(threading.local):
 
 
 _CURRENT = _Current()
+is_pushed = False  # whether any thread ever chose a queue: asking a thread for its own costs more
 
 
 def current_queue() -> int:
@@ -66,7 +67,9 @@ def get_current_command_queue_id_for_thread() -> QueueId:
 
 
 def push_current_command_queue_id_for_thread(cq_id: int | QueueId) -> None:
+    global is_pushed
     number = int(QueueId(cq_id))
+    is_pushed = True
     _CURRENT.outer = (*_CURRENT.outer, _CURRENT.number)
     _CURRENT.number = number
 
