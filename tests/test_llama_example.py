@@ -28,7 +28,7 @@ with aliased():
     import run as run_script
     from tt_llama import model, progress, rope
     from tt_llama.checkpoint import StateDict, load_checkpoint, random_weights
-    from tt_llama.generator import Generator, Tokens, generate, on_host
+    from tt_llama.generator import Generator, Tokens, generate
     from tt_llama.model_args import ModelArgs, RopeScaling
     from tt_llama.reference import TorchLlama, greedy
     from tt_llama.tensor_parallel import TensorParallel
@@ -38,10 +38,19 @@ del sys.modules["run"]  # a name that others may want
 
 ARGS = ModelArgs()
 MESHES = [(1, 2), (1, 8), (2, 4)]
+LAYOUTS = [*((shape, False) for shape in MESHES), ((2, 4), True), ((4, 2), True)]
+each_layout = pytest.mark.parametrize(
+    ("shape", "shares"), LAYOUTS, ids=[f"{r}x{c}{', users' if shares else ''}" for (r, c), shares in LAYOUTS]
+)
 PROMPTS: list[Tokens] = [[1, 2, 3, 4, 5], list(range(40, 77)), [7], [9] * 32]
 STEPS = 64
 LENGTH = 128
 USERS = len(PROMPTS)
+
+
+def close_all() -> None:
+    for mesh in open_meshes():
+        mesh.close()
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +58,10 @@ def _one_thread_and_nothing_left_behind():
     """Products this small cost less than waking a thread for them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    close_all()
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     yield
-    for mesh in open_meshes():
-        mesh.close()
+    close_all()
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
     torch.set_num_threads(threads)
 
@@ -80,11 +89,13 @@ def generator(
     dtype: ttnn.DataType,
     *,
     splits: bool = False,
+    shares: bool = False,
     use_trace: bool = True,
     is_counting: bool = False,
 ) -> Generator:
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
-    transformer = model.Transformer(TensorParallel(mesh, dtype, splits), ARGS, weights(is_counting), LENGTH)
+    layout = TensorParallel(mesh, dtype, splits, shares)
+    transformer = model.Transformer(layout, ARGS, weights(is_counting), LENGTH)
     return Generator(transformer, USERS, LENGTH, use_trace=use_trace)
 
 
@@ -93,7 +104,7 @@ def decoded(own: Generator, steps: int) -> list[torch.Tensor]:
     found = []
     for _ in range(steps):
         own.step()
-        found.append(on_host(own.logits).reshape(USERS, -1))
+        found.append(own.model.tp.read(own.logits, users=2).reshape(USERS, -1))
     return found
 
 
@@ -105,9 +116,9 @@ def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("splits", [False, True], ids=["all_reduce", "reduce_scatter"])
-@pytest.mark.parametrize("shape", MESHES)
-def test_logits_in_float32_are_torchs(shape, splits):
-    own, torchs = generator(shape, ttnn.float32, splits=splits), reference(torch.float32)
+@each_layout
+def test_logits_in_float32_are_torchs(shape, shares, splits):
+    own, torchs = generator(shape, ttnn.float32, splits=splits, shares=shares), reference(torch.float32)
     expected = torch.stack([torchs.prefill(user, prompt) for user, prompt in enumerate(PROMPTS)])
     torch.testing.assert_close(own.prefill(PROMPTS), expected, atol=1e-4, rtol=1e-4)
     tokens, positions = expected.argmax(-1).tolist(), [len(prompt) for prompt in PROMPTS]
@@ -115,14 +126,15 @@ def test_logits_in_float32_are_torchs(shape, splits):
     torch.testing.assert_close(logits, torchs.decode(tokens, positions), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("shape", MESHES)
-def test_greedy_tokens_in_float32_are_torchs_over_64_steps(shape):
-    assert generate([generator(shape, ttnn.float32)], PROMPTS, STEPS) == expected_tokens(torch.float32)
+@each_layout
+def test_greedy_tokens_in_float32_are_torchs_over_64_steps(shape, shares):
+    own = generator(shape, ttnn.float32, shares=shares)
+    assert generate([own], PROMPTS, STEPS) == expected_tokens(torch.float32)
 
 
-@pytest.mark.parametrize("shape", MESHES)
-def test_logits_in_bfloat16_follow_torchs_step_by_step(shape):
-    own, torchs = generator(shape, ttnn.bfloat16), reference(torch.bfloat16)
+@each_layout
+def test_logits_in_bfloat16_follow_torchs_step_by_step(shape, shares):
+    own, torchs = generator(shape, ttnn.bfloat16, shares=shares), reference(torch.bfloat16)
     expected = torch.stack([torchs.prefill(user, prompt) for user, prompt in enumerate(PROMPTS)])
     logits = own.prefill(PROMPTS)
     assert correlation(logits, expected) > 0.999
@@ -160,16 +172,19 @@ def test_groups_of_devices_share_the_users_between_them(shape, group):
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "splits"),
+    ("shape", "dtype", "splits", "shares"),
     [
-        ((1, 2), ttnn.bfloat16, False),
-        ((1, 8), ttnn.bfloat16, False),
-        ((2, 4), ttnn.bfloat16, False),
-        ((2, 4), ttnn.float32, True),
+        ((1, 2), ttnn.bfloat16, False, False),
+        ((1, 8), ttnn.bfloat16, False, False),
+        ((2, 4), ttnn.bfloat16, False, False),
+        ((2, 4), ttnn.float32, True, False),
+        ((2, 4), ttnn.bfloat16, False, True),
     ],
 )
-def test_a_replayed_step_gives_the_bits_of_one_that_runs_op_by_op(shape, dtype, splits):
-    traced, plain = (generator(shape, dtype, splits=splits, use_trace=use) for use in (True, False))
+def test_a_replayed_step_gives_the_bits_of_one_that_runs_op_by_op(shape, dtype, splits, shares):
+    traced, plain = (
+        generator(shape, dtype, splits=splits, shares=shares, use_trace=use) for use in (True, False)
+    )
     assert traced.prefill(PROMPTS).equal(plain.prefill(PROMPTS))
     for replayed, run in zip(decoded(traced, 12), decoded(plain, 12), strict=True):
         assert replayed.equal(run)
@@ -191,6 +206,21 @@ def test_a_released_trace_is_captured_anew():
 
 
 # -- what lies where -----------------------------------------------------------------------------
+
+
+def test_rows_that_share_the_users_have_whole_weights_and_caches_of_their_own():
+    own = generator((2, 4), ttnn.bfloat16, shares=True)
+    keys, _ = own._cache.layers[0]
+    assert ttnn.placements(keys) == (ttnn.Shard(0), ttnn.Shard(1))
+    assert ttnn.placements(own.model._layers[0]._mlp._w1) == (ttnn.Replicate(), ttnn.Shard(1))
+    assert ttnn.placements(own._cache.page_table) == (ttnn.Shard(0), ttnn.Replicate())
+
+
+def test_users_that_the_rows_cannot_share_are_refused():
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+    transformer = model.Transformer(TensorParallel(mesh, shares_users=True), ARGS, weights(), LENGTH)
+    with pytest.raises(ValueError, match="3 users cannot be shared out to the 2 rows"):
+        Generator(transformer, 3, LENGTH)
 
 
 def test_heads_are_split_along_the_rows_and_the_hidden_dim_down_the_columns():
@@ -356,6 +386,7 @@ def test_stretched_frequencies_keep_the_fast_ones_and_divide_the_slow_ones(place
         ["--mesh", "1x8", "--split-residual"],
         ["--mesh", "2x4"],
         ["--mesh", "2x4", "--data-parallel", "2"],
+        ["--mesh", "2x4", "--share-users"],
         ["--mesh", "1x1", "--no-trace", "--dtype", "float32"],
     ],
     ids=" ".join,
@@ -433,7 +464,7 @@ def test_the_benchmark_measures_every_mesh_with_and_without_a_trace_and_agrees_w
     assert bench.main(["--quick", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["dtype"] for row in rows} == {"float32", "bfloat16"}
-    meshes = ["1x1", "1x2", "2x4"]
+    meshes = ["1x1", "1x2", "2x4", "2x4, 2-D"]
     assert [row["peer"] for row in rows if (row["phase"], row["dtype"]) == ("prefill", "float32")] == [
         "torch",
         *meshes,

@@ -2,6 +2,7 @@
 
     softmesh run examples/llama/run.py --mesh 1x8
     softmesh run examples/llama/run.py --mesh 2x4 --data-parallel 2 --users 4
+    softmesh run examples/llama/run.py --mesh 2x4 --share-users --users 4
     softmesh run examples/llama/run.py --mesh 1x8 --checkpoint path/to/llama --prompt 128000,791,4320
 
 Without a checkpoint the model is a small one with random weights. Tokens go in and come out as numbers. `--check`
@@ -42,6 +43,11 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--split-residual", action="store_true", help="reduce_scatter and all_gather, not all_reduce"
+    )
+    parser.add_argument(
+        "--share-users",
+        action="store_true",
+        help="each row of the mesh has users of its own, and all of the hidden dim",
     )
     parser.add_argument("--dtype", choices=list(DTYPES), default="bfloat16")
     parser.add_argument("--checkpoint", type=Path, help="a folder in the layout of Hugging Face")
@@ -132,7 +138,8 @@ def generators(mesh_device: ttnn.MeshDevice, given: argparse.Namespace, request:
         groups = mesh_device.create_submeshes(shape)
     if given.users % len(groups):
         raise ValueError(f"{given.users} users cannot be shared out to {len(groups)} groups.")
-    layouts = [TensorParallel(group, DTYPES[given.dtype][0], given.split_residual) for group in groups]
+    dtype = DTYPES[given.dtype][0]
+    layouts = [TensorParallel(group, dtype, given.split_residual, given.share_users) for group in groups]
     models = [Transformer(layout, request.args, request.weights, request.length) for layout in layouts]
     users = given.users // len(groups)
     return [Generator(model, users, request.length, use_trace=not given.no_trace) for model in models]

@@ -2,9 +2,9 @@
 
     softmesh bench llama [--quick] [--json] [--example PATH]
 
-The model is that of examples/llama, with random weights. It prefills the prompt of one user, and decodes one token
-of many users; decoding also as a trace. All devices together have the same to do, however many they are: on 32 they
-share the hidden dim too, four to a column.
+The model is that of examples/llama, with random weights. It prefills the prompts of some users, and decodes one token
+of many users; decoding also as a trace. All devices together have the same to do, however many they are. On 32 each
+row of the mesh has users of its own; in the rows named 2-D, the four of a column share the hidden dim instead.
 
 torch has a plain cache in place of pages. In bfloat16 it computes in float32 and rounds after each step, as the chips
 do. All take turns in one run, and logits are compared with torch's.
@@ -23,20 +23,21 @@ from typing import Any
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.llama_work import EXAMPLE, LlamaWork, Load, MeshLlama, Shape, Work, load_example
+from softmesh.bench.llama_work import EXAMPLE, Layout, LlamaWork, Load, MeshLlama, Work, load_example
 from softmesh.bench.operands import DTYPES
 from softmesh.bench.presentation import machine, show, show_json, table
 from softmesh.bench.timing import Timing, interleave, timed
 from softmesh.comparison import pearson_correlation_coefficient
 
 TORCH = "torch"
+ALONE = Layout(1, 1)
 _LEAST_CORRELATION = 0.999
 
 
 @dataclass(frozen=True)
 class Effort:
     load: Load = field(default_factory=Load)
-    meshes: tuple[Shape, ...] = ((1, 1), (1, 8), (4, 8))
+    meshes: tuple[Layout, ...] = (Layout(1, 1), Layout(1, 8), Layout(4, 8), Layout(4, 8, shares_users=False))
     rounds: int = 9
 
 
@@ -50,9 +51,10 @@ QUICK = Effort(
         vocabulary=512,
         users=2,
         context=32,
+        prompts=2,
         prompt=32,
     ),
-    meshes=((1, 1), (1, 2), (2, 4)),
+    meshes=(Layout(1, 1), Layout(1, 2), Layout(2, 4), Layout(2, 4, shares_users=False)),
     rounds=2,
 )
 
@@ -76,38 +78,45 @@ class Row:
 def measure(example: dict[str, Any], effort: Effort, dtype: str) -> list[Row]:
     work = LlamaWork(example, effort.load, dtype)
     with ExitStack() as stack:
-        meshes = {shape: stack.enter_context(work.on_mesh(shape)) for shape in effort.meshes}
+        meshes = {layout: stack.enter_context(work.on_mesh(layout)) for layout in effort.meshes}
         return [*_prefills(work, meshes, effort, dtype), *_decodes(work, meshes, effort, dtype)]
 
 
-def _prefills(work: LlamaWork, meshes: dict[Shape, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
+def _prefills(work: LlamaWork, meshes: dict[Layout, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
     expected = work.torch_prefill()
-    logits = {_named(shape): mesh.prefill() for shape, mesh in meshes.items()}
+    logits = {str(layout): mesh.prefill() for layout, mesh in meshes.items()}
     calls: dict[str, Work] = {TORCH: work.torch_prefill}
-    calls |= {_named(shape): mesh.prefill for shape, mesh in meshes.items()}
+    calls |= {str(layout): mesh.prefill for layout, mesh in meshes.items()}
     seen = interleave({name: timed(call) for name, call in calls.items()}, effort.rounds)
     found = {name: _correlation(expected, values) for name, values in logits.items()}
-    return _rows("prefill", dtype, seen, found, {name: _named((1, 1)) for name in logits}, effort.load.prompt)
+    return _rows(
+        "prefill",
+        dtype,
+        seen,
+        found,
+        dict.fromkeys(logits, _named(ALONE)),
+        effort.load.prompts * effort.load.prompt,
+    )
 
 
-def _decodes(work: LlamaWork, meshes: dict[Shape, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
+def _decodes(work: LlamaWork, meshes: dict[Layout, MeshLlama], effort: Effort, dtype: str) -> list[Row]:
     expected = work.torch_decode()
     calls: dict[str, Work] = {TORCH: work.torch_decode}
     found: dict[str, float] = {}
     alone: dict[str, str] = {}
-    for shape, mesh in meshes.items():
+    for layout, mesh in meshes.items():
         for traced, call in ((False, mesh.decode), (True, mesh.replay)):
-            name = _named(shape, traced)
+            name = _named(layout, traced)
             calls[name] = call
             call()
             found[name] = _correlation(expected, mesh.logits(traced=traced))
-            alone[name] = _named((1, 1), traced)
+            alone[name] = _named(ALONE, traced)
     seen = interleave({name: timed(call) for name, call in calls.items()}, effort.rounds)
     return _rows("decode", dtype, seen, found, alone, effort.load.users)
 
 
-def _named(shape: Shape, traced: bool = False) -> str:
-    return f"{shape[0]}x{shape[1]}{', trace' if traced else ''}"
+def _named(layout: Layout, traced: bool = False) -> str:
+    return f"{layout}{', trace' if traced else ''}"
 
 
 def _correlation(expected: torch.Tensor, found: torch.Tensor) -> float:
@@ -198,7 +207,7 @@ def present(rows: Sequence[Row], load: Load, *, as_json: bool) -> None:
         show_json(load=asdict(load), rows=[asdict(row) for row in rows])
         return
     title = (
-        f"Llama of {load.layers} layers of {load.hidden}: prefill of {load.prompt} tokens, "
+        f"Llama of {load.layers} layers of {load.hidden}: prefill of {load.prompts} x {load.prompt} tokens, "
         f"decode for {load.users} users with {load.context} behind them"
     )
     columns = ["phase", "dtype", "mesh", "ms", "tokens/s", "time / torch", "time / 1 device", "correlation"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,7 +21,6 @@ from softmesh.bench.operands import DTYPES
 
 EXAMPLE = Path(ttnn.__file__).parent.parent / "examples" / "llama"
 Work = Callable[[], object]
-Shape = tuple[int, int]
 _ROOM = 32  # positions beyond the context, for tokens that follow
 
 
@@ -38,11 +37,23 @@ class Load:
     vocabulary: int = 32_000
     users: int = 32  # that decode at a time
     context: int = 128  # tokens that each of them has behind it
-    prompt: int = 512  # tokens of the one user that is prefilled
+    prompts: int = 4  # users that are prefilled
+    prompt: int = 128  # tokens of each of them
 
     @property
     def longest(self) -> int:
         return max(self.prompt, self.context + _ROOM)
+
+
+class Layout(NamedTuple):
+    """A mesh, and what its rows share."""
+
+    rows: int
+    columns: int
+    shares_users: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}{'' if self.shares_users else ', 2-D'}"
 
 
 def load_example(folder: Path) -> dict[str, Any]:
@@ -67,7 +78,7 @@ def load_example(folder: Path) -> dict[str, Any]:
 
 
 class LlamaWork:
-    """One model in one dtype: the prompt of one user prefilled, one token of many users decoded."""
+    """One model in one dtype: prompts of some users prefilled, one token of many users decoded."""
 
     def __init__(self, example: dict[str, Any], load: Load, dtype: str) -> None:
         self._example, self.load = example, load
@@ -84,16 +95,19 @@ class LlamaWork:
         self._weights = example["random_weights"](self._args, dtype=torch_dtype)
         self._prefilling, self._decoding = (
             example["TorchLlama"](self._args, self._weights, users, length, torch_dtype)
-            for users, length in ((1, load.prompt), (load.users, load.context + _ROOM))
+            for users, length in ((load.prompts, load.prompt), (load.users, load.context + _ROOM))
         )
         draw = torch.Generator().manual_seed(0)
-        self.prompt: list[int] = torch.randint(load.vocabulary, (load.prompt,), generator=draw).tolist()
+        sizes = load.prompts, load.prompt
+        self.prompts: list[list[int]] = torch.randint(load.vocabulary, sizes, generator=draw).tolist()
         self.tokens: list[int] = torch.randint(load.vocabulary, (load.users,), generator=draw).tolist()
         self.positions = [load.context] * load.users
 
     def torch_prefill(self) -> torch.Tensor:
-        logits: torch.Tensor = self._prefilling.prefill(0, self.prompt)
-        return logits
+        """The logits that follow the prompts."""
+        return torch.stack(
+            [self._prefilling.prefill(user, prompt) for user, prompt in enumerate(self.prompts)]
+        )
 
     def torch_decode(self) -> torch.Tensor:
         """As the mesh does, it ends with the next tokens on the host."""
@@ -102,12 +116,14 @@ class LlamaWork:
         return logits
 
     @contextmanager
-    def on_mesh(self, shape: Shape) -> Iterator[MeshLlama]:
+    def on_mesh(self, layout: Layout) -> Iterator[MeshLlama]:
         make, load = self._example["Generator"], self.load
-        with ttnn.create_mesh_device(ttnn.MeshShape(shape)) as mesh:
-            parallel = self._example["TensorParallel"](mesh, self._ttnn_dtype)
+        with ttnn.create_mesh_device(ttnn.MeshShape(layout[:2])) as mesh:
+            parallel = self._example["TensorParallel"](
+                mesh, self._ttnn_dtype, shares_users=layout.shares_users
+            )
             model = self._example["Transformer"](parallel, self._args, self._weights, load.longest)
-            prefilling = make(model, 1, load.prompt)
+            prefilling = make(model, load.prompts, load.prompt)
             plain, traced = (
                 make(model, load.users, load.context + _ROOM, use_trace=traced) for traced in (False, True)
             )
@@ -127,7 +143,7 @@ class MeshLlama:
     traced: Any
 
     def prefill(self) -> torch.Tensor:
-        logits: torch.Tensor = self.prefilling.prefill_one(0, self.work.prompt)
+        logits: torch.Tensor = self.prefilling.prefill(self.work.prompts)
         return logits
 
     def decode(self) -> list[int]:
@@ -144,4 +160,5 @@ class MeshLlama:
     def logits(self, *, traced: bool) -> torch.Tensor:
         """Of the latest step, (users, vocabulary)."""
         generator = self.traced if traced else self.plain
-        return ttnn.to_torch(ttnn.get_device_tensors(generator.logits)[0]).flatten(0, 2)
+        logits: torch.Tensor = generator.model.tp.read(generator.logits, users=2)
+        return logits.flatten(0, 2)

@@ -137,7 +137,9 @@ class Wait:
         if kind is None:
             _Process.last = self
         self._tell_the_end()
-        if self.site is not _NOWHERE:  # the launcher heard of it, and may have heard of its end before it was the last
+        if (
+            self.site is not _NOWHERE
+        ):  # the launcher heard of it, and may have heard of its end before it was the last
             reports.say(whereabouts)
 
     def until(self, done: Callable[[], object]) -> None:

@@ -114,3 +114,34 @@ def test_a_page_that_is_read_and_does_not_exist_is_named(mesh, number):
     table[2, 1] = number
     with pytest.raises(RuntimeError, match=f"names block {number} for positions that are read"):
         decoded(mesh, q, k, k, table, [319, 319, 319, 319])
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [[319] * USERS, [300, 200, 319, 256], [310, 0, -1, 31]],
+    ids=["all pages", "some", "one user idle"],
+)
+def test_rows_of_devices_may_have_users_and_pages_of_their_own(positions):
+    """Two rows share the users, two columns the heads; each row numbers its own blocks."""
+    q = draw(1, USERS, KV_HEADS, WIDTH, seed=0)
+    k, v = (draw(BLOCKS, KV_HEADS, BLOCK, WIDTH, seed=seed) for seed in (1, 2))
+    own = BLOCKS // 2
+    tables = [torch.randperm(own, generator=torch.Generator().manual_seed(row)) for row in (4, 5)]
+    halves = [table.reshape(USERS // 2, PAGES).int() for table in tables]
+    wanted = expected(q, k, v, torch.cat([halves[0], halves[1] + own]), positions)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 2)) as mesh:
+
+        def share(values, dtype, dims, layout=ttnn.TILE_LAYOUT):
+            mapper = ttnn.ShardTensor2dMesh(mesh, (2, 2), dims)
+            return ttnn.from_torch(values, dtype, layout=layout, device=mesh, mesh_mapper=mapper)
+
+        found = ttnn.transformer.paged_scaled_dot_product_attention_decode(
+            share(q, ttnn.float32, (1, 2)),
+            share(k, ttnn.float32, (0, 1)),
+            share(v, ttnn.float32, (0, 1)),
+            share(torch.cat(halves), ttnn.int32, (0, None), ttnn.ROW_MAJOR_LAYOUT),
+            cur_pos_tensor=share(torch.tensor(positions), ttnn.int32, (0, None), ttnn.ROW_MAJOR_LAYOUT),
+        )
+        rows = ttnn.ConcatMesh2dToTensor(mesh, (2, 2), (1, 2))
+        out = ttnn.to_torch(found, mesh_composer=rows)
+    torch.testing.assert_close(out.double(), wanted, atol=2e-5, rtol=2e-5)

@@ -25,19 +25,23 @@ class Generator:
 
     def __init__(self, model: Transformer, users: int, length: int, *, use_trace: bool = True) -> None:
         self.model, self.users, self.length, self.use_trace = model, users, length, use_trace
+        if users % model.tp.groups:
+            raise ValueError(f"{users} users cannot be shared out to the {model.tp.groups} rows of the mesh.")
         self._cache = paged_cache(model.tp, model.args, users, length)
-        zeros = torch.zeros(users, dtype=torch.int32)
-        self._tokens = model.tp.put(zeros[None], dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
-        self._positions = model.tp.put(zeros, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
-        self._rope_positions = model.tp.put(zeros[None], dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+        zeros = torch.zeros(1, users, dtype=torch.int32)
+        self._tokens = model.tp.put_numbers(zeros, users=1, dtype=ttnn.uint32)
+        self._positions = model.tp.put_numbers(zeros[0], users=0, dtype=ttnn.int32)
+        self._rope_positions = model.tp.put_numbers(zeros, users=1, dtype=ttnn.uint32)
         self._trace: ttnn.MeshTraceId | None = None
-        self.logits: ttnn.Tensor | None = None  # of the latest step, [1, 1, users, vocabulary]
+        self.logits: ttnn.Tensor | None = None  # of the latest step, [1, 1, users of a group, vocabulary]
 
     def prefill(self, prompts: Sequence[Tokens]) -> torch.Tensor:
         """The logits (users, vocabulary) that follow each prompt; decoding goes on from there."""
         self._check(prompts)
-        numbered = progress(enumerate(prompts), "Prefilling", len(prompts))
-        logits = torch.stack([self.prefill_one(user, prompt) for user, prompt in numbered])
+        users = self.users // self.model.tp.groups
+        numbered = progress(range(users), "Prefilling", users)
+        found = [self.prefill_one(user, prompts[user::users]) for user in numbered]
+        logits = torch.stack(found, dim=1).flatten(0, 1)
         self.go_on(logits.argmax(-1).tolist(), [len(prompt) for prompt in prompts])
         return logits
 
@@ -48,11 +52,18 @@ class Generator:
                 f"This generator takes {self.users} prompts of 1 to {self.length} tokens, got lengths {lengths}."
             )
 
-    def prefill_one(self, user: int, prompt: Tokens) -> torch.Tensor:
-        filled = torch.zeros(1, min(-(-len(prompt) // TILE) * TILE, self.length), dtype=torch.int32)
-        filled[0, : len(prompt)] = torch.tensor(prompt)
-        tokens = self.model.tp.put(filled, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
-        return on_host(self.model.prefill(tokens, self._cache, user, len(prompt) - 1)).flatten()
+    def prefill_one(self, user: int, prompts: Sequence[Tokens]) -> torch.Tensor:
+        """The logits (groups, vocabulary) that follow the prompts of one user of each group."""
+        longest = max(map(len, prompts))
+        filled = torch.zeros(len(prompts), min(-(-longest // TILE) * TILE, self.length), dtype=torch.int32)
+        is_last = torch.zeros(len(prompts), 1, 1, filled.shape[1])
+        for group, prompt in enumerate(prompts):
+            filled[group, : len(prompt)] = torch.tensor(prompt)
+            is_last[group, ..., len(prompt) - 1] = 1
+        tp = self.model.tp
+        tokens = tp.put_numbers(filled, users=0, dtype=ttnn.uint32)
+        ends = tp.put(is_last, (0 if tp.shares_users else None, None))
+        return tp.read(self.model.prefill(tokens, self._cache, user, ends), users=0).flatten(1)
 
     def go_on(self, tokens: Tokens, positions: Sequence[int]) -> None:
         """The next step takes these tokens, at these positions: overwritten in place, so that a trace sees them."""
@@ -61,8 +72,11 @@ class Generator:
             (positions, self._positions),
             ([positions], self._rope_positions),
         ):
-            host = ttnn.from_torch(torch.tensor(values, dtype=torch.int32), dtype=target.dtype)
-            ttnn.copy_host_to_device_tensor(host, target)
+            numbers = torch.tensor(values, dtype=torch.int32)
+            shared = self.model.tp.over_users(numbers.dim() - 1)
+            ttnn.copy_host_to_device_tensor(
+                ttnn.from_torch(numbers, dtype=target.dtype, mesh_mapper=shared), target
+            )
 
     def step(self) -> Tokens:
         """One more token of each user."""
@@ -72,12 +86,12 @@ class Generator:
             if self._trace is None:
                 self._capture()
             ttnn.execute_trace(self.model.tp.mesh_device, self._trace, cq_id=0, blocking=True)
-        return on_host(self._tokens).flatten().tolist()
+        return self._read(self._tokens)
 
     def _step(self) -> ttnn.Tensor:
         logits = self.model.decode(self._tokens, self._positions, self._rope_positions, self._cache)
         likeliest = ttnn.argmax(ttnn.untilize(logits), dim=3, keepdim=True)
-        ttnn.copy(ttnn.reshape(likeliest, (1, self.users)), self._tokens)
+        ttnn.copy(ttnn.reshape(likeliest, self._tokens.shape), self._tokens)
         ttnn.plus_one(self._positions)
         ttnn.plus_one(self._rope_positions)
         return logits
@@ -85,12 +99,16 @@ class Generator:
     def _capture(self) -> None:
         """Once to compile it, once to record it; what the first run moved on is put back."""
         mesh_device = self.model.tp.mesh_device
-        tokens, positions = (on_host(x).flatten().tolist() for x in (self._tokens, self._positions))
+        tokens, positions = self._read(self._tokens), self._read(self._positions)
         self._step()
         self.go_on(tokens, positions)
         self._trace = ttnn.begin_trace_capture(mesh_device, cq_id=0)
         self.logits = self._step()
         ttnn.end_trace_capture(mesh_device, self._trace, cq_id=0)
+
+    def _read(self, numbers: ttnn.Tensor) -> list[int]:
+        """Of every user."""
+        return self.model.tp.read(numbers, users=-1).flatten().tolist()
 
     def release(self) -> None:
         if self._trace is not None:
@@ -109,8 +127,3 @@ def generate(generators: Sequence[Generator], prompts: Sequence[Tokens], count: 
     for _ in progress(range(count - 1), "Decoding"):
         steps.append([token for generator in generators for token in generator.step()])
     return [list(tokens) for tokens in zip(*steps, strict=True)]
-
-
-def on_host(tensor: ttnn.Tensor) -> torch.Tensor:
-    """What each device holds, taken from the first."""
-    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])

@@ -11,7 +11,7 @@ from tt_llama.model_args import ModelArgs
 from tt_llama.tensor_parallel import TensorParallel
 
 Caches = tuple[ttnn.Tensor, ttnn.Tensor]  # keys and values of one layer, [blocks, kv_heads, block, head_dim]
-_KV_HEADS = 1  # the dim of a cache that the devices of a row share
+_BLOCKS, _KV_HEADS = 0, 1  # the dims of a cache that groups of users, and the devices of a row, share
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,16 @@ def paged_cache(
 ) -> PagedCache:
     """Room for `length` positions of each user. Blocks are dealt out in no order, as those of a server are."""
     pages = -(-length // block_size)
-    blocks = torch.randperm(users * pages, generator=torch.Generator().manual_seed(0))
-    table = blocks.reshape(users, pages).int()
+    draw = torch.Generator().manual_seed(0)
+    own = users // tp.groups * pages  # blocks of a group, which count from 0 in each
+    blocks = torch.cat([torch.randperm(own, generator=draw) for _ in range(tp.groups)])
     empty = torch.zeros(users * pages, args.num_key_value_heads, block_size, args.head_dim)
+    dims = (_BLOCKS if tp.shares_users else None, _KV_HEADS)
 
     def caches() -> Caches:
-        return tp.put(empty, (None, _KV_HEADS)), tp.put(empty, (None, _KV_HEADS))
+        return tp.put(empty, dims), tp.put(empty, dims)
 
     return PagedCache(
-        tp.put(table, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT),
+        tp.put_numbers(blocks.reshape(users, pages).int(), users=0, dtype=ttnn.int32),
         [caches() for _ in range(args.num_hidden_layers)],
     )

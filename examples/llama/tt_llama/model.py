@@ -79,13 +79,16 @@ class Transformer:
         head = "model.embed_tokens.weight" if args.tie_word_embeddings else "lm_head.weight"
         self._lm_head = LMHead(tp, weights[head])
 
-    def prefill(self, tokens: ttnn.Tensor, cache: PagedCache, user: int, last: int) -> ttnn.Tensor:
-        """The logits [1, 1, 1, vocabulary] that follow token `last` of a prompt [1, n]."""
+    def prefill(self, tokens: ttnn.Tensor, cache: PagedCache, user: int, is_last: ttnn.Tensor) -> ttnn.Tensor:
+        """The logits [1, 1, 1, vocabulary] that follow a prompt [1, n]; `is_last` [1, 1, 1, n] is 1 at its end.
+
+        Rows of the mesh that have users of their own have prompts of their own, which end where they do.
+        """
         x = self._embedding(tokens)
         angles = self._rope.of_sequence(tokens.shape[-1])
         for layer, caches in zip(self._layers, cache.layers, strict=True):
             x = layer.prefill(x, angles, caches, cache.page_table, user)
-        return self._lm_head(self._norm(x[:, :, last : last + 1, :]))
+        return self._lm_head(self._norm(ttnn.matmul(is_last, x)))
 
     def decode(
         self,

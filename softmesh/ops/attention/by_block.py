@@ -1,13 +1,14 @@
 """Attention over pages that reads each block where it lies, in place of copying a user's blocks into one row.
 
 Queries go to the blocks, which are many and big; what comes back is small: of each block its highest score, the sum
-of its weights, and the sum of its values by these. It pays where most blocks of a cache are in use, each by one user,
-alike on all devices.
+of its weights, and the sum of its values by these. It pays where most blocks of a cache are in use, each by one user.
+The blocks of all devices stand in one row here, and so do their users.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -32,22 +33,28 @@ def attend_by_block(
     None where copying costs less.
     """
     lead = k.dim() - 4
-    if k.numel() * k.itemsize < _FEWEST_BYTES or not _is_plain(q, k, v) or q.shape[:lead] != k.shape[:lead]:
+    axes, blocks = k.shape[:lead], k.shape[lead]
+    if k.numel() * k.itemsize < _FEWEST_BYTES or not _is_plain(q, k, v) or q.shape[:lead] != axes:
         return None
-    if table.numel() != table.shape[-2] * table.shape[-1] or current.numel() != current.shape[-1]:
-        return None  # other pages on other devices
-    pages = (table.reshape(table.shape[-2:]), current.flatten())
-    owned = _owned(pages, math.prod(k.shape[:lead]), k.shape[-4], k.shape[-2])
+    if not (_spreads(table.shape[:-2], axes) and _spreads(current.shape[:-1], axes)):
+        return None  # devices that share a cache have tables of their own
+    owned = _owned((table, current), tuple(axes), blocks, k.shape[-2])
     if owned is None:
         return None
-    scores = _products((q.float() * scale).index_select(lead, owned.users), k.float())
+    asking = (q.float() * scale).flatten(0, lead).index_select(0, owned.users)
+    scores = _products(asking, k.float().flatten(0, lead))
     if owned.hidden is not None:
         scores.masked_fill_(owned.hidden, float("-inf"))
-    highest = owned.for_users(scores.amax(-1), lead, _HIGHEST)
-    weights = scores.sub_(highest.index_select(lead, owned.users).unsqueeze(-1)).exp_()
-    total = owned.for_users(weights.sum(-1), lead, _SUM)
-    values = owned.for_users(torch.matmul(weights, v.float()), lead, _SUM)
-    return values / total.unsqueeze(-1)
+    highest = owned.for_users(scores.amax(-1), _HIGHEST)
+    weights = scores.sub_(highest.index_select(0, owned.users).unsqueeze(-1)).exp_()
+    total = owned.for_users(weights.sum(-1), _SUM)
+    values = owned.for_users(torch.matmul(weights, v.float().flatten(0, lead)), _SUM)
+    return (values / total.unsqueeze(-1)).unflatten(0, q.shape[: lead + 1])
+
+
+def _spreads(own: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether data of these extents can be expanded to `axes`."""
+    return len(own) == len(axes) and all(n in (1, whole) for n, whole in zip(own, axes, strict=True))
 
 
 def _is_plain(*data: torch.Tensor) -> bool:
@@ -62,37 +69,38 @@ def _products(asking: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
 
 
 class _Owned:
-    """Whose each block is. `numbers` (users, pages) are the blocks of each user, as far as `is_read` tells."""
+    """Whose each block is. `blocks` (users, pages) are the blocks of each user, as far as `is_read` tells."""
 
-    def __init__(
-        self, numbers: torch.Tensor, is_read: torch.Tensor, places: torch.Tensor, devices: int, blocks: int
-    ) -> None:
-        each = torch.arange(devices).unsqueeze(1)
+    def __init__(self, blocks: torch.Tensor, is_read: torch.Tensor, places: torch.Tensor) -> None:
         counts = is_read.sum(1)
-        self._members = (each * blocks + numbers[is_read]).flatten().int()  # the blocks of each user's bag
-        self._starts = (each * counts.sum() + counts.cumsum(0) - counts).flatten().int()
-        self._count = len(numbers)
-        self.users = places // numbers.shape[1]  # (blocks)
+        self._members = blocks[is_read].int()  # the blocks of each user's bag
+        self._starts = (counts.cumsum(0) - counts).int()
+        self.users = places // blocks.shape[1]  # (blocks)
         self.hidden: torch.Tensor | None = None  # (blocks, 1, 1, block)
 
     @classmethod
     def found(
-        cls, table: torch.Tensor, current: torch.Tensor, devices: int, blocks: int, block: int
+        cls, table: torch.Tensor, current: torch.Tensor, axes: tuple[int, ...], each: int, block: int
     ) -> _Owned | None:
-        """None where few blocks are in use, or one of them by several."""
+        """None where few of the `each` blocks of a device are in use, or one of them by several."""
         pages = max(int(current.max()), 0) // block + 1
-        numbers = table[:, :pages].long()
+        numbers = table[..., :pages].long().expand(*axes, -1, -1)
+        devices, users = math.prod(axes), numbers.shape[-2]
+        current = current.expand(*axes, -1).flatten()
         is_read = torch.arange(pages) <= (current // block).unsqueeze(1)
-        is_there = (numbers >= 0) & (numbers < blocks)
-        if 2 * numbers.numel() < blocks or bool((is_read & ~is_there).any()):
+        is_there = ((numbers >= 0) & (numbers < each)).reshape(-1, pages)
+        if 2 * users * pages < each or bool((is_read & ~is_there).any()):
             return None  # of blocks that are not there, whoever copies them tells which
-        own = torch.arange(numbers.numel()).reshape(numbers.shape)
-        target = torch.where(is_read, numbers, blocks)
-        places = torch.zeros(blocks + 1, dtype=torch.long).scatter_(0, target.flatten(), own.flatten())
+        begins = (torch.arange(devices) * each).reshape(*axes, 1, 1)
+        blocks = (numbers + begins).reshape(-1, pages)
+        own = torch.arange(blocks.numel()).reshape(blocks.shape)
+        count = devices * each
+        target = torch.where(is_read, blocks, count)
+        places = torch.zeros(count + 1, dtype=torch.long).scatter_(0, target.flatten(), own.flatten())
         if not bool(((places[target] == own) | ~is_read).all()):
             return None
-        made = cls(numbers, is_read, places[:blocks], devices, blocks)
-        made._hide(current, (places[:blocks] % pages) * block, block)
+        made = cls(blocks, is_read, places[:count])
+        made._hide(current, (places[:count] % pages) * block, block)
         return made
 
     def _hide(self, current: torch.Tensor, first: torch.Tensor, block: int) -> None:
@@ -100,11 +108,10 @@ class _Owned:
         behind = first.unsqueeze(1) + torch.arange(block) > current[self.users].unsqueeze(1)
         self.hidden = behind[:, None, None] if bool(behind.any()) else None
 
-    def for_users(self, x: torch.Tensor, lead: int, mode: int) -> torch.Tensor:
-        """(*axes, blocks, ...) -> (*axes, users, ...), by torch's fastest way of adding up rows."""
-        rows = x.reshape(math.prod(x.shape[: lead + 1]), -1)
-        found = torch.embedding_bag(rows, self._members, self._starts, False, mode)[0]
-        return found.reshape(*x.shape[:lead], self._count, *x.shape[lead + 1 :])
+    def for_users(self, x: torch.Tensor, mode: int) -> torch.Tensor:
+        """(blocks, ...) -> (users, ...), by torch's fastest way of adding up rows."""
+        found = torch.embedding_bag(x.flatten(1), self._members, self._starts, False, mode)[0]
+        return found.unflatten(1, x.shape[1:])
 
 
 _owned = Latest(_Owned.found)
