@@ -78,7 +78,7 @@ def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply |
     if not (a.dtype is b.dtype is torch.float32) or _is_big(a.shape, b.shape, a.itemsize):
         return None
     way = _way(a, b)
-    found = torch.matmul if way is _multiplied else way
+    found = _PLAIN.get(way, way)
     return (lambda a, b, *_: found(a, b)) if more else found
 
 
@@ -94,6 +94,10 @@ def _one_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return _multiplied(a, b.reshape(b.shape[-2:]))
 
 
+def _one_plain_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return _matmul(a, b.flatten(0, -2))
+
+
 def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """torch.matmul; a big result goes into memory that is there already."""
     if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
@@ -102,6 +106,10 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if math.prod(shape) * a.itemsize <= BIG:
         return torch.matmul(a, b)
     return torch.matmul(a, b, out=empty_result(shape, a.dtype))
+
+
+_matmul = torch.matmul
+_PLAIN: dict[Multiply, Multiply] = {_multiplied: _matmul, _one_gemm: _one_plain_gemm}  # where nothing is big
 
 
 def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -28,9 +28,9 @@ def check_compiled(recording: Recording, op: str, is_compiled: bool) -> None:
 def record_result(
     recording: Recording, plan: Plan, tensors: Sequence[Tensor], data: Sequence[Any], made: Sequence[Tensor]
 ) -> None:
-    """A call whose results are new tensors."""
+    """A call whose results are new tensors. It has run: a replay, on values of the same form, need not choose again."""
     recording.compute(
-        plan.compute,
+        getattr(plan.compute, "direct", plan.compute),
         list(_sources(recording, tensors, data, plan.adapts)),
         [tensor._storage for tensor in made],
         plan.finishes,

@@ -113,7 +113,8 @@ class Operation:
                 if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = list(map(call[1].__getitem__, known.tensors))
-                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue())
+                    is_old = known.plan.is_view
+                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue(), is_old)
                 return made
         try:
             if INTERCEPTORS:
@@ -351,8 +352,10 @@ class Operation:
         plan: Plan,
         device: MeshDevice | None,
         queue: int,
+        is_old: bool = True,
     ) -> None:
         cost = plan.cost or self.definition.cost
+        claim = None if is_old else made[0]._storage.claim  # of memory that this call asked for
         tell(
             Command(
                 self.name,
@@ -361,7 +364,7 @@ class Operation:
                 plan.outputs[0].dist.coordinates(),
                 queue,
                 device,
-                raw_call_site(2),
+                raw_call_site(2) if claim is None or claim.site is None else claim.site,
                 lambda: self._arguments(values()),
                 lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
             )

@@ -86,7 +86,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.captures = Captures()
         self.options = dict(options or {})
         self.implied: dict[object, object] = {}  # tensors that ops take without being given them
-        self.memory = Allocator(memory_map_of(system.chip, self.options), chosen_policy(), holding.is_remote)
+        memory_map, has_one_queue = memory_map_of(system.chip, self.options), self._queue_count() == 1
+        self.memory = Allocator(memory_map, chosen_policy(), holding.is_remote, defers=has_one_queue)
         self.torch_device = _NOWHERE if holding.is_remote else _chosen_torch_device()
         self._make_queues(self._worker_grid())
 

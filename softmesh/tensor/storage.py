@@ -120,11 +120,13 @@ class Storage:
 
     def span(self) -> Span | None:
         """Where its memory lies; None without any."""
-        if self._span is None and self._memory is not None:
-            pool = self._memory.pool if isinstance(self._memory, SharedMemory) else self._memory
-            end, number = pool.extent(self.address)
+        claim = self.claim
+        if self._span is None and self._memory is not None and claim is not None:
+            if (start := claim.settled_at) is None:
+                start = claim.address
             # Half the price of Span(...), and paid for every result that somebody observes.
-            self._span = tuple.__new__(Span, (pool, self.address, end, number, self.spec, ref(self)))
+            end = start + claim.size
+            self._span = tuple.__new__(Span, (claim.pool, start, end, claim.number, self.spec, ref(self)))
         return self._span
 
     def lose_memory(self) -> None:
@@ -197,7 +199,7 @@ class SharedMemory:
             shared = me()
             return None if shared is None else next(iter(shared.living()), None)
 
-        self._claim.find_owner = any_holder
+        self._claim.holder = any_holder
 
     def __del__(self) -> None:
         if not self._is_released:

@@ -16,9 +16,9 @@ from softmesh.errors import OutOfDeviceMemory
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.claim import Claim
+from softmesh.runtime.memory.deferring import DeferringPool
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
-from softmesh.runtime.memory.pool import Pool
 
 GRAIN = 32
 BASE = 7 * GRAIN
@@ -197,7 +197,7 @@ def test_holes_stay_those_of_the_model_in_a_long_life(grains, sizes, phases, see
 def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_once(grains, seed, from_below):
     draw = random.Random(seed)
     region = Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=from_below)
-    pool, model = Pool(region), Model([0] * grains)
+    pool, model = DeferringPool(region), Model([0] * grains)
     held: list[tuple[Claim, int]] = []
     for _ in range(500):
         step = draw.choice(["take", "take", "take", "free", "free", "ask", "surely", "label"])

@@ -15,6 +15,7 @@ from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.runtime.memory.deferring import DeferringPool
 from softmesh.runtime.memory.memory_map import MemoryMap
 from softmesh.runtime.memory.policy import MemoryPolicy
 from softmesh.runtime.memory.pool import Pool, Uncounted
@@ -28,10 +29,17 @@ class Allocator:
     """
 
     def __init__(
-        self, memory_map: MemoryMap, policy: MemoryPolicy = MemoryPolicy.ENFORCE, is_remote: bool = False
+        self,
+        memory_map: MemoryMap,
+        policy: MemoryPolicy = MemoryPolicy.ENFORCE,
+        is_remote: bool = False,
+        *,
+        defers: bool = False,
     ) -> None:
+        """`defers`: tensors get their addresses when somebody asks."""
         self.memory_map = memory_map
         self._policy = policy
+        self._pool_kind = DeferringPool if defers else Pool
         self._is_remote = is_remote  # the chips are other processes': all buffers are at 0
         self._local: list[Allocator] = []
         self.pools = self._empty_pools()
@@ -41,7 +49,9 @@ class Allocator:
         if self._is_remote or self._policy is MemoryPolicy.OFF:
             return {kind: Uncounted(region, self._numbers(region.grain)) for kind, region in regions}
         is_enforced = self._policy is MemoryPolicy.ENFORCE
-        pools = {kind: Pool(region, is_enforced) for kind, region in regions}
+        pools: dict[BufferType, Pool] = {
+            kind: self._pool_kind(region, is_enforced) for kind, region in regions
+        }
         if self._local:
             pools[BufferType.L1].keep_back(self._local[0].pools[BufferType.L1].region.size)
         return pools

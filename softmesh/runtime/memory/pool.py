@@ -1,10 +1,7 @@
 """One memory of a mesh: which part is free, and who holds the rest.
 
-Most programs never ask where a tensor lies. So an allocation that surely has room is only written down, and so is
-its end; what was written down is worked in, in its order, when an address or anything else is asked for, and at
-the latest after some dozens. Addresses are those of working in each at once.
-
-Garbage collection can end an owner at any moment, also while this code runs: writing down is all that its end does.
+Garbage collection can end an owner at any moment, also while this code runs. Owners that die therefore only
+leave their claim in `notes`; its bytes are free from the next allocation or question on.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from weakref import ref
 
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
@@ -26,12 +22,15 @@ from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.records import Allocation, Statistics
 
-_BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
-_MOST_NOTES = 64
-# Of what surely has room, an allocation that waits takes at most this part. More than those notes: several threads
-# may each add one before the first of them looks how many there are.
-_PART_OF_ROOM = 2 * _MOST_NOTES
+BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
 _NUMBERS = itertools.count(1)
+
+
+class _Nobody:
+    pass
+
+
+_NOBODY = _Nobody()
 
 
 def next_number() -> int:
@@ -45,49 +44,70 @@ class Pool:
     def __init__(self, region: Region, is_enforced: bool = True) -> None:
         self.region = region
         self.kept_back = 0  # bytes at the bottom that belong to sub-devices
-        # To be worked in: allocations, and of what has been worked in, its end.
-        self.notes: deque[Claim] = deque()
+        self.notes: deque[Claim] = deque()  # claims that are over
         self._is_enforced = is_enforced
         self._has_warned = False
-        self._beyond = _BEYOND
+        self._beyond = BEYOND
         self._holes = FreeList(region.base, region.size)
-        self._small = region.size // _PART_OF_ROOM  # bytes of an allocation that may wait
+        self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
         self._live: dict[int, Claim] = {}
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
         self._lock = threading.Lock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         """Memory for a tensor, which knows its label; `requested` counts all banks.
 
         Whoever holds the claim puts it among the notes when it is over.
         """
-        claim = Claim(self, size, requested, ref(owner), None, raw_call_site(5), next(_NUMBERS))
-        notes = self.notes
-        notes.append(claim)
-        if size > self._small or len(notes) > _MOST_NOTES:
-            self.settle()
+        claim = Claim(owner)
+        claim.pool, claim.size, claim.requested = self, size, requested
+        claim.site, claim.number = raw_call_site(5), next(_NUMBERS)
+        claim.label = claim.holder = None
+        self._acquire()
+        try:
+            if self.notes:
+                self._settle()
+            address = self._take(size)
+            if address is None:
+                address = self._when_full(claim)
+            claim.settled_at = address
+            self._live[address] = claim
+            self._in_order = None
+        finally:
+            self._release()
         return claim
 
     def surely_has(self, size: int) -> bool:
         """Whether buffers of so many bytes together fit in now, wherever they begin."""
-        if self.notes and self._holes.sure_room() < size + len(self.notes) * self._small:
-            self.settle()
-        return self._holes.sure_room() >= size + len(self.notes) * self._small
+        return self._holes.sure_room() >= size
 
     def allocate_labelled(
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
         """The address."""
-        claim = Claim(self, size, requested, ref(owner), label, raw_call_site(2), next(_NUMBERS))
+        claim = self._labelled(owner, size, label)
+        claim.requested, claim.site = requested, raw_call_site(2)
         with self._lock:
             self._settle()
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
-            claim.settled_at = address = self._when_full(claim) if address is None else address
-            self._live[address] = claim
-            self._in_order = None
-            self._note_room()
-            return address
+            return self._hold(claim, address)
+
+    def _hold(self, claim: Claim, address: int | None) -> int:
+        """Give the claim this address; none is there where the memory is full."""
+        found = self._when_full(claim) if address is None else address
+        claim.settled_at = found
+        self._live[found] = claim
+        self._in_order = None
+        self._note_room()
+        return found
+
+    def _labelled(self, owner: object, size: int, label: str) -> Claim:
+        claim = Claim(owner)
+        claim.pool, claim.size, claim.requested, claim.label = self, size, size, label
+        claim.number, claim.site, claim.holder, claim.settled_at = next(_NUMBERS), None, None, None
+        return claim
 
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
@@ -105,38 +125,24 @@ class Pool:
             self.notes.append(held)
 
     def settle(self) -> None:
-        """Work in what was written down."""
+        """Work in what was noted."""
         with self._lock:
             self._settle()
 
     def _settle(self) -> None:
-        notes, live = self.notes, self._live
-        if not notes:
-            return
-        take = self._holes.take_low if self.region.bottom_up else self._holes.take_high
-        self._in_order = None
-        try:
-            while notes:
-                claim = notes.popleft()
-                address = claim.settled_at
-                if address is not None:
-                    if live.get(address) is claim:
-                        self._end(claim, address)
-                    continue
-                address = take(claim.size)
-                if address is None:
-                    address = self._when_full(claim)
-                claim.settled_at = address
-                live[address] = claim
-        finally:
-            self._note_room()
+        notes = self.notes
+        while notes:
+            claim = notes.pop()
+            address = claim.settled_at
+            if address is not None and self._live.get(address) is claim:
+                self._end(claim, address)
 
     def _note_room(self) -> None:
-        self._small = self._holes.sure_room() // _PART_OF_ROOM
+        """The room may have become less."""
 
     def _end(self, claim: Claim, address: int) -> None:
         del self._live[address]
-        if address < _BEYOND:
+        if address < BEYOND:
             self._holes.give_back(address, claim.size)
 
     def occupy(self, ranges: Iterable[tuple[int, int]], label: str) -> None:
@@ -147,7 +153,7 @@ class Pool:
                     f"{start} to {end} cannot be occupied in {self.region.buffer_type.name}, which lies from "
                     f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
                 )
-            self._live[start] = claim = Claim(self, end - start, 0, _nobody, label, None, next(_NUMBERS))
+            self._live[start] = claim = self._labelled(_NOBODY, end - start, label)
             claim.settled_at = start
         self._note_room()
 
@@ -235,10 +241,10 @@ class Pool:
 
     def _allocation(self, address: int) -> Allocation:
         held = self._live[address]
-        label = str(held.find_owner()) if held.label is None else held.label
+        label = str(held.owner()) if held.label is None else held.label
         where = None if held.site is None else resolved(held.site)
         kind = self.region.buffer_type
-        return Allocation(address, held.size, kind, label, where, held.number, held.find_owner)
+        return Allocation(address, held.size, kind, label, where, held.number, held.owner)
 
     def _statistics(self) -> Statistics:
         allocated = sum(claim.size for claim in self._live.values())
@@ -269,8 +275,11 @@ class Uncounted(Pool):
         self._addresses = addresses
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
-        claim = Claim(self, size, requested, _nobody, None, None, 0)
-        claim.settled_at = next(self._addresses)
+        address = next(self._addresses)
+        claim = Claim(owner)
+        claim.pool, claim.size, claim.requested = self, self.region.grain, requested
+        claim.site = claim.label = claim.holder = None
+        claim.number = claim.settled_at = address
         return claim
 
     def allocate_labelled(
@@ -283,7 +292,3 @@ class Uncounted(Pool):
 
     def extent(self, address: int) -> tuple[int, int]:
         return address + self.region.grain, address
-
-
-def _nobody() -> None:
-    return None

@@ -26,13 +26,15 @@ class DeviceQueues:
     sub_devices: SubDevices
 
     def _make_queues(self, grid: tuple[int, int]) -> None:
-        mesh = cast("MeshDevice", self)
-        count = cast(int, mesh.options.get("num_command_queues", 1))
+        mesh, count = cast("MeshDevice", self), self._queue_count()
         lock = threading.RLock()
         self._workers = Ownership()
         self.queues = [MeshCommandQueue(mesh, number, self._workers, lock) for number in range(count)]
         self._only_queue = self.queues[0] if count == 1 else None
         self.sub_devices = SubDevices(grid, mesh.memory)
+
+    def _queue_count(self) -> int:
+        return cast(int, cast("MeshDevice", self).options.get("num_command_queues", 1))
 
     def num_hw_cqs(self) -> int:
         return len(self.queues)
@@ -52,8 +54,11 @@ class DeviceQueues:
 
         Whose cores it takes is only known while there is one sub-device.
         """
-        if cq_id is None and self._only_queue is not None and not (queue_id.is_pushed and current_queue()):
-            self._only_queue.in_use = True  # nobody else can be in the way
+        only = self._only_queue
+        if only is not None and (
+            cq_id == 0 or (cq_id is None and not (queue_id.is_pushed and current_queue()))
+        ):
+            only.in_use = True  # nobody else can be in the way
             return
         queue = self.mesh_command_queue(cq_id)
         queue.in_use = True

@@ -54,5 +54,7 @@ class Ownership:
         self._workers.clear()
 
     def _owned_by(self, queue: int, sub_devices: Iterable[int]) -> list[_Workers]:
+        if not self._workers:
+            return []
         found = (self._workers.get(number) for number in sub_devices)
         return [workers for workers in found if workers is not None and workers.owner == queue]

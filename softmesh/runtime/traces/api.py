@@ -92,7 +92,11 @@ MeshCommandQueue.enqueue_trace = enqueue_trace  # type: ignore[method-assign]
 
 
 def _queue(where: str, mesh_device: MeshDevice, cq_id: int | QueueId | None) -> int:
-    checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH).check_open(where)
+    """Its number; what is as it should be is seen at once, for a replay costs little more than its calls."""
+    if not isinstance(mesh_device, MeshDevice) or mesh_device._closed:
+        checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH).check_open(where)
+    if type(cq_id) is int and 0 <= cq_id < len(mesh_device.queues):
+        return cq_id
     queue = chosen_queue(where, cq_id)
     mesh_device.mesh_command_queue(queue)  # refuses a number that the mesh has no queue for
     return queue
