@@ -21,7 +21,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -48,6 +48,7 @@ class Effort:
     bytes_of_many: int = 64 * _KIB
     bytes_of_machine: int = 256 * _MIB  # read and written
     rounds: int = 15
+    rounds_of_calls: int = 60  # of small ones against torch alone, for a difference of microseconds
     seconds: float = 0.005  # of one peer's turn in a round
 
     def works(self, dtype: str) -> list[Work]:
@@ -65,6 +66,7 @@ QUICK = Effort(
     bytes_of_many=4 * _KIB,
     bytes_of_machine=4 * _MIB,
     rounds=2,
+    rounds_of_calls=2,
     seconds=0.0002,
 )
 
@@ -139,7 +141,11 @@ def measure(
     seen = interleave(peers, effort.rounds)
     for peer in able.values():
         peer.release()
-    return row_of(work, seen, effort.bytes_of_machine, ours.bytes_stored(), wrong)
+    row = row_of(work, seen, effort.bytes_of_machine, ours.bytes_stored(), wrong)
+    if row.is_big:
+        return row
+    calls = interleave({name: peers[name] for name in (OURS, TORCH)}, effort.rounds_of_calls)
+    return replace(row, above_torch_us=calls[OURS].above(calls[TORCH]) * 1e6)
 
 
 def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from softmesh.ops.plan import Plan
 from softmesh.ops.signature import Signature
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues import queue_id
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -109,7 +110,11 @@ def take(known: Shortcut, call: Call) -> Tensor:
     """The result."""
     plan, compute, slots, tensors = known
     _, given, device = call
-    device.note_launch(None)
+    only = device._only_queue
+    if only is None or queue_id.is_pushed:
+        device.note_launch(None)
+    else:
+        only.in_use = True
     values = []
     for at, default in slots:
         value = default if at is None else given[at]

@@ -55,9 +55,8 @@ class DeviceQueues:
         Whose cores it takes is only known while there is one sub-device.
         """
         only = self._only_queue
-        if only is not None and (
-            cq_id == 0 or (cq_id is None and not (queue_id.is_pushed and current_queue()))
-        ):
+        is_current = cq_id is None and not (queue_id.is_pushed and current_queue())
+        if only is not None and (is_current or (type(cq_id) is int and cq_id == 0)):
             only.in_use = True  # nobody else can be in the way
             return
         queue = self.mesh_command_queue(cq_id)
