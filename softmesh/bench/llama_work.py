@@ -143,7 +143,7 @@ class MeshLlama:
     traced: Any
 
     def prefill(self) -> torch.Tensor:
-        logits: torch.Tensor = self.prefilling.prefill(self.work.prompts)
+        logits: torch.Tensor = self.prefilling.logits_after(self.work.prompts)
         return logits
 
     def decode(self) -> list[int]:

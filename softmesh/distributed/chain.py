@@ -121,7 +121,9 @@ class Chain:
         self._circumstances = is_lenient(), CONFIG.strict_ccl_topology
         read_last = {at: i for i, step in enumerate(steps) for at, _ in step.operands if at >= given}
         self._ends = [[at for at, reader in read_last.items() if reader == i] for i in range(len(steps))]
-        self._rooms: tuple[Allocator, list[Room], dict[Pool, int]] | None = None
+        self._rooms: tuple[object, list[Room], dict[Pool, int]] | None = (
+            None  # of these pools of an allocator
+        )
 
     def __str__(self) -> str:
         return f"a value between the ops of distributed.{self._op}"
@@ -150,12 +152,12 @@ class Chain:
     def _has_room(self, device: MeshDevice) -> bool:
         """Whether the devices surely have memory for all that it makes, at the same time."""
         allocator = device.memory
-        if self._rooms is None or self._rooms[0] is not allocator:
+        if self._rooms is None or self._rooms[0] is not allocator.pools:
             rooms = [_room(step.output.spec, allocator) for step in self._steps]
             together: dict[Pool, int] = {}
             for pool, size, _ in rooms:
                 together[pool] = together.get(pool, 0) + size
-            self._rooms = allocator, rooms, together
+            self._rooms = allocator.pools, rooms, together
         return all(pool.surely_has(size) for pool, size in self._rooms[2].items())
 
     def _run_narrowly(self, values: list[Any], device: MeshDevice) -> Tensor:

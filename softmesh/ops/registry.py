@@ -37,6 +37,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
@@ -113,8 +114,8 @@ class Operation:
                 if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = list(map(call[1].__getitem__, known.tensors))
-                    is_old = known.plan.is_view
-                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue(), is_old)
+                    claim = None if known.plan.is_view else made._storage.claim
+                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue(), claim)
                 return made
         try:
             if INTERCEPTORS:
@@ -352,10 +353,10 @@ class Operation:
         plan: Plan,
         device: MeshDevice | None,
         queue: int,
-        is_old: bool = True,
+        claim: Claim | None = None,
     ) -> None:
+        """`claim` is that of memory which this call has asked for: it knows the user's line."""
         cost = plan.cost or self.definition.cost
-        claim = None if is_old else made[0]._storage.claim  # of memory that this call asked for
         tell(
             Command(
                 self.name,

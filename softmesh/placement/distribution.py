@@ -83,10 +83,11 @@ class Distribution:
 
         Slices stay slices: values of which each device has its own are what they are slices of from then on.
         """
-        if LOCAL not in self.placements or self.grid != target.grid or self.extents != target.extents:
+        if LOCAL not in self.placements or self.grid != target.grid:
             return self
         pairs = zip(self.placements, target.placements, strict=True)
-        return self.with_placements(tuple(_stays_a_slice(new, old) or new for new, old in pairs))
+        fits = all(new is old or (new is LOCAL and _is_even_slice(old)) for new, old in pairs)
+        return self.with_placements(target.placements) if fits else self
 
     def coordinates(self) -> Coordinates:
         """The occupied coordinates, in the order of the flattened grid."""
@@ -97,8 +98,8 @@ class Distribution:
         return f"Distribution(grid={self.grid}, {', '.join(map(repr, self.placements))}{where})"
 
 
-def _stays_a_slice(new: Placement, old: Placement) -> Placement | None:
-    return old if new is LOCAL and isinstance(old, Shard) and old.size is None else None
+def _is_even_slice(word: Placement) -> bool:
+    return isinstance(word, Shard) and word.size is None
 
 
 @cache

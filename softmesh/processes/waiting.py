@@ -136,11 +136,9 @@ class Wait:
     ) -> None:
         if kind is None:
             _Process.last = self
+            if self.site is not _NOWHERE and not self.serial:  # its end was told before it was the last
+                reports.say(whereabouts)
         self._tell_the_end()
-        if (
-            self.site is not _NOWHERE
-        ):  # the launcher heard of it, and may have heard of its end before it was the last
-            reports.say(whereabouts)
 
     def until(self, done: Callable[[], object]) -> None:
         """Return once `done()` is true. A wait may have several steps; the deadline is that of each."""

@@ -98,7 +98,8 @@ class Storage:
         if other._memory is None:
             return
         if not isinstance(other._memory, SharedMemory):
-            other._memory = SharedMemory(other._memory, other)
+            assert other.claim is not None
+            other._memory = SharedMemory(other.claim, other)
         self._memory = other._memory
         self._memory.add(self)
 
@@ -185,11 +186,10 @@ class Storage:
 class SharedMemory:
     """Memory that several storages lie in; it goes back when the last of them does."""
 
-    __slots__ = ("__weakref__", "_claim", "_holders", "_is_released", "notes", "pool")
+    __slots__ = ("__weakref__", "_claim", "_holders", "_is_released", "notes")
 
-    def __init__(self, pool: Pool, first: Storage) -> None:
-        assert first.claim is not None
-        self.pool, self._claim = pool, first.claim
+    def __init__(self, claim: Claim, first: Storage) -> None:
+        self._claim = claim
         self._is_released = False
         self._holders = [ref(first)]
         self.notes: deque[Claim] = deque(maxlen=0)  # one of several that dies gives nothing back
@@ -203,12 +203,12 @@ class SharedMemory:
 
     def __del__(self) -> None:
         if not self._is_released:
-            self.pool.notes.append(self._claim)
+            self._claim.pool.notes.append(self._claim)
 
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
-            self.pool.notes.append(self._claim)
+            self._claim.pool.notes.append(self._claim)
         site = raw_call_site(1)
         for storage in self.living():
             storage.data, storage.freed, storage._span = None, site, None

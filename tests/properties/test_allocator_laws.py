@@ -6,6 +6,7 @@ The model looks at every grain for every question, and knows nothing of holes, r
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -214,6 +215,7 @@ def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_on
                 held.append((pool.allocate(size * GRAIN, 1, OWNER), place))
         elif step == "surely":
             assert not pool.surely_has(size * GRAIN) or model.largest() >= size
+            assert pool.surely_has(size * GRAIN) or model.largest() < grains // 2
         elif held:
             claim, place = held[draw.randrange(len(held))]
             if step == "ask":
@@ -225,3 +227,36 @@ def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_on
     assert [claim.address for claim, _ in held] == [address(place) for _, place in held]
     blocks = [(address(start), size * GRAIN, taken) for start, size, taken in model.extents()]
     assert list(pool.blocks()) == blocks
+
+
+def test_threads_that_fill_a_memory_are_told_each_of_its_own_allocations():
+    grains, threads = 2000, 4
+    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    held: list[list[Claim]] = [[] for _ in range(threads)]
+
+    def fill(own: list[Claim]) -> None:
+        try:
+            while True:
+                own.append(pool.allocate(GRAIN, 1, OWNER))
+        except OutOfDeviceMemory:
+            pass
+
+    workers = [threading.Thread(target=fill, args=(own,)) for own in held]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    addresses = {claim.address for own in held for claim in own}
+    assert addresses == {address(place) for place in range(grains)}
+    for own in held:
+        pool.notes.extend(own)
+    assert list(pool.blocks()) == [(BASE, grains * GRAIN, False)]
+
+
+def test_what_an_installed_state_occupies_has_no_owner():
+    allocator = memory_of(16)
+    allocator.allocate(3 * GRAIN, BufferType.DRAM, owner=OWNER, label="")
+    other = memory_of(16)
+    other.override_state(allocator.extract_state())
+    assert other.get_allocated_buffers() == []
+    assert [allocation.owner for allocation in other.live()] == [None]

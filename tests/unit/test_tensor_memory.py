@@ -556,3 +556,17 @@ def test_a_constant_that_no_chip_holds_is_refused_before_the_host_gives_memory(d
     with pytest.raises(OutOfDeviceMemory, match="Not enough space to allocate 35184372088832 B DRAM buffer"):
         create((1 << 22, 1 << 22), dtype=ttnn.bfloat16, layout=TILE, device=device)
     assert used(device) == before
+
+
+def test_a_view_of_a_tensor_whose_address_nobody_asked_for_lies_where_it_does():
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        x = ttnn.ones([64, 64], device=mesh)
+        y = ttnn.relu(x)
+        seen = ttnn.reshape(y, (1, 1, 64, 64))
+        del x
+        assert seen.buffer_address() == y.buffer_address()
+        first = ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank
+        del y
+        assert ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank == first
+        del seen
+        assert ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank == 0

@@ -37,13 +37,16 @@ class Generator:
 
     def prefill(self, prompts: Sequence[Tokens]) -> torch.Tensor:
         """The logits (users, vocabulary) that follow each prompt; decoding goes on from there."""
+        logits = self.logits_after(prompts)
+        self.go_on(logits.argmax(-1).tolist(), [len(prompt) for prompt in prompts])
+        return logits
+
+    def logits_after(self, prompts: Sequence[Tokens]) -> torch.Tensor:
         self._check(prompts)
         users = self.users // self.model.tp.groups
         numbered = progress(range(users), "Prefilling", users)
-        found = [self.prefill_one(user, prompts[user::users]) for user in numbered]
-        logits = torch.stack(found, dim=1).flatten(0, 1)
-        self.go_on(logits.argmax(-1).tolist(), [len(prompt) for prompt in prompts])
-        return logits
+        found = [self._prefill_one(user, prompts[user::users]) for user in numbered]
+        return torch.stack(found, dim=1).flatten(0, 1)
 
     def _check(self, prompts: Sequence[Tokens]) -> None:
         lengths = [len(prompt) for prompt in prompts]
@@ -52,7 +55,7 @@ class Generator:
                 f"This generator takes {self.users} prompts of 1 to {self.length} tokens, got lengths {lengths}."
             )
 
-    def prefill_one(self, user: int, prompts: Sequence[Tokens]) -> torch.Tensor:
+    def _prefill_one(self, user: int, prompts: Sequence[Tokens]) -> torch.Tensor:
         """The logits (groups, vocabulary) that follow the prompts of one user of each group."""
         longest = max(map(len, prompts))
         filled = torch.zeros(len(prompts), min(-(-longest // TILE) * TILE, self.length), dtype=torch.int32)

@@ -16,27 +16,29 @@ from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.pool import BEYOND, Pool, next_number
 
 _MOST_NOTES = 64
-# Of what surely has room, an allocation that waits takes at most this part. More than those notes: several threads
-# may each add one before the first of them looks how many there are.
-_PART_OF_ROOM = 2 * _MOST_NOTES
+_OF_THE_ROOM = (
+    2 * _MOST_NOTES
+)  # an allocation that waits takes at most such a fraction of what is surely free
 
 
 class DeferringPool(Pool):
-    """Its notes are allocations, and of what has an address, the end."""
+    """Its notes are allocations, and behind them their ends: a claim that was worked in, or stands there before."""
 
     def __init__(self, region: Region, is_enforced: bool = True) -> None:
         super().__init__(region, is_enforced)
-        self._small = region.size // _PART_OF_ROOM  # bytes of an allocation that may wait
+        self._small = region.size // _OF_THE_ROOM  # bytes of an allocation that may wait
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         claim = Claim(owner)
-        claim.pool, claim.size, claim.requested = self, size, requested
-        claim.site, claim.number = raw_call_site(5), next_number()
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
         claim.label = claim.holder = claim.settled_at = None
-        notes = self.notes
-        notes.append(claim)
-        if size > self._small or len(notes) > _MOST_NOTES:
-            self.settle()
+        with self._lock:
+            claim.number = next_number()
+            if size <= self._small and len(self.notes) < _MOST_NOTES:
+                self.notes.append(claim)
+            else:
+                self._settle()
+                self._hold(claim, self._take(size))
         return claim
 
     def surely_has(self, size: int) -> bool:
@@ -65,10 +67,20 @@ class DeferringPool(Pool):
                     if address < BEYOND:
                         holes.give_back(address, size)
                 if notes:
-                    claim = notes.popleft()
-                    self._hold(claim, self._take(claim.size))
+                    self._work_in(notes.popleft())
         finally:
             self._note_room()
 
+    def _work_in(self, claim: Claim) -> None:
+        try:
+            address = self._take(claim.size)
+            assert address is not None  # only what surely has room waits
+            self._live[address] = claim
+            claim.settled_at = address
+        except KeyboardInterrupt:
+            if claim.settled_at is None:
+                self.notes.appendleft(claim)
+            raise
+
     def _note_room(self) -> None:
-        self._small = self._holes.sure_room() // _PART_OF_ROOM
+        self._small = self._holes.sure_room() // _OF_THE_ROOM

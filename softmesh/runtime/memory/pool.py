@@ -26,13 +26,6 @@ BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip ha
 _NUMBERS = itertools.count(1)
 
 
-class _Nobody:
-    pass
-
-
-_NOBODY = _Nobody()
-
-
 def next_number() -> int:
     """Allocations are numbered through the life of the process: later ones of any memory have higher numbers."""
     return next(_NUMBERS)
@@ -61,13 +54,13 @@ class Pool:
         Whoever holds the claim puts it among the notes when it is over.
         """
         claim = Claim(owner)
-        claim.pool, claim.size, claim.requested = self, size, requested
-        claim.site, claim.number = raw_call_site(5), next(_NUMBERS)
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
         claim.label = claim.holder = None
         self._acquire()
         try:
             if self.notes:
                 self._settle()
+            claim.number = next(_NUMBERS)
             address = self._take(size)
             if address is None:
                 address = self._when_full(claim)
@@ -86,10 +79,11 @@ class Pool:
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
         """The address."""
-        claim = self._labelled(owner, size, label)
-        claim.requested, claim.site = requested, raw_call_site(2)
+        site = raw_call_site(2)
         with self._lock:
             self._settle()
+            claim = self._labelled(owner, size, label)
+            claim.requested, claim.site = requested, site
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
             return self._hold(claim, address)
@@ -153,8 +147,8 @@ class Pool:
                     f"{start} to {end} cannot be occupied in {self.region.buffer_type.name}, which lies from "
                     f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
                 )
-            self._live[start] = claim = self._labelled(_NOBODY, end - start, label)
-            claim.settled_at = start
+            self._live[start] = claim = self._labelled(self, end - start, label)
+            claim.settled_at, claim.holder = start, _nobody
         self._note_room()
 
     def keep_back(self, size: int) -> None:
@@ -292,3 +286,7 @@ class Uncounted(Pool):
 
     def extent(self, address: int) -> tuple[int, int]:
         return address + self.region.grain, address
+
+
+def _nobody() -> None:
+    return None

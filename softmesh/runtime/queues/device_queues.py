@@ -59,7 +59,8 @@ class DeviceQueues:
         if only is not None and (is_current or (type(cq_id) is int and cq_id == 0)):
             only.in_use = True  # nobody else can be in the way
             return
-        queue = self.mesh_command_queue(cq_id)
+        is_number = type(cq_id) is int and 0 <= cq_id < len(self.queues)
+        queue = self.queues[cq_id] if is_number else self.mesh_command_queue(cq_id)  # type: ignore[index]
         queue.in_use = True
         if self.sub_devices.active.is_default:
             self._workers.launch(0, queue.id())

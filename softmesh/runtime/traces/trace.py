@@ -5,6 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from softmesh.autograd.graph import GRADIENTS
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.runtime.memory.pool import next_number
@@ -59,7 +62,11 @@ class Trace:
         for memory, placed in zip(memories, self._placed, strict=True):
             if memory is None or memory.data is None or memory.dist is not placed:
                 self._check(memory, placed)
-        values = self._replay(*memories)
+        if GRADIENTS.in_use and torch.is_grad_enabled():
+            with torch.no_grad():  # as it was recorded: a replay has no way back to its inputs
+                values = self._replay(*memories)
+        else:
+            values = self._replay(*memories)
         for ref, value in zip(self._outputs, values, strict=True):
             output = ref()
             if output is not None:
