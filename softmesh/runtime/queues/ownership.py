@@ -23,6 +23,9 @@ class Ownership:
     def __init__(self) -> None:
         self._workers: dict[int, _Workers] = {}
 
+    def is_in_use(self) -> bool:
+        return bool(self._workers)
+
     def launch(self, sub_device: int, queue: int) -> None:
         workers = self._workers.get(sub_device)
         if workers is None:
@@ -54,7 +57,5 @@ class Ownership:
         self._workers.clear()
 
     def _owned_by(self, queue: int, sub_devices: Iterable[int]) -> list[_Workers]:
-        if not self._workers:
-            return []
         found = (self._workers.get(number) for number in sub_devices)
         return [workers for workers in found if workers is not None and workers.owner == queue]

@@ -44,6 +44,7 @@ class QueueCore:
         self._lock = lock  # one for all queues of a mesh
         self.events = EventLog(number)
         self.in_use = False  # since the mesh was last quiesced
+        self._is_on_gpu = mesh.torch_device.type == "cuda"
 
     def __repr__(self) -> str:
         return f"MeshCommandQueue({self._number} of {self.device()!r})"
@@ -99,10 +100,11 @@ class QueueCore:
         """Until everything on this queue has run; on these sub-devices, or on the stall group."""
         mesh = self.device()
         finish_pending(mesh)
-        if mesh.torch_device.type == "cuda":
+        if self._is_on_gpu:
             torch.cuda.synchronize(mesh.torch_device)
         self.events.record_finish()
-        self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for())
+        if self._ownership.is_in_use():
+            self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for())
         if mesh.ranks is not None:
             mesh.ranks.barrier(why)
 

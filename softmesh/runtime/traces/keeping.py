@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.placement.distribution import mesh_coordinates
-from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.traces.allocation_tracking import (
-    trace_allocation_tracking_enabled,
-    verify_before_replay,
-)
+from softmesh.runtime import commands
+from softmesh.runtime.traces import allocation_tracking
 from softmesh.runtime.traces.captures import BLOCKING, refuse_while_recording
 from softmesh.runtime.traces.trace import Trace
 
@@ -57,14 +54,14 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     trace = trace_of(mesh, number)
     if mesh.captures.recordings:
         refuse_while_recording(mesh, queue, BLOCKING, "execute_trace")
-    if trace_allocation_tracking_enabled():
-        verify_before_replay(mesh, trace)
+    if allocation_tracking.TRACE_ALLOC_TRACKING:
+        allocation_tracking.verify_before_replay(mesh, trace)
     mesh.note_launch(queue)
     if not mesh.is_remote_only():
         trace.replay()
-    if observed():
+    if commands.observers:
         coords = mesh_coordinates(tuple(mesh.shape))
-        emit(
+        commands.emit(
             "execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking
         )
     if blocking:
