@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import softmesh as ttnn
 from softmesh.bench import runtime_work as work
@@ -26,6 +26,7 @@ from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, tim
 class Effort:
     rounds: int = 25
     seconds: float = 0.003  # of one peer's turn in a round
+    rounds_of_products: int = 99  # those of an MLP: one product differs from the next by a tenth
     rows: int = 256
     width: int = 512
     live_buffers: int = 10_000
@@ -33,7 +34,9 @@ class Effort:
     tiles: int = 32
 
 
-QUICK = Effort(rounds=3, seconds=0.0005, rows=64, width=64, live_buffers=200, devices=8, tiles=2)
+QUICK = Effort(
+    rounds=3, seconds=0.0005, rounds_of_products=3, rows=64, width=64, live_buffers=200, devices=8, tiles=2
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,11 @@ def measure(effort: Effort) -> list[Row]:
     with opened(2, 4) as mesh:
         rows = [
             *_replays("20 small ops", work.chain(mesh), effort),
-            *_replays("MLP", work.mlp(mesh, effort.rows, effort.width), effort),
+            *_replays(
+                "MLP",
+                work.mlp(mesh, effort.rows, effort.width),
+                replace(effort, rounds=effort.rounds_of_products),
+            ),
             _alone("event, recorded and waited for", work.event(mesh), effort),
             _alone("empty workload, enqueued", work.empty_workload(mesh), effort),
             *_allocations(mesh, effort),

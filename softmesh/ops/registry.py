@@ -38,6 +38,7 @@ from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.claim import Claim
+from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
@@ -113,9 +114,10 @@ class Operation:
                 made = take(known, call)
                 if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
-                    tensors = list(map(call[1].__getitem__, known.tensors))
+                    tensors = tuple(map(call[1].__getitem__, known.tensors))
                     claim = None if known.plan.is_view else made._storage.claim
-                    self._tell(bind, tensors, [made], known.plan, call[2], current_queue(), claim)
+                    queue = current_queue() if queue_id.is_pushed else 0
+                    self._tell(bind, tensors, (made,), known.plan, call[2], queue, claim)
                 return made
         try:
             if INTERCEPTORS:
@@ -348,8 +350,8 @@ class Operation:
     def _tell(
         self,
         values: Callable[[], list[Any]],
-        tensors: list[Tensor],
-        made: list[Tensor],
+        tensors: Sequence[Tensor],
+        made: Sequence[Tensor],
         plan: Plan,
         device: MeshDevice | None,
         queue: int,

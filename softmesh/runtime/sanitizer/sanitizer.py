@@ -64,7 +64,7 @@ class Sanitizer:
             return  # nothing else works on this mesh: all is in order
         if self._on_host.filling:
             self._look_at(command)
-        mesh = self._meshes.get(device.id()) or self._mesh(device)
+        mesh = self._meshes.get(device._id) or self._mesh(device)
         agent = mesh.agent(command, device, self._host)
         if command.says_more:
             for channel in command.receives:
