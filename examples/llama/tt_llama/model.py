@@ -117,7 +117,7 @@ def check_fits(args: ModelArgs, tp: TensorParallel) -> None:
     for name, (size, multiple) in shared.items():
         if size % multiple:
             raise ValueError(
-                f"{name}={size} must be a multiple of {multiple} on a mesh of {tp.rows} x {tp.columns} devices: "
+                f"{name}={size} must be a multiple of {multiple} on {tp.mesh_device}: "
                 "take fewer along that axis, or make groups of them by --data-parallel."
             )
 
