@@ -121,9 +121,8 @@ class Chain:
         self._circumstances = is_lenient(), CONFIG.strict_ccl_topology
         read_last = {at: i for i, step in enumerate(steps) for at, _ in step.operands if at >= given}
         self._ends = [[at for at, reader in read_last.items() if reader == i] for i in range(len(steps))]
-        self._rooms: tuple[object, list[Room], dict[Pool, int]] | None = (
-            None  # of these pools of an allocator
-        )
+        # The pools that they were found for, where each value goes, and how much all of them take of each pool.
+        self._rooms: tuple[object, list[Room], dict[Pool, int]] | None = None
 
     def __str__(self) -> str:
         return f"a value between the ops of distributed.{self._op}"
@@ -163,7 +162,7 @@ class Chain:
     def _run_narrowly(self, values: list[Any], device: MeshDevice) -> Tensor:
         """With every value in memory of its own on the devices, from its making till it is read for the last time."""
         assert self._rooms is not None
-        held: dict[int, tuple[Pool, Claim]] = {}
+        held: dict[int, Claim] = {}
         try:
             for (compute, operands, _, _), room, ends in zip(
                 self._steps, self._rooms[1], self._ends, strict=True
@@ -174,14 +173,15 @@ class Chain:
                 if at == self._given + len(self._steps) - 1:
                     break
                 if size:
-                    held[at] = pool, pool.allocate(size, requested, self)
+                    held[at] = pool.allocate(size, requested, self)
                 for over in ends:
                     values[over] = None
-                    _give_back(held.pop(over, None))
+                    if over in held:
+                        _give_back(held.pop(over))
             return self._result(values[-1], device)
         finally:
-            for one in held.values():
-                _give_back(one)
+            for claim in held.values():
+                _give_back(claim)
 
 
 def _room(spec: TensorSpec, allocator: Allocator) -> Room:
@@ -189,7 +189,5 @@ def _room(spec: TensorSpec, allocator: Allocator) -> Room:
     return allocator.pools[buffer_type], size, requested
 
 
-def _give_back(held: tuple[Pool, Claim] | None) -> None:
-    if held is not None:
-        pool, claim = held
-        pool.notes.append(claim)
+def _give_back(claim: Claim) -> None:
+    claim.pool.notes.append(claim)

@@ -38,7 +38,6 @@ from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.claim import Claim
-from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
@@ -116,8 +115,7 @@ class Operation:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = tuple(map(call[1].__getitem__, known.tensors))
                     claim = None if known.plan.is_view else made._storage.claim
-                    queue = current_queue() if queue_id.is_pushed else 0
-                    self._tell(bind, tensors, (made,), known.plan, call[2], queue, claim)
+                    self._tell(bind, tensors, (made,), known.plan, call[2], current_queue(), claim)
                 return made
         try:
             if INTERCEPTORS:

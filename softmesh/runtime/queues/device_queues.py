@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch import SubDeviceId
-from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.ownership import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
@@ -54,15 +53,11 @@ class DeviceQueues:
 
         Whose cores it takes is only known while there is one sub-device.
         """
-        only = self._only_queue
-        is_current = cq_id is None and not (queue_id.is_pushed and current_queue())
-        if only is not None and (is_current or (type(cq_id) is int and cq_id == 0)):
-            only.in_use = True  # nobody else can be in the way
-            return
-        is_number = type(cq_id) is int and 0 <= cq_id < len(self.queues)
-        queue = self.queues[cq_id] if is_number else self.mesh_command_queue(cq_id)  # type: ignore[index]
+        number = current_queue() if cq_id is None else cq_id
+        is_known = type(number) is int and 0 <= number < len(self.queues)
+        queue = self.queues[int(number)] if is_known else self.mesh_command_queue(number)
         queue.in_use = True
-        if self.sub_devices.active.is_default:
+        if self._only_queue is None and self.sub_devices.active.is_default:
             self._workers.launch(0, queue.id())
 
     def note_write(self, doing: str, cq_id: int | QueueId | None) -> int:

@@ -54,7 +54,7 @@ is_pushed = False  # whether any thread ever chose a queue: asking a thread for 
 
 
 def current_queue() -> int:
-    return _CURRENT.number
+    return _CURRENT.number if is_pushed else 0
 
 
 def chosen_queue(where: str, cq_id: int | QueueId | None) -> int:

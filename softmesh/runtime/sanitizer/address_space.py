@@ -33,10 +33,7 @@ class AddressSpace:
         piece = self._pieces.get(span.start)
         if piece is None or piece.only is not step.agent or piece.end != span.end:
             return False
-        if is_write:  # as `History.note` does, for every operand of every op
-            piece._write, piece._read = (step, span), None
-        else:
-            piece._read = (step, span)
+        piece.note(step, is_write, span)
         return True
 
     def add(self, touch: Touch, clock: Clock) -> Sequence[Touch]:

@@ -48,8 +48,7 @@ def execute_trace(
     queue = _queue("execute_trace", mesh_device, cq_id)
     if blocking is not True and blocking is not False:
         checked("execute_trace", "blocking", blocking, bool, "True or False")
-    number = trace_id if isinstance(trace_id, MeshTraceId) else _checked_id("execute_trace", trace_id)
-    replay_on(mesh_device, queue, number._id, blocking)
+    replay_on(mesh_device, queue, int(_checked_id("execute_trace", trace_id)), blocking)
 
 
 def release_trace(mesh_device: MeshDevice, trace_id: MeshTraceId) -> None:
