@@ -13,9 +13,7 @@ import torch
 
 from softmesh.collectives.groups import Group
 from softmesh.collectives.sums import adder
-from softmesh.runtime.reused_results import BIG, filled_from
-
-_WIDEST = 8  # bytes of an element
+from softmesh.runtime.reused_results import BIG, LARGE, Recopying, filled_from
 
 Move = Callable[[torch.Tensor], torch.Tensor]
 
@@ -29,21 +27,27 @@ class Gathering:
         self._whole: list[int] = []
         self._shape: list[int] = []
         self.order: list[int] = []
+        self._copied = 0  # bytes
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         if data.shape != self._seen:
             self._prepare(data.shape)
         spread = data.expand(self._whole)
         turned = spread.flip(self.group.axes) if self.backwards else spread
-        return filled_from(turned.permute(self.order), self._shape)
+        found = filled_from(turned.permute(self.order), self._shape)
+        is_copy = data.is_cpu and found.data_ptr() != data.data_ptr()
+        self._copied = found.nbytes if is_copy else 0
+        return found
 
     @property
     def direct(self) -> Move:
         """The same for more data like the last."""
         order, shape = self.order, self._shape
         is_whole = self._seen is not None and list(self._seen) == self._whole
-        if self.backwards or not is_whole or math.prod(shape) * _WIDEST > BIG:
+        if self.backwards or not is_whole or self._copied > BIG:
             return self
+        if self._copied >= LARGE:
+            return Recopying(order, shape)
         return lambda data: data.permute(order).reshape(shape)
 
     def _prepare(self, seen: torch.Size) -> None:

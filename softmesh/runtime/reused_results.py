@@ -1,21 +1,29 @@
-"""Big results in memory that an earlier one has left.
+"""Results in memory that an earlier one has left.
 
 A fresh block of 32 MiB or more is mapped anew and page-faults through all of its memory, which costs two to
 three times what filling it does. So the blocks that were handed out here are remembered, and one that
 nothing reads any more is handed out again: torch counts the owners of a block, views and numpy arrays
 included. What is remembered is bounded by an eighth of the machine's memory; closing a mesh lets it go.
+
+A copy of some MiB gains too (see `Recopying`): the C library hands out two blocks in turn to a loop that makes and
+drops one, where the one that was dropped last is still in the caches.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Sequence
+from weakref import WeakSet
 
 import torch
 
 BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by itself (see memory_reuse)
+LARGE = 2 << 20  # bytes of a copy that is worth a block of its own
 _SHARE_OF_MEMORY = 8
+_MOST_KEPT = 8  # blocks of copies
+_owners = torch._C._storage_Use_Count
 
 
 class Blocks:
@@ -24,19 +32,29 @@ class Blocks:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._known: list[torch.UntypedStorage] = []
+        self._lock = threading.Lock()
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """A contiguous CPU tensor whose values are whatever was there."""
         count = math.prod(shape) * dtype.itemsize
-        at = next((i for i, b in enumerate(self._known) if b.nbytes() == count and _is_idle(b)), None)
-        if at is None:
-            self._make_room(count)
-            block = torch.empty(count, dtype=torch.uint8).untyped_storage()
-        else:
-            block = self._known.pop(at)
-        if count <= self._limit:
-            self._known.append(block)
-        return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), _strides(shape))
+        with self._lock:
+            block = self._idle(count)
+            if block is None:
+                self._make_room(count)
+                block = torch.empty(count, dtype=torch.uint8).untyped_storage()
+                if count <= self._limit:
+                    self._known.append(block)
+            return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), _strides(shape))
+
+    def _idle(self, count: int) -> torch.UntypedStorage | None:
+        """The one handed out last, for it may still be in the caches."""
+        known = self._known
+        for at in range(len(known) - 1, -1, -1):
+            block = known[at]
+            if block.nbytes() == count and _is_idle(block):
+                known.append(known.pop(at))
+                return block
+        return None
 
     def _make_room(self, count: int) -> None:
         """Forget idle blocks first, then others, until `count` more bytes are within the limit."""
@@ -57,7 +75,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _is_idle(block: torch.UntypedStorage) -> bool:
-    return torch._C._storage_Use_Count(block._cdata) == 1
+    return _owners(block._cdata) == 1
 
 
 def _memory_of_machine() -> int:
@@ -76,6 +94,7 @@ def empty_result(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 def release_results() -> None:
     _BLOCKS.release()
+    release_copies()
 
 
 def filled_from(pieces: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -88,3 +107,50 @@ def filled_from(pieces: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         result = empty_result(shape, pieces.dtype)
         result.view(pieces.shape).copy_(pieces)
         return result
+
+
+_Kept = tuple[torch.Tensor, int, int]  # a block, torch's handle of it, and the owners it has while it is idle
+
+
+class Recopying:
+    """`data.permute(order).reshape(shape)`, a copy, for data of one kind: in the block of the last, if that is idle."""
+
+    def __init__(self, order: list[int], shape: list[int]) -> None:
+        self._order, self._shape = order, shape
+        self._last: list[_Kept] = []  # at most one, and none while a thread fills it
+
+    def __call__(self, data: torch.Tensor) -> torch.Tensor:
+        pieces = data.permute(self._order)
+        try:
+            block, handle, idle = kept = self._last.pop()
+            if _owners(handle) != idle:
+                block, *_ = kept = self._fresh(pieces)
+        except IndexError:
+            block, *_ = kept = self._fresh(pieces)
+        found = block.copy_(pieces).view(self._shape)
+        self._last.append(kept)
+        return found
+
+    def _fresh(self, pieces: torch.Tensor) -> _Kept:
+        if self not in _RECOPYING:
+            if len(_RECOPYING) >= _MOST_KEPT:
+                release_copies()
+            _RECOPYING.add(self)
+        block = torch.empty(pieces.shape, dtype=pieces.dtype)
+        handle = block.untyped_storage()._cdata
+        return block, handle, _owners(handle)
+
+    def bytes_kept(self) -> int:
+        return sum(block.nbytes for block, _, _ in self._last)
+
+    def release(self) -> None:
+        self._last.clear()
+
+
+_RECOPYING: WeakSet[Recopying] = WeakSet()  # those that keep a block
+
+
+def release_copies() -> None:
+    for one in list(_RECOPYING):
+        one.release()
+    _RECOPYING.clear()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.runtime.reused_results import Blocks, filled_from
+from softmesh.runtime.reused_results import Blocks, Recopying, filled_from, release_results
 
 _SHAPE = (4, 256)
 _BYTES = 4 * 256 * 4
@@ -65,3 +68,80 @@ def test_two_big_gathered_results_do_not_share_memory(idle_machine):
         expected = torch.cat(values.chunk(2), dim=1)
         assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(first)[0]), expected)
         assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(doubled)[1]), expected * 2)
+
+
+class TestCopiesOfOneKind:
+    ORDER, SHAPE = [1, 0, 2], [3, 2 * 5]
+
+    def data(self, first: float = 0.0) -> torch.Tensor:
+        return torch.arange(2.0 * 3 * 5).view(2, 3, 5) + first
+
+    def expected(self, data: torch.Tensor) -> torch.Tensor:
+        return data.permute(self.ORDER).reshape(self.SHAPE)
+
+    def test_the_block_of_a_result_that_nothing_reads_is_used_again(self):
+        copying = Recopying(self.ORDER, self.SHAPE)
+        places = set()
+        for i in range(5):
+            found = copying(self.data(i))
+            assert torch.equal(found, self.expected(self.data(i)))
+            places.add(found.data_ptr())
+            del found
+        assert len(places) == 1
+
+    @pytest.mark.parametrize(
+        "reader", [lambda t: t, lambda t: t[1:], lambda t: t.numpy(), lambda t: t.detach()]
+    )
+    def test_a_result_stays_what_it_is_while_somebody_reads_it(self, reader):
+        copying = Recopying(self.ORDER, self.SHAPE)
+        held = [reader(copying(self.data(i))) for i in range(4)]
+        for i, read in enumerate(held):
+            assert (torch.as_tensor(read) == reader(self.expected(self.data(i)))).all()
+
+    def test_closing_a_mesh_lets_the_blocks_go(self):
+        copying = Recopying(self.ORDER, self.SHAPE)
+        copying(self.data())
+        assert copying.bytes_kept() == 2 * 3 * 5 * 4
+        release_results()
+        assert copying.bytes_kept() == 0
+        assert torch.equal(copying(self.data()), self.expected(self.data()))
+
+    def test_no_more_than_some_blocks_are_kept(self):
+        many = [Recopying(self.ORDER, self.SHAPE) for _ in range(40)]
+        for copying in many:
+            copying(self.data())
+        assert 0 < sum(copying.bytes_kept() > 0 for copying in many) < 20
+
+    def test_threads_do_not_write_over_each_other(self):
+        copying = Recopying([1, 0, 2], [64, 2 * 512])
+        wrong: list[float] = []
+
+        def work(first: float) -> None:
+            for i in range(200):
+                data = torch.full((2, 64, 512), first + i)
+                found = copying(data)
+                if not (found == first + i).all():
+                    wrong.append(first + i)
+
+        threads = [threading.Thread(target=work, args=(1000.0 * i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not wrong
+
+
+def test_gathered_results_are_their_own_while_they_are_held(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        values = torch.arange(2 * 512 * 512, dtype=torch.float32).view(2 * 512, 512)
+        x = ttnn.from_torch(
+            values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
+        )
+        expected = torch.cat(values.chunk(2), dim=1)
+        for _ in range(4):
+            ttnn.all_gather(x, dim=1)
+        held = [ttnn.all_gather(x, dim=1) for _ in range(3)]
+        ttnn.mul_(held[1], 2.0)
+        for factor, one in zip((1, 2, 1), held, strict=True):
+            assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(one)[1]), factor * expected)
