@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from softmesh.assumptions import suspended
 from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
@@ -21,11 +22,12 @@ def lenient() -> Iterator[None]:
     The tail of an uneven split is filled with zeros so that all shards have one shape; the true extent
     is remembered, and composing cuts the filler off again.
     """
-    token = _LENIENT.set(True)
-    try:
-        yield
-    finally:
-        _LENIENT.reset(token)
+    with suspended():
+        token = _LENIENT.set(True)
+        try:
+            yield
+        finally:
+            _LENIENT.reset(token)
 
 
 def is_lenient() -> bool:

@@ -6,6 +6,7 @@ from weakref import ref
 
 import torch
 
+from softmesh import assumptions
 from softmesh.autograd.carried import carry, values_of
 from softmesh.autograd.graph import GRADIENTS, run_backward
 from softmesh.errors import MeshError
@@ -69,7 +70,9 @@ def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
         )
     data = storage.data.detach()
     if requires_grad:
-        GRADIENTS.in_use = True
+        if not GRADIENTS.in_use:
+            GRADIENTS.in_use = True
+            assumptions.changed()
         data.requires_grad_()
         owner = ref(storage)
         data.register_post_accumulate_grad_hook(lambda leaf: _collect(leaf, owner()))

@@ -184,8 +184,11 @@ class Collective(Operation):
         return super()._planned(parts, values, tensors, data, target)
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        is_wishing = "topology" in kwargs or "num_links" in kwargs
-        return settings.serial, is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology
+        is_strictly_wishing = self.asks_more(kwargs) and is_strict()
+        return settings.serial, is_lenient(), is_strictly_wishing, CONFIG.strict_ccl_topology
+
+    def asks_more(self, kwargs: dict[str, Any]) -> bool:
+        return "topology" in kwargs or "num_links" in kwargs
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)

@@ -24,13 +24,12 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
-from softmesh.tensor.footprint import footprint
+from softmesh.tensor.footprint import Room, footprint
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 _CONSTANT = -1
-Room = tuple[Pool, int, int]  # where a value's memory is, bytes in each bank, and bytes that were asked for
 
 
 class Step(NamedTuple):

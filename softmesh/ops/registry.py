@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from softmesh import assumptions
 from softmesh.autograd.graph import GRADIENTS, tracks
 from softmesh.callsite import raw_call_site
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning
@@ -31,7 +32,8 @@ from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
 from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.refusal import CallRefused, refused_call
-from softmesh.ops.shortcuts import Shortcuts, take
+from softmesh.ops.repetition import Repetition, repeatable
+from softmesh.ops.shortcuts import Call, Shortcut, Shortcuts, take
 from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
@@ -69,9 +71,11 @@ class Operation:
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
         self.shortcuts = Shortcuts(self._signature)
-        self._latest: Plan | None = (
-            None  # the plan of the last call, where another like it may take a shortcut
-        )
+        # The plan of the last call, where another like it may take a shortcut; the shortcut that the last one took;
+        # and, where two in a row took the same, what it takes to do that once more.
+        self._latest: Plan | None = None
+        self._taken: Shortcut | None = None
+        self._again: Repetition | None = None
         self.has_shortcuts = type(self)._call is Operation._call and not (
             self._writes or self.leaves_undefined
         )
@@ -96,6 +100,11 @@ class Operation:
     def forget_plans(self) -> None:
         self._plans.clear()
         self.shortcuts.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """The last call: the next one may differ, or something that it would take for granted."""
+        self._again = self._taken = None
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
         """What else a plan depends on, beside the operands and the arguments."""
@@ -105,12 +114,22 @@ class Operation:
         return f"<operation ttnn.{self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        again = self._again
+        if again is not None and not INTERCEPTORS:
+            repeated = again(args, kwargs)
+            if repeated is not None:
+                return repeated
         call = None
         if self.has_shortcuts and not INTERCEPTORS:
+            moment = assumptions.moment
             is_training = GRADIENTS.in_use and torch.is_grad_enabled()
             call, known = self.shortcuts.look_up(args, kwargs, self.circumstances(kwargs), is_training)
             if call is not None and known is not None:
                 made = take(known, call)
+                if known is not self._taken:
+                    self._taken, self._again = known, None
+                elif self._again is None and not (GRADIENTS.in_use or self.asks_more(kwargs)):
+                    self._remember(known, call, tuple(kwargs), moment)
                 if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = tuple(map(call[1].__getitem__, known.tensors))
@@ -131,6 +150,17 @@ class Operation:
             raise
         except ArgumentError as error:
             raise refused_call(self.__name__, self._signature, error, args, kwargs) from error
+
+    def asks_more(self, kwargs: dict[str, Any]) -> bool:
+        """Whether its circumstances are more than what is taken for granted."""
+        return False
+
+    def _remember(self, known: Shortcut, call: Call, names: tuple[str, ...], moment: object | None) -> None:
+        _, given, device = call
+        if repeatable(known, given, device):
+            self._again = Repetition(known, given, names, device)
+            if not assumptions.remember(self, moment):
+                self.forget()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature = self._signature

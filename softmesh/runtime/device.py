@@ -14,6 +14,7 @@ from typing import overload
 
 import torch
 
+from softmesh import assumptions
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError, NotModelled
@@ -334,9 +335,10 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def clear_program_cache(self) -> None:
         self._program_cache.clear()
+        assumptions.changed()
 
     def disable_and_clear_program_cache(self) -> None:
-        self._program_cache.clear()
+        self.clear_program_cache()
         self._program_cache_enabled = False
 
     def set_program_cache_misses_allowed(self, allowed: bool) -> None:
@@ -372,6 +374,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         for submesh in self.get_submeshes():
             submesh.close()
         self._closed = True
+        assumptions.changed()
         self.memory.close()
         if self._parent is None:
             release_results()

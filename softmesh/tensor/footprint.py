@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
+from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.dtype import Layout, element_size
 from softmesh.tensor.memory import TensorMemoryLayout
 from softmesh.tensor.spec import TensorSpec
@@ -18,6 +20,15 @@ class Footprint(NamedTuple):
     buffer_type: BufferType
     bytes_per_bank: int  # in whole grains of the memory
     bytes: int  # of all banks, as far as pages lie there
+
+
+Room = tuple[Pool, int, int]  # bytes of each bank, and of all of them together
+
+
+def room_for(spec: TensorSpec, allocator: Allocator) -> Room | None:
+    """None where it takes no memory."""
+    _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
+    return (allocator.pools[buffer_type], size, requested) if size else None
 
 
 def footprint(spec: TensorSpec, memory_map: MemoryMap) -> Footprint:

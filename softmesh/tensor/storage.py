@@ -8,7 +8,6 @@ user's own torch tensor.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -21,7 +20,7 @@ from softmesh.placement.words import LOCAL, Shard
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
 from softmesh.runtime.memory.span import Span
-from softmesh.tensor.footprint import footprint
+from softmesh.tensor.footprint import Room, footprint
 from softmesh.tensor.undefined import Undefined
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Storage:
     """`data is None` once deallocated; `device is None` on the host.
 
     On a device it has an address there from the moment it is a tensor's (`place`), whatever is written into it
-    later, and gives its memory back when it dies.
+    later, and its claim gives the memory back when it dies.
     """
 
     __slots__ = (
@@ -52,21 +51,29 @@ class Storage:
         "undefined",
     )
 
-    def __init__(self, data: torch.Tensor | None, dist: Distribution, device: MeshDevice | None) -> None:
+    def __init__(
+        self,
+        data: torch.Tensor | None,
+        dist: Distribution,
+        device: MeshDevice | None,
+        spec: TensorSpec | None = None,
+        room: Room | None = None,
+    ) -> None:
+        """`room` is that of the spec, where the caller knows it: `place` would look for it."""
         self.data = data
         self.dist = dist
         self.device = device
         self.claim: Claim | None = None  # on memory, where it is a tensor's
-        self.spec: TensorSpec | None = None  # what there is room for
+        self.spec = spec  # what there is room for
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
-
-    def __del__(self) -> None:
-        if self._memory is not None:
-            self._memory.notes.append(self.claim)  # type: ignore[arg-type]  # who has memory has a claim
+        if room is not None:
+            pool, size, requested = room
+            self.claim = pool.allocate(size, requested, self)
+            self._memory = pool
 
     @property
     def address(self) -> int:
@@ -186,13 +193,12 @@ class Storage:
 class SharedMemory:
     """Memory that several storages lie in; it goes back when the last of them does."""
 
-    __slots__ = ("__weakref__", "_claim", "_holders", "_is_released", "notes")
+    __slots__ = ("__weakref__", "_claim", "_holders", "_is_released")
 
     def __init__(self, claim: Claim, first: Storage) -> None:
         self._claim = claim
         self._is_released = False
         self._holders = [ref(first)]
-        self.notes: deque[Claim] = deque(maxlen=0)  # one of several that dies gives nothing back
         me = ref(self)
 
         def any_holder() -> Storage | None:
@@ -208,6 +214,7 @@ class SharedMemory:
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
+            self._claim.holder = None
             self._claim.pool.notes.append(self._claim)
         site = raw_call_site(1)
         for storage in self.living():

@@ -20,6 +20,7 @@ from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.deferring import DeferringPool
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
+from softmesh.runtime.memory.pool import Pool
 
 GRAIN = 32
 BASE = 7 * GRAIN
@@ -190,6 +191,53 @@ def test_holes_stay_those_of_the_model_in_a_long_life(grains, sizes, phases, see
             assert (holes.take_low if from_below else holes.take_high)(size) == model.take(size, from_below)
     assert list(holes) == [(start, size) for start, size, taken in model.extents() if not taken]
     assert holes.largest() == model.largest()
+
+
+@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), from_below=st.booleans())
+def test_memory_comes_back_when_its_owner_dies(kind, seed, from_below):
+    draw = random.Random(seed)
+    grains = 300
+    pool = kind(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=from_below))
+    model = Model([0] * grains)
+    held: list[tuple[Owner, int]] = []
+    watched: list[tuple[Claim, int]] = []  # claims may outlive their owners, and are asked where they were
+    for _ in range(400):
+        step = draw.choice(["take", "take", "pass by", "die", "ask"])
+        if step in ("take", "pass by"):
+            size, owner = draw.choice([1, 1, 2, 3, 20]), Owner()
+            place = model.take(size, from_below)
+            if place is None:
+                with pytest.raises(OutOfDeviceMemory):
+                    pool.allocate(size * GRAIN, 1, owner)
+                continue
+            claim = pool.allocate(size * GRAIN, 1, owner)
+            if draw.random() < 0.2:
+                watched.append((claim, place))
+            if step == "take":
+                held.append((owner, place))
+            else:
+                model.free(place)
+        elif step == "die" and held:
+            _, place = held.pop(draw.randrange(len(held)))
+            model.free(place)
+        elif step == "ask" and watched:
+            claim, place = draw.choice(watched)
+            assert claim.address == address(place)
+    claim = owner = _ = None
+    assert [claim.address for claim, _ in watched] == [address(place) for _, place in watched]
+    blocks = [(address(start), size * GRAIN, taken) for start, size, taken in model.extents()]
+    assert list(pool.blocks()) == blocks
+
+
+@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+def test_what_found_no_room_leaves_nothing_behind(kind):
+    pool = kind(Region(BufferType.DRAM, 12, BASE, 4 * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    with pytest.raises(OutOfDeviceMemory) as refused:
+        pool.allocate(5 * GRAIN, 1, Owner())
+    del refused  # the frames that it holds let go of the owner before they do of the claim
+    assert list(pool.blocks()) == [(BASE, 4 * GRAIN, False)]
 
 
 @pytest.mark.parametrize("grains", [300, 4000])

@@ -250,7 +250,9 @@ class TestViews:
         ]
         assert x.buffer_address() not in {tensor.buffer_address() for tensor in others}
 
-    def test_memory_stays_until_the_last_view_is_gone(self, mesh):
+    @pytest.mark.parametrize("queues", [1, 2])
+    def test_memory_stays_until_the_last_view_is_gone(self, idle_machine, queues):
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4), num_command_queues=queues)
         x = in_dram(mesh, 32, 64)
         views = [ttnn.reshape(x, (1, 32, 64))]
         views.append(ttnn.reshape(views[0], (1, 1, 32, 64)))

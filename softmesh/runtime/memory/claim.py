@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Claim(ref[object]):
-    """Of `size` bytes in each bank of a pool. It is a weak reference to its owner: one object for each tensor."""
+    """Of `size` bytes in each bank of a pool. It is a weak reference to its owner: one object for each tensor, and
+    one that the interpreter itself hands over when the tensor dies."""
 
     __slots__ = ("holder", "label", "number", "pool", "requested", "settled_at", "site", "size")
 
@@ -33,6 +34,10 @@ class Claim(ref[object]):
             self.pool.settle()
         assert self.settled_at is not None
         return self.settled_at
+
+    def has_others(self) -> bool:
+        """Whether somebody else still has it when its first owner is gone."""
+        return self.holder is not None and self.holder() is not None
 
     def owner(self) -> object | None:
         """None once nobody has it."""

@@ -10,15 +10,29 @@ On a mesh with several queues whoever watches their order asks for every address
 
 from __future__ import annotations
 
+from collections import deque
+from sys import getrefcount
+
 from softmesh.callsite import raw_call_site
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.memory_map import Region
-from softmesh.runtime.memory.pool import BEYOND, Pool, next_number
+from softmesh.runtime.memory.pool import BEYOND, NUMBERS, Pool
 
 _MOST_NOTES = 64
 _OF_THE_ROOM = (
     2 * _MOST_NOTES
 )  # an allocation that waits takes at most such a fraction of what is surely free
+
+
+def _held_twice() -> int:
+    """References to a claim that only a note and a name have, as this Python counts them."""
+    notes = deque([object()])
+    notes.append(notes[0])
+    claim = notes.popleft()
+    return getrefcount(claim)
+
+
+_OURS = _held_twice()
 
 
 class DeferringPool(Pool):
@@ -29,11 +43,11 @@ class DeferringPool(Pool):
         self._small = region.size // _OF_THE_ROOM  # bytes of an allocation that may wait
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
-        claim = Claim(owner)
+        claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
         claim.label = claim.holder = claim.settled_at = None
         with self._lock:
-            claim.number = next_number()
+            claim.number = next(NUMBERS)
             if size <= self._small and len(self.notes) < _MOST_NOTES:
                 self.notes.append(claim)
             else:
@@ -56,7 +70,7 @@ class DeferringPool(Pool):
                 ended = []
                 while notes and (address := notes[0].settled_at) is not None:
                     claim = notes.popleft()
-                    if live.get(address) is claim:
+                    if live.get(address) is claim and (claim.holder is None or not claim.has_others()):
                         del live[address]
                         ended.append((address, claim.size))
                 if len(ended) > 1:
@@ -67,7 +81,11 @@ class DeferringPool(Pool):
                     if address < BEYOND:
                         holes.give_back(address, size)
                 if notes:
-                    self._work_in(notes.popleft())
+                    claim = notes.popleft()
+                    if notes and notes[0] is claim and getrefcount(claim) == _OURS:
+                        notes.popleft()  # over before anything else happened: nobody can ask where it was
+                    else:
+                        self._work_in(claim)
         finally:
             self._note_room()
 

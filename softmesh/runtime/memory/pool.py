@@ -1,7 +1,8 @@
 """One memory of a mesh: which part is free, and who holds the rest.
 
-Garbage collection can end an owner at any moment, also while this code runs. Owners that die therefore only
-leave their claim in `notes`; its bytes are free from the next allocation or question on.
+Garbage collection can end an owner at any moment, also while this code runs. Of owners that die only their claim
+comes to `notes` (it is a weak reference, and that is its callback); its bytes are free from the next allocation or
+question on.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.records import Allocation, Statistics
 
 BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
-_NUMBERS = itertools.count(1)
+NOWHERE = -1  # the address of a claim that there was no room for
+NUMBERS = itertools.count(1)
 
 
 def next_number() -> int:
     """Allocations are numbered through the life of the process: later ones of any memory have higher numbers."""
-    return next(_NUMBERS)
+    return next(NUMBERS)
 
 
 class Pool:
@@ -45,22 +47,23 @@ class Pool:
         self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
         self._live: dict[int, Claim] = {}
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
+        self._ends = self.notes.append
         self._lock = threading.Lock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         """Memory for a tensor, which knows its label; `requested` counts all banks.
 
-        Whoever holds the claim puts it among the notes when it is over.
+        It is given back when the owner dies, or earlier by whoever puts the claim among the notes.
         """
-        claim = Claim(owner)
+        claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
         claim.label = claim.holder = None
         self._acquire()
         try:
             if self.notes:
                 self._settle()
-            claim.number = next(_NUMBERS)
+            claim.number = next(NUMBERS)
             address = self._take(size)
             if address is None:
                 address = self._when_full(claim)
@@ -100,7 +103,7 @@ class Pool:
     def _labelled(self, owner: object, size: int, label: str) -> Claim:
         claim = Claim(owner)
         claim.pool, claim.size, claim.requested, claim.label = self, size, size, label
-        claim.number, claim.site, claim.holder, claim.settled_at = next(_NUMBERS), None, None, None
+        claim.number, claim.site, claim.holder, claim.settled_at = next(NUMBERS), None, None, None
         return claim
 
     def free(self, address: int) -> bool:
@@ -128,7 +131,7 @@ class Pool:
         while notes:
             claim = notes.pop()
             address = claim.settled_at
-            if address is not None and self._live.get(address) is claim:
+            if address is not None and self._live.get(address) is claim and not claim.has_others():
                 self._end(claim, address)
 
     def _note_room(self) -> None:
@@ -252,6 +255,7 @@ class Pool:
             message = described_exhaustion(
                 self.region, self._statistics(), live, claim.size, claim.requested, self.kept_back
             )
+            claim.settled_at = NOWHERE  # for when its owner dies
             if self._is_enforced:
                 raise OutOfDeviceMemory(message)
             self._has_warned = True

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from softmesh import assumptions
 from softmesh.arguments import checked_int, described, refused
 from softmesh.errors import ArgumentValueError
 
@@ -69,7 +70,9 @@ def get_current_command_queue_id_for_thread() -> QueueId:
 def push_current_command_queue_id_for_thread(cq_id: int | QueueId) -> None:
     global is_pushed
     number = int(QueueId(cq_id))
-    is_pushed = True
+    if not is_pushed:
+        is_pushed = True
+        assumptions.changed()
     _CURRENT.outer = (*_CURRENT.outer, _CURRENT.number)
     _CURRENT.number = number
 

@@ -1,0 +1,101 @@
+"""The last call of an op, ready to be made again for other tensors of the same kind.
+
+A loop gives an op the same again and again. What it gives is compared by identity (specs and distributions are
+interned, arguments are constants of the program), and everything else is taken for granted (see `assumptions`). What
+counts is how little is touched: behind megabytes of values, code and objects come from memory, not from the caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from softmesh.native_enum import NativeEnum
+from softmesh.ops.shortcuts import Shortcut
+from softmesh.runtime import commands
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues import queue_id
+from softmesh.tensor.footprint import room_for
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+_IMMUTABLE = (bool, int, float, str, type(None), NativeEnum, MemoryConfig)
+
+
+class Repetition:
+    __slots__ = (
+        "_compute",
+        "_device",
+        "_dist",
+        "_kinds",
+        "_names",
+        "_queue",
+        "_room",
+        "_spec",
+        "_topology",
+        "_values",
+    )
+
+    def __init__(
+        self, known: Shortcut, given: Sequence[Any], names: tuple[str, ...], device: MeshDevice
+    ) -> None:
+        output = known.plan.outputs[0]
+        self._compute = known.compute
+        self._device = device
+        self._queue = device._only_queue
+        self._dist, self._spec, self._topology = output.dist, output.spec, output.topology
+        self._room = room_for(output.spec, device.memory)
+        self._names = names
+        self._values = [default for _, default in known.slots]
+        slots = {at: slot for slot, (at, _) in enumerate(known.slots) if at is not None}
+        self._kinds = tuple((*_kind(value), slots.get(at)) for at, value in enumerate(given))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+        """The result; None where something else was given."""
+        kinds, device = self._kinds, self._device
+        if kwargs:
+            args = (*args, *kwargs.values())
+        if tuple(kwargs) != self._names or len(args) != len(kinds):
+            return None
+        values = self._values.copy()
+        for value, (spec, held, slot) in zip(args, kinds, strict=False):
+            if spec is None:
+                if value is not held:
+                    return None
+            else:
+                if value.__class__ is not Tensor or value._spec is not spec or value._where is not None:
+                    return None
+                storage = value._storage
+                if (
+                    storage.device is not device
+                    or storage.dist is not held
+                    or storage.undefined is not None
+                    or (value := storage.data) is None
+                ):
+                    return None
+            if slot is not None:
+                values[slot] = value
+        self._queue.in_use = True  # type: ignore[union-attr]  # see repeatable()
+        return Tensor.make(
+            Storage(self._compute(*values), self._dist, device, self._spec, self._room),  # type: ignore[misc]
+            self._spec,
+            self._topology,
+        )
+
+
+def repeatable(known: Shortcut, given: Sequence[Any], device: MeshDevice) -> bool:
+    """Whether a call like this one is no more than its computation."""
+    return (
+        known.compute is not None
+        and not known.plan.is_view
+        and device._only_queue is not None
+        and not queue_id.is_pushed
+        and not commands.observers
+        and all(value.__class__ is Tensor or isinstance(value, _IMMUTABLE) for value in given)
+    )
+
+
+def _kind(value: Any) -> tuple[Any, Any]:
+    """Spec and distribution of a tensor; None and the value, of anything else."""
+    return (value._spec, value._storage.dist) if value.__class__ is Tensor else (None, value)
