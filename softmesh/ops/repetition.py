@@ -30,7 +30,6 @@ class Repetition:
         "_dist",
         "_kinds",
         "_names",
-        "_queue",
         "_room",
         "_spec",
         "_topology",
@@ -43,7 +42,6 @@ class Repetition:
         output = known.plan.outputs[0]
         self._compute = known.compute
         self._device = device
-        self._queue = device._only_queue
         self._dist, self._spec, self._topology = output.dist, output.spec, output.topology
         self._room = room_for(output.spec, device.memory)
         self._names = names
@@ -76,7 +74,6 @@ class Repetition:
                     return None
             if slot is not None:
                 values[slot] = value
-        self._queue.in_use = True  # type: ignore[union-attr]  # see repeatable()
         return Tensor.make(
             Storage(self._compute(*values), self._dist, device, self._spec, self._room),  # type: ignore[misc]
             self._spec,

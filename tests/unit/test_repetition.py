@@ -241,6 +241,15 @@ def test_a_queue_that_was_chosen_is_used(newly_begun):
             ttnn.neg(a)
 
 
+def test_a_queue_is_in_use_again_after_the_mesh_was_quiesced(mesh):
+    a = put(mesh)
+    repeated(lambda: ttnn.neg(a), ttnn.neg)
+    mesh.quiesce_devices()
+    assert not mesh.mesh_command_queue(0).in_use
+    ttnn.neg(a)
+    assert mesh.mesh_command_queue(0).in_use
+
+
 def test_memory_that_was_taken_from_everybody_is_asked_for_anew(mesh):
     a = put(mesh)
     repeated(lambda: ttnn.neg(a), ttnn.neg)
