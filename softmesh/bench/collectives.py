@@ -49,6 +49,9 @@ class Effort:
     bytes_of_machine: int = 256 * _MIB  # read and written
     rounds: int = 15
     rounds_of_calls: int = 60  # of small ones against torch alone, for a difference of microseconds
+    rounds_of_rates: int = (
+        40  # of big ones against copies alone, whose rate swings by a quarter from one to the next
+    )
     seconds: float = 0.005  # of one peer's turn in a round
 
     def works(self, dtype: str) -> list[Work]:
@@ -67,6 +70,7 @@ QUICK = Effort(
     bytes_of_machine=4 * _MIB,
     rounds=2,
     rounds_of_calls=2,
+    rounds_of_rates=2,
     seconds=0.0002,
 )
 
@@ -142,10 +146,12 @@ def measure(
     for peer in able.values():
         peer.release()
     row = row_of(work, seen, effort.bytes_of_machine, ours.bytes_stored(), wrong)
-    if row.is_big:
-        return row
-    calls = interleave({name: peers[name] for name in (OURS, TORCH)}, effort.rounds_of_calls)
-    return replace(row, above_torch_us=calls[OURS].above(calls[TORCH]) * 1e6)
+    if not row.is_big:
+        calls = interleave({name: peers[name] for name in (OURS, TORCH)}, effort.rounds_of_calls)
+        return replace(row, above_torch_us=calls[OURS].above(calls[TORCH]) * 1e6)
+    rates = interleave({name: peers[name] for name in (OURS, MACHINE, COPY)}, effort.rounds_of_rates)
+    of_machine, of_copy = percents(work, rates, effort.bytes_of_machine)
+    return replace(row, percent_of_machine=of_machine, percent_of_copy=of_copy)
 
 
 def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]) -> list[str]:
@@ -162,7 +168,7 @@ def row_of(
     work: Work, seen: Mapping[str, Timing], bytes_of_machine: int, bytes_stored: int, wrong: list[str]
 ) -> Row:
     ours = seen[OURS]
-    share = work.bytes_moved / bytes_of_machine
+    of_machine, of_copy = percents(work, seen, bytes_of_machine)
     return Row(
         **asdict(work),
         bytes_moved=work.bytes_moved,
@@ -170,11 +176,18 @@ def row_of(
         bytes_stored=bytes_stored,
         microseconds={name: timing.median * 1e6 for name, timing in seen.items()},
         above_torch_us=ours.above(seen[TORCH]) * 1e6,
-        percent_of_machine=100 * share * seen[MACHINE].relative_to(ours),
-        percent_of_copy=100 * seen[COPY].relative_to(ours),  # both move the same bytes
+        percent_of_machine=of_machine,
+        percent_of_copy=of_copy,
         over_softmesh={name: seen[name].relative_to(ours) for name in (JAX, MPI) if name in seen},
         wrong=wrong,
     )
+
+
+def percents(work: Work, seen: Mapping[str, Timing], bytes_of_machine: int) -> tuple[float, float]:
+    """Of the rate at which the machine copies from memory to memory, and as many bytes."""
+    share = work.bytes_moved / bytes_of_machine
+    ours = seen[OURS]
+    return 100 * share * seen[MACHINE].relative_to(ours), 100 * seen[COPY].relative_to(ours)
 
 
 def measure_all(effort: Effort, others: Mapping[str, CollectivePeer | None]) -> list[Row]:
