@@ -51,13 +51,17 @@ class Repetition:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         """The result; None where something else was given."""
-        kinds, device = self._kinds, self._device
+        kinds, device, names = self._kinds, self._device, self._names
         if kwargs:
+            if tuple(kwargs) != names:
+                return None
             args = (*args, *kwargs.values())
-        if tuple(kwargs) != self._names or len(args) != len(kinds):
+        elif names:
+            return None
+        if len(args) != len(kinds):
             return None
         values = self._values.copy()
-        for value, (spec, held, slot) in zip(args, kinds, strict=False):
+        for value, (spec, held, slot) in zip(args, kinds):  # noqa: B905 - they are as many
             if spec is None:
                 if value is not held:
                     return None

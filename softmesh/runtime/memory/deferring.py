@@ -46,13 +46,16 @@ class DeferringPool(Pool):
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
         claim.label = claim.holder = claim.settled_at = None
-        with self._lock:
+        self._acquire()
+        try:
             claim.number = next(NUMBERS)
             if size <= self._small and len(self.notes) < _MOST_NOTES:
                 self.notes.append(claim)
             else:
                 self._settle()
                 self._hold(claim, self._take(size))
+        finally:
+            self._release()
         return claim
 
     def surely_has(self, size: int) -> bool:
