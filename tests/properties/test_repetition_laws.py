@@ -61,8 +61,8 @@ class World:
     """The mesh, and what can be changed about it while a program runs."""
 
     def __init__(self, block: ExitStack) -> None:
-        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-        block.callback(ttnn.set_fabric_config, ttnn.FabricConfig.DISABLED)
+        block.callback(fabric.activate, fabric.active())
+        fabric.activate(fabric.FabricSettings(ttnn.FabricConfig.FABRIC_1D))  # meshes of other laws stay open
         shape = ttnn.MeshShape(1, 2)
         self.mesh = block.enter_context(ttnn.create_mesh_device(shape, trace_region_size=1 << 20))
         values = torch.arange(32.0 * 64).view(1, 1, 32, 64) % 9 - 4
