@@ -10,15 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 
-class Forgetful(Protocol):
+class Remembering(Protocol):
+    def keep(self, what: Any) -> None: ...
     def forget(self) -> None: ...
 
 
-_LOCK = threading.Lock()
-_REMEMBERING: set[Forgetful] = set()
+_LOCK = threading.RLock()  # forgetting may end what then changes something itself
+_REMEMBERING: set[Remembering] = set()
 _suspended = 0
 moment: object | None = object()  # another one after each change; None where a block has its own rules
 
@@ -28,13 +29,12 @@ def changed() -> None:
         _begin_anew()
 
 
-def remember(one: Forgetful, since: object | None) -> bool:
-    """Have `one` told of the next change; False where there was one since that moment, or none would be told."""
+def remember(one: Remembering, what: object, since: object | None) -> None:
+    """Have `one` keep this until the next change; not at all, where there was one since that moment."""
     with _LOCK:
-        if since is None or since is not moment:
-            return False
-        _REMEMBERING.add(one)
-        return True
+        if since is not None and since is moment:
+            one.keep(what)
+            _REMEMBERING.add(one)
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def suspended() -> Iterator[None]:
 
 
 def _begin_anew() -> None:
-    global moment
+    global moment, _REMEMBERING
     moment = None if _suspended else object()
-    for one in _REMEMBERING:
+    told, _REMEMBERING = _REMEMBERING, set()
+    for one in told:
         one.forget()
-    _REMEMBERING.clear()

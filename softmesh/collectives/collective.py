@@ -184,11 +184,11 @@ class Collective(Operation):
         return super()._planned(parts, values, tensors, data, target)
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        is_strictly_wishing = self.asks_more(kwargs) and is_strict()
+        is_strictly_wishing = _is_wishing(kwargs) and is_strict()
         return settings.serial, is_lenient(), is_strictly_wishing, CONFIG.strict_ccl_topology
 
     def asks_more(self, kwargs: dict[str, Any]) -> bool:
-        return "topology" in kwargs or "num_links" in kwargs
+        return _is_wishing(kwargs) or is_lenient()
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)
@@ -208,6 +208,10 @@ class Collective(Operation):
     def _wishes_at(self) -> list[int]:
         names = self.definition.signature.names
         return [names.index(wish) for wish in ("topology", "num_links") if wish in names]
+
+
+def _is_wishing(kwargs: dict[str, Any]) -> bool:
+    return "topology" in kwargs or "num_links" in kwargs
 
 
 def collective(

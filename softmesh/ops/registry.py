@@ -102,6 +102,10 @@ class Operation:
         self.shortcuts.clear()
         self.forget()
 
+    def keep(self, what: Repetition) -> None:
+        """See `assumptions.remember`."""
+        self._again = what
+
     def forget(self) -> None:
         """The last call: the next one may differ, or something that it would take for granted."""
         self._again = self._taken = None
@@ -157,10 +161,8 @@ class Operation:
 
     def _remember(self, known: Shortcut, call: Call, names: tuple[str, ...], moment: object | None) -> None:
         _, given, device = call
-        if repeatable(known, given, device):
-            self._again = Repetition(known, given, names, device)
-            if not assumptions.remember(self, moment):
-                self.forget()
+        if moment is not None and repeatable(known, given, device):
+            assumptions.remember(self, Repetition(known, given, names, device), moment)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature = self._signature

@@ -26,9 +26,9 @@ _IMMUTABLE = (bool, int, float, str, type(None), NativeEnum, MemoryConfig)
 class Repetition:
     __slots__ = (
         "_compute",
-        "_device",
         "_dist",
         "_kinds",
+        "_mesh",
         "_names",
         "_room",
         "_spec",
@@ -41,7 +41,7 @@ class Repetition:
     ) -> None:
         output = known.plan.outputs[0]
         self._compute = known.compute
-        self._device = device
+        self._mesh = device._id  # a number: what an op remembers keeps no mesh alive
         self._dist, self._spec, self._topology = output.dist, output.spec, output.topology
         self._room = room_for(output.spec, device.memory)
         self._names = names
@@ -51,7 +51,7 @@ class Repetition:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         """The result; None where something else was given."""
-        kinds, device, names = self._kinds, self._device, self._names
+        kinds, device, names = self._kinds, None, self._names
         if kwargs:
             if tuple(kwargs) != names:
                 return None
@@ -70,12 +70,15 @@ class Repetition:
                     return None
                 storage = value._storage
                 if (
-                    storage.device is not device
-                    or storage.dist is not held
+                    storage.dist is not held
                     or storage.undefined is not None
                     or (value := storage.data) is None
                 ):
                     return None
+                if storage.device is not device:
+                    if device is not None or storage.device is None or storage.device._id != self._mesh:
+                        return None
+                    device = storage.device
             if slot is not None:
                 values[slot] = value
         return Tensor.make(

@@ -6,7 +6,7 @@ nothing reads any more is handed out again: torch counts the owners of a block, 
 included. What is remembered is bounded by an eighth of the machine's memory; closing a mesh lets it go.
 
 A copy of some MiB gains too (see `Recopying`): the C library hands out two blocks in turn to a loop that makes and
-drops one, where the one that was dropped last is still in the caches.
+drops one, where the one that was dropped last is still in the caches. A few computations keep one block each.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by its
 LARGE = 2 << 20  # bytes of a copy that is worth a block of its own
 _SHARE_OF_MEMORY = 8
 _MOST_KEPT = 8  # blocks of copies
+_LOCK = threading.RLock()  # of who keeps blocks of copies
 _owners = torch._C._storage_Use_Count
 
 
@@ -41,10 +42,10 @@ class Blocks:
             block = self._idle(count)
             if block is None:
                 self._make_room(count)
-                block = torch.empty(count, dtype=torch.uint8).untyped_storage()
+                block = torch.empty(count, dtype=torch.uint8, device="cpu").untyped_storage()
                 if count <= self._limit:
                     self._known.append(block)
-            return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), _strides(shape))
+            return torch.empty(0, dtype=dtype, device="cpu").set_(block, 0, tuple(shape), _strides(shape))
 
     def _idle(self, count: int) -> torch.UntypedStorage | None:
         """The one handed out last, for it may still be in the caches."""
@@ -67,7 +68,8 @@ class Blocks:
 
     def release(self) -> None:
         """Give back what nothing reads; what is in use is freed by its last reader."""
-        self._known.clear()
+        with self._lock:
+            self._known.clear()
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
@@ -128,15 +130,17 @@ class Recopying:
         except IndexError:
             block, *_ = kept = self._fresh(pieces)
         found = block.copy_(pieces).view(self._shape)
-        self._last.append(kept)
+        self._last[:] = [kept]
         return found
 
     def _fresh(self, pieces: torch.Tensor) -> _Kept:
-        if self not in _RECOPYING:
-            if len(_RECOPYING) >= _MOST_KEPT:
-                release_copies()
-            _RECOPYING.add(self)
-        block = torch.empty(pieces.shape, dtype=pieces.dtype)
+        with _LOCK:
+            if self not in _RECOPYING:
+                if len(_RECOPYING) >= _MOST_KEPT:
+                    release_copies()
+                _RECOPYING.add(self)
+        with torch.inference_mode(False):  # what is made in it cannot be filled again outside
+            block = torch.empty(pieces.shape, dtype=pieces.dtype, device="cpu")
         handle = block.untyped_storage()._cdata
         return block, handle, _owners(handle)
 
@@ -151,6 +155,7 @@ _RECOPYING: WeakSet[Recopying] = WeakSet()  # those that keep a block
 
 
 def release_copies() -> None:
-    for one in list(_RECOPYING):
-        one.release()
-    _RECOPYING.clear()
+    with _LOCK:
+        for one in list(_RECOPYING):
+            one.release()
+        _RECOPYING.clear()

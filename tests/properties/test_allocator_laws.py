@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import traceback
 from dataclasses import dataclass, field
 
 import pytest
@@ -237,6 +238,22 @@ def test_what_found_no_room_leaves_nothing_behind(kind):
     with pytest.raises(OutOfDeviceMemory) as refused:
         pool.allocate(5 * GRAIN, 1, Owner())
     del refused  # the frames that it holds let go of the owner before they do of the claim
+    assert list(pool.blocks()) == [(BASE, 4 * GRAIN, False)]
+
+
+@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+def test_an_allocation_that_was_interrupted_leaves_nothing_behind(kind, monkeypatch):
+    pool = kind(Region(BufferType.DRAM, 12, BASE, 4 * GRAIN, GRAIN, GRAIN, bottom_up=True))
+
+    def interrupted(size: int) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            pool.allocate(4 * GRAIN, 1, Owner())
+    traceback.clear_frames(stopped.tb)
+    del stopped
     assert list(pool.blocks()) == [(BASE, 4 * GRAIN, False)]
 
 

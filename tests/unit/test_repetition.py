@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh import assumptions
 from softmesh.autograd.graph import GRADIENTS
 from softmesh.errors import MeshError
 from softmesh.ops.interception import intercepting
@@ -160,15 +163,45 @@ def test_a_deallocated_operand_is_refused(mesh):
         ttnn.add(a, b)
 
 
-def test_a_closed_mesh_is_refused_and_not_kept_alive(newly_begun):
+def test_a_closed_mesh_is_refused(newly_begun):
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
     a = put(mesh)
     repeated(lambda: ttnn.neg(a), ttnn.neg)
     ttnn.close_mesh_device(mesh)
     with pytest.raises(MeshError, match="closed"):
         ttnn.neg(a)
-    assert ttnn.neg._again is None
+
+
+def test_a_mesh_that_everybody_else_has_dropped_is_gone(newly_begun):
+    def use() -> weakref.ref[ttnn.MeshDevice]:
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), physical_device_ids=[0, 1])
+        a = put(mesh)
+        repeated(lambda: ttnn.neg(a), ttnn.neg)
+        return weakref.ref(mesh)
+
+    first = use()
     gc.collect()
+    assert first() is None
+    use()  # its chips are free
+
+
+def test_what_is_forgotten_may_change_something_itself():
+    class Restless:
+        def keep(self, what: object) -> None: ...
+
+        def forget(self) -> None:
+            assumptions.remember(self, None, assumptions.moment)
+            if len(told) < 3:
+                told.append(self)
+                assumptions.changed()
+
+    told: list[object] = []
+    assumptions.remember(Restless(), None, assumptions.moment)
+    thread = threading.Thread(target=assumptions.changed, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(told) == 3
 
 
 def test_a_fabric_that_goes_is_missed(mesh):
@@ -197,6 +230,17 @@ def test_what_one_thread_is_lenient_about_another_is_not(mesh):
         thread.start()
         thread.join(10)
     assert "un-initialized fabric context" in refused[0]
+    with pytest.raises(MeshError, match="un-initialized fabric context"):
+        ttnn.all_gather(a, dim=3)
+
+
+def test_a_context_that_was_lenient_when_it_was_copied_speaks_for_itself(mesh):
+    a = put(mesh)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+    with ttnn.lenient():
+        context = contextvars.copy_context()
+    for _ in range(5):
+        context.run(ttnn.all_gather, a, dim=3)
     with pytest.raises(MeshError, match="un-initialized fabric context"):
         ttnn.all_gather(a, dim=3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -111,6 +112,42 @@ class TestCopiesOfOneKind:
         for copying in many:
             copying(self.data())
         assert 0 < sum(copying.bytes_kept() > 0 for copying in many) < 20
+
+    def test_a_block_that_inference_mode_made_is_filled_again_outside(self):
+        copying = Recopying(self.ORDER, self.SHAPE)
+        with torch.inference_mode():
+            copying(self.data())
+        assert torch.equal(copying(self.data(1)), self.expected(self.data(1)))
+
+    def test_blocks_lie_where_the_data_does(self):
+        copying, data = Recopying(self.ORDER, self.SHAPE), self.data()
+        with torch.device("meta"):
+            assert torch.equal(copying(data), self.expected(data))
+            assert Blocks(limit=_BYTES).empty(_SHAPE, torch.float32).device.type == "cpu"
+
+    def test_blocks_may_go_while_others_are_made(self):
+        wrong: list[BaseException] = []
+
+        def work(call: Callable[[], object]) -> None:
+            try:
+                for _ in range(300):
+                    call()
+            except BaseException as error:
+                wrong.append(error)
+
+        blocks = Blocks(limit=10 * _BYTES)
+        calls = (
+            lambda: Recopying(self.ORDER, self.SHAPE)(self.data()),
+            lambda: blocks.empty(_SHAPE, torch.float32),
+            blocks.release,
+            release_results,
+        )
+        threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not wrong
 
     def test_threads_do_not_write_over_each_other(self):
         copying = Recopying([1, 0, 2], [64, 2 * 512])

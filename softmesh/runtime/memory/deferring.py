@@ -16,7 +16,7 @@ from sys import getrefcount
 from softmesh.callsite import raw_call_site
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.memory_map import Region
-from softmesh.runtime.memory.pool import BEYOND, NUMBERS, Pool
+from softmesh.runtime.memory.pool import BEYOND, NOWHERE, NUMBERS, Pool
 
 _MOST_NOTES = 64
 _OF_THE_ROOM = (
@@ -45,11 +45,12 @@ class DeferringPool(Pool):
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
-        claim.label = claim.holder = claim.settled_at = None
+        claim.label, claim.holder, claim.settled_at = None, None, NOWHERE
         self._acquire()
         try:
             claim.number = next(NUMBERS)
             if size <= self._small and len(self.notes) < _MOST_NOTES:
+                claim.settled_at = None  # a note of which this is so is an allocation
                 self.notes.append(claim)
             else:
                 self._settle()

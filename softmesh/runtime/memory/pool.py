@@ -24,7 +24,7 @@ from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.records import Allocation, Statistics
 
 BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
-NOWHERE = -1  # the address of a claim that there was no room for
+NOWHERE = -1  # the address of a claim that found no room
 NUMBERS = itertools.count(1)
 
 
@@ -58,7 +58,7 @@ class Pool:
         """
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
-        claim.label = claim.holder = None
+        claim.label, claim.holder, claim.settled_at = None, None, NOWHERE
         self._acquire()
         try:
             if self.notes:
@@ -255,7 +255,6 @@ class Pool:
             message = described_exhaustion(
                 self.region, self._statistics(), live, claim.size, claim.requested, self.kept_back
             )
-            claim.settled_at = NOWHERE  # for when its owner dies
             if self._is_enforced:
                 raise OutOfDeviceMemory(message)
             self._has_warned = True
