@@ -119,7 +119,7 @@ class Recopying:
 
     def __init__(self, order: list[int], shape: list[int]) -> None:
         self._order, self._shape = order, shape
-        self._last: list[_Kept] = []  # at most one, and none while a thread fills it
+        self._last: list[_Kept] = []  # mostly one, and none while a thread fills it
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         pieces = data.permute(self._order)
@@ -130,7 +130,8 @@ class Recopying:
         except IndexError:
             block, *_ = kept = self._fresh(pieces)
         found = block.copy_(pieces).view(self._shape)
-        self._last[:] = [kept]
+        if not self._last:
+            self._last.append(kept)
         return found
 
     def _fresh(self, pieces: torch.Tensor) -> _Kept:
