@@ -49,9 +49,7 @@ class Effort:
     bytes_of_machine: int = 256 * _MIB  # read and written
     rounds: int = 15
     rounds_of_calls: int = 60  # of small ones against torch alone, for a difference of microseconds
-    rounds_of_rates: int = (
-        40  # of big ones against copies alone, whose rate swings by a quarter from one to the next
-    )
+    rounds_of_rates: int = 40  # of big ones against copies alone, whose rate swings by a quarter
     seconds: float = 0.005  # of one peer's turn in a round
 
     def works(self, dtype: str) -> list[Work]:

@@ -22,12 +22,8 @@ _TALL_FROM = 1 << 19  # bytes of a piece, if the stack is not much taller
 _COLUMNS_AT_ONCE = 1 << 20  # of a product: it falls back where more are far apart in memory
 _FEWEST_BYTES = 1 << 14  # of a piece: below, the plain sum costs least
 _SMALL, _FEW = 1 << 19, 64  # bytes of a piece of float32, and rows: below, the plain sum costs least too
-_POOL_WIDTHS = (
-    512,
-    256,
-    128,
-    32,
-)  # of the pooled rows; the widest are the fastest while they stay in the caches
+# Of the pooled rows; the widest are the fastest while they stay in the caches.
+_POOL_WIDTHS = (512, 256, 128, 32)
 _WIDE_UP_TO = 1 << 21  # bytes of a piece
 _BAG_WIDTHS = (256, 128, 64, 32)
 _ONE_BY_ONE = 4  # rows that torch's own sum adds in their order

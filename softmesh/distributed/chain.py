@@ -21,11 +21,9 @@ from softmesh.ops.plan import Output
 from softmesh.ops.registry import Operation
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
-from softmesh.tensor.footprint import Room, footprint
-from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.footprint import Room, room_for
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -151,7 +149,7 @@ class Chain:
         """Whether the devices surely have memory for all that it makes, at the same time."""
         allocator = device.memory
         if self._rooms is None or self._rooms[0] is not allocator.pools:
-            rooms = [_room(step.output.spec, allocator) for step in self._steps]
+            rooms = [room_for(step.output.spec, allocator) for step in self._steps]
             together: dict[Pool, int] = {}
             for pool, size, _ in rooms:
                 together[pool] = together.get(pool, 0) + size
@@ -181,11 +179,6 @@ class Chain:
         finally:
             for claim in held.values():
                 _give_back(claim)
-
-
-def _room(spec: TensorSpec, allocator: Allocator) -> Room:
-    _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
-    return allocator.pools[buffer_type], size, requested
 
 
 def _give_back(claim: Claim) -> None:

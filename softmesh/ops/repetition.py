@@ -43,7 +43,8 @@ class Repetition:
         self._compute = known.compute
         self._mesh = device._id  # a number: what an op remembers keeps no mesh alive
         self._dist, self._spec, self._topology = output.dist, output.spec, output.topology
-        self._room = room_for(output.spec, device.memory)
+        room = room_for(output.spec, device.memory)
+        self._room = room if room[1] else None  # of no bytes there is nothing to take
         self._names = names
         self._values = [default for _, default in known.slots]
         slots = {at: slot for slot, (at, _) in enumerate(known.slots) if at is not None}

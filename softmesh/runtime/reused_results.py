@@ -124,10 +124,11 @@ class Recopying:
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         pieces = data.permute(self._order)
         try:
-            block, handle, idle = kept = self._last.pop()
-            if _owners(handle) != idle:
-                block, *_ = kept = self._fresh(pieces)
+            kept = self._last.pop()
         except IndexError:
+            kept = self._fresh(pieces)
+        block, handle, idle = kept
+        if _owners(handle) != idle:
             block, *_ = kept = self._fresh(pieces)
         found = block.copy_(pieces).view(self._shape)
         if not self._last:

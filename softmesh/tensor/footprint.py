@@ -25,10 +25,9 @@ class Footprint(NamedTuple):
 Room = tuple[Pool, int, int]  # bytes of each bank, and of all of them together
 
 
-def room_for(spec: TensorSpec, allocator: Allocator) -> Room | None:
-    """None where it takes no memory."""
+def room_for(spec: TensorSpec, allocator: Allocator) -> Room:
     _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
-    return (allocator.pools[buffer_type], size, requested) if size else None
+    return allocator.pools[buffer_type], size, requested
 
 
 def footprint(spec: TensorSpec, memory_map: MemoryMap) -> Footprint:

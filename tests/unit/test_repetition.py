@@ -46,6 +46,14 @@ def put(
     return ttnn.from_torch(given, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
 
 
+def put_alike(mesh: ttnn.MeshDevice) -> ttnn.Tensor:
+    """Of the shape that a device's piece of the other has."""
+    mapper = ttnn.ReplicateTensorToMesh(mesh)
+    return ttnn.from_torch(
+        torch.ones(1, 1, 32, 32), ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper
+    )
+
+
 def read(tensor: ttnn.Tensor) -> torch.Tensor:
     return ttnn.to_torch(tensor, mesh_composer=ttnn.ConcatMeshToTensor(tensor.device(), dim=3))
 
@@ -103,13 +111,7 @@ def test_other_shapes_placements_and_meshes_are_other_calls(mesh):
     a = put(mesh)
     repeated(lambda: ttnn.neg(a), ttnn.neg)
     tall = put(mesh, shape=(1, 1, 64, 64))
-    same = ttnn.from_torch(
-        torch.ones(1, 1, 32, 32),
-        ttnn.float32,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )
+    same = put_alike(mesh)
     assert torch.equal(read(ttnn.neg(tall)), -read(tall))
     assert str(ttnn.placements(ttnn.neg(same))) == str(ttnn.placements(same))
     half = ttnn.get_device_tensors(a)[1]
@@ -308,13 +310,7 @@ def test_undefined_pieces_are_told_of(mesh):
     holey = ttnn.point_to_point(
         put(mesh), ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1), topology=ttnn.Topology.Linear
     )
-    whole = ttnn.from_torch(
-        torch.ones(1, 1, 32, 32),
-        ttnn.float32,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )
+    whole = put_alike(mesh)
     second = ttnn.get_device_tensors(whole)[1]
     ttnn.copy(ttnn.neg(second), second)
     assert ttnn.placements(whole) == ttnn.placements(holey)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -69,6 +70,14 @@ def test_two_big_gathered_results_do_not_share_memory(idle_machine):
         expected = torch.cat(values.chunk(2), dim=1)
         assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(first)[0]), expected)
         assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(doubled)[1]), expected * 2)
+
+
+def at_once(work: Callable[[Any], None], of_each: Sequence[Any]) -> None:
+    threads = [threading.Thread(target=work, args=(one,)) for one in of_each]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
 
 
 class TestCopiesOfOneKind:
@@ -142,11 +151,7 @@ class TestCopiesOfOneKind:
             blocks.release,
             release_results,
         )
-        threads = [threading.Thread(target=work, args=(call,)) for call in calls]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        at_once(work, calls)
         assert not wrong
 
     def test_threads_do_not_write_over_each_other(self):
@@ -160,11 +165,7 @@ class TestCopiesOfOneKind:
                 if not (found == first + i).all():
                     wrong.append(first + i)
 
-        threads = [threading.Thread(target=work, args=(1000.0 * i,)) for i in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        at_once(work, [0.0, 1000.0, 2000.0])
         assert not wrong
 
 

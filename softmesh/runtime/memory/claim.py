@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 class Claim(ref[object]):
-    """Of `size` bytes in each bank of a pool. It is a weak reference to its owner: one object for each tensor, and
-    one that the interpreter itself hands over when the tensor dies."""
+    """Of `size` bytes in each bank of a pool.
+
+    It is a weak reference to its owner: one object for each tensor, which the interpreter itself hands over when the
+    tensor dies.
+    """
 
     __slots__ = ("holder", "label", "number", "pool", "requested", "settled_at", "site", "size")
 
