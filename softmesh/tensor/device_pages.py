@@ -63,14 +63,23 @@ class TensorBytes(Placed):
     def data(self) -> torch.Tensor:
         if self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
             values, dist = self.tensor.view_data(), self.tensor.view_distribution()
-            self.encoded = Seen(self._memory()), to_pages(_by_mesh(values, dist), self.tensor.spec)
+            pages = to_pages(_by_mesh(values, dist), self.tensor.spec)
+            self._keep(pages.clone() if _share_memory(pages, values) else pages)
+            assert self.encoded is not None
         return self.encoded[1]
+
+    def _keep(self, pages: torch.Tensor) -> None:
+        if pages._base is not None:
+            # The same, as no view of anything: so torch can count who else has a part of it.
+            memory, start = pages.untyped_storage(), pages.storage_offset()
+            pages = pages.new_empty(0).set_(memory, start, pages.shape, pages.stride())
+        self.encoded = Seen(self._memory()), pages
 
     def materialise(self) -> torch.Tensor:
         data, mesh = self.data, self.tensor.view_distribution().mesh
         if data.shape[: len(mesh)] != mesh:
             data = data.expand(*mesh, -1, -1).contiguous()
-            self.encoded = Seen(self._memory()), data
+            self._keep(data)
         return data
 
     def store(self) -> None:
@@ -82,7 +91,10 @@ class TensorBytes(Placed):
             self.tensor._storage.undefined = None
         else:
             self.tensor.overwrite(*_by_grid(decoded, dist))
-        self.encoded = Seen(self._memory()), data
+        if _share_memory(data, self._memory()):
+            self.encoded = None  # pages are changed in place, and values must not be
+        else:
+            self._keep(data)
 
     def _room(self) -> torch.Tensor | None:
         """The memory of the tensor's values, where new ones can be written straight into it."""
@@ -96,6 +108,10 @@ class TensorBytes(Placed):
         held = self.tensor._storage.data
         assert held is not None
         return held
+
+
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 @reads_as_memory

@@ -11,6 +11,7 @@ from softmesh import kernels, metal
 from softmesh.kernels import (
     BroadcastType,
     EltwiseBinaryReuseDestType,
+    InterleavedAddrGen,
     PoolType,
     ReduceDim,
     acquire_dst,
@@ -33,6 +34,7 @@ from softmesh.kernels import (
     fill_tile,
     float_bits,
     generate_reduce_scaler,
+    get_read_ptr,
     get_write_ptr,
     init_bcast,
     matmul_block,
@@ -41,6 +43,9 @@ from softmesh.kernels import (
     mul_reuse_dest_init,
     mul_unary_tile,
     noc_async_read_barrier,
+    noc_async_read_tile,
+    noc_async_write_barrier,
+    noc_async_write_tile,
     pack_reconfig_l1_acc,
     pack_tile,
     pack_tile_block,
@@ -580,3 +585,42 @@ def test_computing_belongs_into_compute_kernels(chip):
     with pytest.raises(ttnn.MeshError, match=message):
         run(chip, program_of(reader=tile_regs_acquire))
     run(chip, program_of(compute=lambda: binary_op_init_common(0, 1, 16)))
+
+
+def test_a_register_keeps_its_tile_when_the_page_it_came_from_is_filled_again(device):
+    """One page of float32: the second tile comes to where the first one was unpacked from."""
+    values = torch.randn(1, 1, 32, 64)
+    source, target = (tiles(device, each, ttnn.float32) for each in (values, torch.zeros_like(values)))
+
+    def reader():
+        for page in range(2):
+            cb_reserve_back(0, 1)
+            noc_async_read_tile(page, InterleavedAddrGen(source.buffer_address(), 4096), get_write_ptr(0))
+            noc_async_read_barrier()
+            cb_push_back(0, 1)
+
+    def compute():
+        cb_reserve_back(16, 2)
+        tile_regs_acquire()
+        for register in range(2):
+            cb_wait_front(0, 1)
+            copy_tile(0, 0, register)
+            cb_pop_front(0, 1)
+        tile_regs_commit()
+        tile_regs_wait()
+        pack_tile_block(0, 16, 2)
+        tile_regs_release()
+        cb_push_back(16, 2)
+
+    def writer():
+        cb_wait_front(16, 2)
+        for page in range(2):
+            place = InterleavedAddrGen(target.buffer_address(), 4096)
+            noc_async_write_tile(page, place, get_read_ptr(16) + 4096 * page)
+        noc_async_write_barrier()
+
+    program = program_of(reader=reader, compute=compute, writer=writer)
+    for index, pages in ((0, 1), (16, 2)):
+        add_cb(program, index, pages, page_size=4096, dtype=ttnn.float32)
+    run(device, program)
+    assert torch.equal(ttnn.to_torch(target), values)

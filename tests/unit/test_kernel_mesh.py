@@ -224,6 +224,57 @@ def test_what_was_written_before_devices_differed_is_put_back(mesh):
     assert [int(found[0, 0]) for found in shards(target)] == [10] * 8
 
 
+@pytest.mark.parametrize("layout", [ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT])
+@pytest.mark.parametrize("pages", [1, 3])
+def test_two_tensors_change_places_in_one_launch(mesh, layout, pages):
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    height = 32 * pages if layout == ttnn.TILE_LAYOUT else pages
+    values = [torch.randn(8 * height, 32) for _ in range(2)]
+    one, other = (
+        ttnn.from_torch(each, dtype=ttnn.float32, layout=layout, device=mesh, mesh_mapper=mapper)
+        for each in values
+    )
+    size = 4096 if layout == ttnn.TILE_LAYOUT else 128
+
+    def kernel():
+        places = [InterleavedAddrGen(tensor.buffer_address(), size) for tensor in (one, other)]
+        here = [get_write_ptr(0), get_write_ptr(0) + size]
+        for page in range(pages):
+            for place, to in zip(places, here, strict=True):
+                noc_async_read_tile(page, place, to)
+            noc_async_read_barrier()
+            for place, start in zip(reversed(places), here, strict=True):
+                noc_async_write_tile(page, place, start)
+            noc_async_write_barrier()
+
+    program = program_of(reader=kernel)
+    add_cb(program, 0, 2, page_size=size)
+    for _ in range(3):
+        run(mesh, program)
+    assert torch.equal(torch.cat(shards(one)), values[1])
+    assert torch.equal(torch.cat(shards(other)), values[0])
+
+
+def test_a_launch_that_fails_leaves_buffers_as_they_were(mesh):
+    local = metal.DeviceLocalBufferConfig(page_size=64, buffer_type=ttnn.BufferType.DRAM)
+    buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(size=64 * 4), local, mesh)
+    queue = mesh.mesh_command_queue()
+    metal.EnqueueWriteMeshBuffer(queue, buffer, torch.arange(64, dtype=torch.int32))
+
+    def kernel():
+        cb_reserve_back(0, 1)
+        L1Pointer(get_write_ptr(0))[0:16] = 7
+        noc_async_write_tile(2, InterleavedAddrGen(buffer.address(), 64), get_write_ptr(0))
+        noc_async_write_barrier()
+        raise ValueError("too late")
+
+    with pytest.raises(ttnn.MeshError, match="too late"):
+        run(mesh, program_of(reader=kernel, cbs=[0]))
+    found = torch.zeros(64, dtype=torch.int32)
+    metal.ReadShard(queue, found, buffer, ttnn.MeshCoordinate(1, 3))
+    assert torch.equal(found, torch.arange(64, dtype=torch.int32))
+
+
 def test_a_kernel_writes_the_tensor_and_not_what_the_tensor_was_made_of(device):
     """Values that came from torch without a copy stay the user's."""
     values = torch.full((2, 16), 5, dtype=torch.int32)

@@ -60,7 +60,7 @@ class WorkerToFabricEdmSender:
                 f"A packet carries at most {self._link.max_payload} bytes, got {size_bytes}: send it in pieces, or set "
                 "max_packet_payload_size_bytes of the fabric's router config."
             )
-        self._payload = thread.core.read(int(source_address), size_bytes).clone()
+        self._payload = thread.core.read(int(source_address), size_bytes)
 
     def send_payload_flush_non_blocking_from_address(self, header: PacketHeader, size_bytes: int = 0) -> None:
         """Send the header, and the payload that was handed over before it."""

@@ -52,8 +52,7 @@ def remote_cb_push_back_and_write_pages(
         target = thread.core.chip.core(receiver)
         for row in range(num_rows):
             source = int(local_cb_addr) + (row * len(receivers) + i) * part
-            values = thread.core.read(source, part)
-            target.write(end.pointer + row * part, values.clone() if target is thread.core else values)
+            target.write(end.pointer + row * part, thread.core.read(source, part))
     end.go_on(num_pages)
 
 

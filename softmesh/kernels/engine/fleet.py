@@ -35,11 +35,11 @@ def box_of(mesh: MeshDevice, place: MeshCoordinateRange) -> Box:
 
 
 class Fleet:
-    def __init__(self, mesh: MeshDevice, facts: ChipFacts, find: Find, *, remembers: bool) -> None:
+    def __init__(self, mesh: MeshDevice, facts: ChipFacts, find: Find) -> None:
         self.mesh = mesh
         self.facts = facts
         self.scheduler = Scheduler()
-        self.memories = Memories(find, remembers)
+        self.memories = Memories(find)
         self._chips: dict[MeshCoordinate, Chip] = {}  # by the first of their devices
 
     def add(self, box: Box, strict: bool) -> Chip:

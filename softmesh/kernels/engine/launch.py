@@ -1,7 +1,7 @@
 """Running programs on ranges of a mesh: once for a whole range where its devices need not be told apart.
 
 Values carry the mesh dims, so one run serves every device of a range. When a kernel reads a number that is
-not the same on all of them, or speaks to another chip, what was written is put back and the launch starts
+not the same on all of them, or speaks to another chip, what was written is forgotten and the launch starts
 again with a run for each device, all of them under one scheduler. A program remembers that it came to this.
 """
 
@@ -70,14 +70,14 @@ class Launch:
         if not any(program.kernels for _, program in self._own):
             return Touched()
         if self._many and not any(program.runs_apart for program in self._many):
-            fleet = self._manned(mesh, self._own, known, remembers=True)
+            fleet = self._manned(mesh, self._own, known)
             try:
                 return _run(fleet)
             except DevicesDiffer:
-                fleet.memories.undo()
+                fleet.memories.give_back()
                 for program in self._many:
                     program.runs_apart = True
-        return _run(self._manned(mesh, self._device_by_device(mesh), known, remembers=False))
+        return _run(self._manned(mesh, self._device_by_device(mesh), known))
 
     def _device_by_device(self, mesh: MeshDevice) -> list[tuple[Box, Program]]:
         if self._each is None:
@@ -93,10 +93,8 @@ class Launch:
         mesh: MeshDevice,
         parts: Sequence[tuple[Box, Program]],
         known: Sequence[LaidOut],
-        *,
-        remembers: bool,
     ) -> Fleet:
-        fleet = Fleet(mesh, self._facts, functools.partial(owner_at, mesh), remembers=remembers)
+        fleet = Fleet(mesh, self._facts, functools.partial(owner_at, mesh))
         for memory in known:
             fleet.memories.add(memory)
         for box, program in parts:

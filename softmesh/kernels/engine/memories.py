@@ -1,18 +1,20 @@
 """Buffers and tensors as one launch sees them: found by address, read and written page by page.
 
 Every value carries the mesh dims in front, extent 1 where all devices agree. A launch may stand for a part
-of the mesh only: then it reads its part, and gives every device its own copy before it writes.
+of the mesh only: then it reads its part. Nothing that it writes is seen outside before it has come to a good end.
 """
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.kernels.engine.held_bytes import HeldBytes, Run, extents_of, join
 from softmesh.kernels.engine.kept_pages import KEPT
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.finding import LaidOut
@@ -21,6 +23,7 @@ from softmesh.runtime.buffers.page_map import Sharded
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
 from softmesh.tensor.memory import BufferType
+from softmesh.tensor.storage import is_sole_owner
 
 Find = Callable[[BufferType, int], LaidOut | None]
 
@@ -49,28 +52,27 @@ class Box:
 
 
 class Memory:
-    """One buffer or tensor. `undo` puts back what was there before the launch."""
+    """One buffer or tensor. What is written reaches it when the launch has come to a good end (`store`)."""
 
-    def __init__(self, paged: LaidOut, remembers: bool) -> None:
+    def __init__(self, paged: LaidOut) -> None:
         self.paged = paged
         self.end = paged.address + paged.layout.bytes_per_bank
         self.was_read = False
         self.was_written = False
         self._is_undefined = _is_undefined(paged)
-        self._before: list[tuple[Box, int, int, torch.Tensor]] | None = None
+        self._held: dict[Box, HeldBytes] = {}  # page after page
         if isinstance(paged, TensorBytes):
             KEPT.take(paged)
-        elif remembers:
-            self._before = []
 
     def read(self, box: Box, bank: int, address: int, size: int) -> torch.Tensor:
-        """Bytes of a bank, `(*extents, size)`."""
+        """Bytes of a bank, `(*extents, size)`; nobody may change them."""
         self.was_read = True
-        pieces = list(self._pieces(bank, address, size))
-        data = box.of(self.paged.data)
-        if len(pieces) == 1:
-            return _piece(data, *pieces[0])
-        return torch.cat([_piece(data, *piece) for piece in pieces], dim=-1)
+        held = self._held_by(box)
+        parts = [
+            _padding(self.paged.data, count) if place is None else held.read(place, count)
+            for place, count in self._pieces(bank, address, size)
+        ]
+        return parts[0] if len(parts) == 1 else join(parts)
 
     def check_written(self) -> None:
         """In strict mode, before a read."""
@@ -81,39 +83,37 @@ class Memory:
             )
 
     def write(self, box: Box, bank: int, address: int, values: torch.Tensor) -> None:
-        data = self._writable(box, values.shape[:-1])
+        """The caller must not change these values any more."""
         self.was_written = True
-        done = 0
-        for page, offset, count in self._pieces(bank, address, values.shape[-1]):
-            if page is not None:
-                target = data[..., page, offset : offset + count]
-                if self._before is not None:
-                    self._before.append((box, page, offset, target.clone()))
-                target.copy_(values[..., done : done + count])
+        held = self._held_by(box)
+        size, done = values.shape[-1], 0
+        for place, count in self._pieces(bank, address, size):
+            if place is not None:
+                held.write(place, values if count == size else values[..., done : done + count])
             done += count
 
-    def _writable(self, box: Box, extents: Sequence[int]) -> torch.Tensor:
-        data = self.paged.data
-        part = box.of(data)
-        is_shared = any(
-            have == 1 and (wanted > 1 or not box.is_whole)
-            for have, wanted in zip(data.shape, extents, strict=False)
-        )
-        return box.of(self.paged.materialise()) if is_shared else part
+    def _held_by(self, box: Box) -> HeldBytes:
+        held = self._held.get(box)
+        if held is None:
+            flat = box.of(self.paged.data).flatten(-2)
+            held = self._held[box] = HeldBytes(lambda start, size: flat[..., start : start + size])
+        return held
 
-    def _pieces(self, bank: int, address: int, size: int) -> Iterator[tuple[int | None, int, int]]:
-        """Page, offset and length of each piece; page None in the padding between two pages."""
+    def _pieces(self, bank: int, address: int, size: int) -> list[tuple[int | None, int]]:
+        """Where each piece begins, counted over all pages, and its length; None in the padding between two pages."""
         paged, end = self.paged, address + size
+        pieces: list[tuple[int | None, int]] = []
         while address < end:
             found = paged.page_at(bank, address)
             if found is not None:
                 page, offset = found
-                count = min(paged.page_size - offset, end - address)
+                place, count = page * paged.page_size + offset, min(paged.page_size - offset, end - address)
+                pieces.append((place, count))
             else:
-                page, offset = None, 0
                 count = min(self._padding_at(bank, address), end - address)
-            yield page, offset, count
+                pieces.append((None, count))
             address += count
+        return pieces
 
     def _padding_at(self, bank: int, address: int) -> int:
         """How many bytes are left of the padding that the address lies in."""
@@ -128,18 +128,37 @@ class Memory:
             )
         return stride - into
 
-    def store(self) -> None:
-        """Hand what was written to whom it belongs."""
+    def collect(self) -> Callable[[], None]:
+        """Take together what was written; what comes back hands it to whom it belongs.
+
+        Others may hold parts of these bytes, to be written elsewhere: then this is done from copies.
+        """
+        written = [(box, run) for box, held in self._held.items() for run in held.taken()]
+        self._held.clear()
+        if written and not is_sole_owner(self.paged.data):
+            written = [(box, (start, [join(pieces)])) for box, (start, pieces) in written]
+        return functools.partial(self._store, written)
+
+    def _store(self, written: Sequence[tuple[Box, Run]]) -> None:
         if self.was_written:
+            for box, (start, pieces) in written:
+                flat = self._writable(box, extents_of(pieces)).flatten(-2)
+                join(pieces, flat[..., start : start + sum(piece.shape[-1] for piece in pieces)])
             self.paged.store()
+        self.give_back()
+
+    def give_back(self) -> None:
         if isinstance(self.paged, TensorBytes):
             KEPT.give(self.paged)
 
-    def undo(self) -> None:
-        if isinstance(self.paged, TensorBytes):
-            self.paged.encoded = None  # its values are as they were
-        for box, page, offset, before in reversed(self._before or []):
-            box.of(self.paged.data)[..., page, offset : offset + before.shape[-1]] = before
+    def _writable(self, box: Box, extents: Sequence[int]) -> torch.Tensor:
+        data = self.paged.data
+        part = box.of(data)
+        is_shared = any(
+            have == 1 and (wanted > 1 or not box.is_whole)
+            for have, wanted in zip(data.shape, extents, strict=False)
+        )
+        return box.of(self.paged.materialise()) if is_shared else part
 
 
 def _is_undefined(paged: LaidOut) -> bool:
@@ -149,18 +168,15 @@ def _is_undefined(paged: LaidOut) -> bool:
     return isinstance(paged, MeshMemory) and paged.is_untouched
 
 
-def _piece(data: torch.Tensor, page: int | None, offset: int, count: int) -> torch.Tensor:
-    if page is None:
-        return data.new_zeros(*data.shape[:-2], count)
-    return data[..., page, offset : offset + count]
+def _padding(data: torch.Tensor, count: int) -> torch.Tensor:
+    return data.new_zeros(*(1,) * (data.ndim - 2), count)
 
 
 class Memories:
-    """The buffers that a launch has met so far. `remembers`: they can be put back as they were."""
+    """The buffers that a launch has met so far."""
 
-    def __init__(self, find: Find, remembers: bool) -> None:
+    def __init__(self, find: Find) -> None:
         self._find = find
-        self._remembers = remembers
         self._starts: defaultdict[BufferType, list[int]] = defaultdict(list)
         self._known: defaultdict[BufferType, list[Memory]] = defaultdict(list)
 
@@ -176,20 +192,21 @@ class Memories:
         kind = paged.buffer_type
         place = bisect_right(self._starts[kind], paged.address)
         self._starts[kind].insert(place, paged.address)
-        self._known[kind].insert(place, Memory(paged, self._remembers))
+        self._known[kind].insert(place, Memory(paged))
         return self._known[kind][place]
 
     def _all(self) -> list[Memory]:
         return [memory for known in self._known.values() for memory in known]
 
     def store(self) -> None:
-        """The launch went well."""
-        for memory in self._all():
-            memory.store()
+        """The launch went well. All is collected before anything changes: memories may hold parts of each other."""
+        for store in [memory.collect() for memory in self._all()]:
+            store()
 
-    def undo(self) -> None:
+    def give_back(self) -> None:
+        """It did not: everything stays as it was."""
         for memory in self._all():
-            memory.undo()
+            memory.give_back()
 
     def touched(self) -> Touched:
         met = self._all()

@@ -1,7 +1,6 @@
 """Stretches of a core's L1 memory, by who gave them: circular buffers, semaphores, buffers in L1.
 
-Values carry the mesh dims in front; a stretch starts with extent 1 everywhere and widens when devices
-begin to differ. Addresses are L1 addresses throughout.
+Values carry the mesh dims in front, extent 1 where all devices agree. Addresses are L1 addresses throughout.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Protocol
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.kernels.engine.held_bytes import HeldBytes
 from softmesh.kernels.engine.memories import Box, Memory
 from softmesh.kernels.engine.thread import DevicesDiffer
 
@@ -26,10 +26,13 @@ class Region(Protocol):
     end: int
 
     def read(self, address: int, size: int) -> torch.Tensor:
-        """Bytes as `(*extents, size)`: a view, to be copied before the memory changes."""
+        """Bytes as `(*extents, size)`, which nobody may change: they stay as they are when others are written."""
         ...
 
-    def write(self, address: int, values: torch.Tensor) -> None: ...
+    def write(self, address: int, values: torch.Tensor) -> None:
+        """Nobody may change these values from now on."""
+        ...
+
     def load(self, address: int) -> int:
         """The 32-bit word there, where it is the same on all devices."""
         ...
@@ -46,24 +49,16 @@ class OwnBytes:
         self.end = start + size
         self._rank = rank
         self._device = device
-        self._bytes: torch.Tensor | None = None  # until the first write there is nothing to know
+        self._held = HeldBytes(self._nothing)
 
-    @property
-    def _data(self) -> torch.Tensor:
-        if self._bytes is None:
-            shape = *(1,) * self._rank, self.end - self.start
-            self._bytes = torch.zeros(shape, dtype=torch.uint8, device=self._device)
-        return self._bytes
+    def _nothing(self, start: int, size: int) -> torch.Tensor:
+        return torch.zeros(*(1,) * self._rank, size, dtype=torch.uint8, device=self._device)
 
     def read(self, address: int, size: int) -> torch.Tensor:
-        return self._data[..., address - self.start : address - self.start + size]
+        return self._held.read(address, size)
 
     def write(self, address: int, values: torch.Tensor) -> None:
-        data, size = self._data, values.shape[-1]
-        if any(have < wanted for have, wanted in zip(data.shape, values.shape[:-1], strict=False)):
-            extents = map(max, data.shape[:-1], values.shape[:-1])
-            data = self._bytes = data.expand(*extents, -1).clone()
-        data[..., address - self.start : address - self.start + size] = values
+        self._held.write(address, values)
 
     def load(self, address: int) -> int:
         return word_of(self.read(address, WORD))

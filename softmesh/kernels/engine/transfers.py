@@ -33,13 +33,11 @@ class Transfers:
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
-        values = source.read(address, size)
-        self.core.write(to, values.clone() if source is self.core else values)
+        self.core.write(to, source.read(address, size))
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
-        values = self.core.read(start, size)
-        target.write(address, values.clone() if target is self.core else values)
+        target.write(address, self.core.read(start, size))
 
     def read_barrier(self, trid: int | None = None) -> None:
         """Wait for the reads under way."""
@@ -108,14 +106,14 @@ class DelayedTransfers(Transfers):
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
-        values = source.read(address, size).clone()
+        values = source.read(address, size)
         flight = Flight(to, size, values, self.core, to, self.trid, user_call_site())
         self._reads.append(flight)
         self._strict.arriving.append(flight)
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
-        values = self.core.read(start, size).clone()
+        values = self.core.read(start, size)
         flight = Flight(start, size, values, target, address, self.trid, user_call_site())
         self._writes.append(flight)
         self._strict.leaving.append(flight)

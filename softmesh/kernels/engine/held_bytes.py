@@ -1,0 +1,114 @@
+"""Memory that a launch writes to: what is written is held and handed on as it is, never copied and never changed.
+
+So a tile that goes from DRAM through a circular buffer to another place is the same torch tensor all the way, and
+what was read stays what it was, whatever is written afterwards.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+
+import torch
+
+Beneath = Callable[[int, int], torch.Tensor]
+Run = tuple[int, list[torch.Tensor]]  # pieces next to each other, from a place on
+
+
+class HeldBytes:
+    """A stretch of memory as pieces `(*extents, bytes)` that do not overlap, by where they start.
+
+    `beneath(start, size)` is what is there where nothing was written; nobody may change that either.
+    """
+
+    __slots__ = ("_beneath", "_pieces", "_starts")
+
+    def __init__(self, beneath: Beneath) -> None:
+        self._beneath = beneath
+        self._pieces: dict[int, torch.Tensor] = {}
+        self._starts: list[int] = []  # sorted
+
+    def read(self, start: int, size: int) -> torch.Tensor:
+        piece = self._pieces.get(start)
+        if piece is not None and piece.shape[-1] == size:
+            return piece
+        return self._joined(start, start + size) if self._starts else self._beneath(start, size)
+
+    def write(self, start: int, values: torch.Tensor) -> None:
+        """The caller must not change these values any more."""
+        piece, size = self._pieces.get(start), values.shape[-1]
+        if piece is None or piece.shape[-1] != size:
+            self._clear(start, start + size)
+            insort(self._starts, start)
+        self._pieces[start] = values
+
+    def taken(self) -> list[Run]:
+        """What was written, and is held here no longer."""
+        runs: list[Run] = []
+        end = None
+        for start in self._starts:
+            piece = self._pieces[start]
+            if start == end:
+                runs[-1][1].append(piece)
+            else:
+                runs.append((start, [piece]))
+            end = start + piece.shape[-1]
+        self._starts, self._pieces = [], {}
+        return runs
+
+    def _joined(self, start: int, end: int) -> torch.Tensor:
+        parts = []
+        at = start
+        for first in self._overlapping(start, end):
+            piece = self._pieces[first]
+            if at < first:
+                parts.append(self._beneath(at, first - at))
+                at = first
+            parts.append(piece[..., at - first : end - first])
+            at = min(end, first + piece.shape[-1])
+        if at < end:
+            parts.append(self._beneath(at, end - at))
+        if len(parts) == 1:
+            return parts[0]
+        whole = join(parts)
+        self.write(start, whole)  # whoever reads it again need not join it again
+        return whole
+
+    def _clear(self, start: int, end: int) -> None:
+        """Make room; what reaches beyond it stays."""
+        for first in self._overlapping(start, end):
+            piece = self._pieces.pop(first)
+            del self._starts[bisect_left(self._starts, first)]
+            last = first + piece.shape[-1]
+            if first < start:
+                self._pieces[first] = piece[..., : start - first]
+                insort(self._starts, first)
+            if last > end:
+                self._pieces[end] = piece[..., end - first :]
+                insort(self._starts, end)
+
+    def _overlapping(self, start: int, end: int) -> list[int]:
+        at = bisect_right(self._starts, start)
+        if at:
+            first = self._starts[at - 1]
+            at -= first + self._pieces[first].shape[-1] > start
+        return self._starts[at : bisect_left(self._starts, end)]
+
+
+def extents_of(pieces: Sequence[torch.Tensor]) -> torch.Size:
+    """Those that all pieces have room in."""
+    extents = pieces[0].shape[:-1]
+    if all(piece.shape[:-1] == extents for piece in pieces):
+        return extents
+    return torch.broadcast_shapes(*(piece.shape[:-1] for piece in pieces))
+
+
+def join(pieces: Sequence[torch.Tensor], room: torch.Tensor | None = None) -> torch.Tensor:
+    """Next to each other, in new memory or in `room`."""
+    extents = extents_of(pieces)
+    parts = [piece if piece.shape[:-1] == extents else piece.expand(*extents, -1) for piece in pieces]
+    if room is None:
+        return torch.cat(parts, dim=-1)
+    if room.shape[:-1] == extents:
+        return torch.cat(parts, dim=-1, out=room)
+    return room.copy_(torch.cat(parts, dim=-1))
