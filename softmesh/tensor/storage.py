@@ -244,3 +244,11 @@ def is_sole_owner(data: torch.Tensor) -> bool:
 def alias(data: torch.Tensor) -> torch.Tensor:
     """The same memory under a torch tensor of its own, so that both are seen to share it."""
     return data.view_as(data)
+
+
+def uprooted(data: torch.Tensor) -> torch.Tensor:
+    """The same memory as no view of another tensor: `is_sole_owner` can tell whether that one is still there."""
+    if data._base is None:
+        return data
+    place = data.untyped_storage(), data.storage_offset(), data.shape, data.stride()
+    return data.new_empty(0).set_(*place)

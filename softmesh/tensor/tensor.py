@@ -21,6 +21,7 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
+from softmesh.tensor.arriving import memory_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.shape import Shape
@@ -287,7 +288,7 @@ class Tensor:
             self._storage.device.check_local(doing)
 
     def check_allocated(self, doing: str) -> None:
-        if self._storage.data is None:
+        if memory_of(self._storage) is None:
             shared = (
                 " It shared its memory with another tensor, as the result of a reshape does that moves nothing: "
                 "deallocating one deallocates both."

@@ -687,3 +687,16 @@ def test_a_global_circular_buffer_refuses_what_cannot_be(mesh, mapping, size, ki
     given = made.get(mapping, mapping) if isinstance(mapping, str) else mapping
     with pytest.raises(error, match=said):
         ttnn.create_global_circular_buffer(mesh, given, size, kind)
+
+
+@pytest.mark.parametrize("layout", [ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT])
+def test_what_is_done_to_bytes_is_not_done_to_the_tensor_before_they_are_stored(device, layout):
+    values = torch.randn(32, 32)
+    tensor = ttnn.from_torch(values, dtype=ttnn.float32, layout=layout, device=device)
+    held = TensorBytes(tensor)
+    held.data.zero_()
+    assert torch.equal(ttnn.to_torch(tensor), values)
+    held.store()
+    assert not ttnn.to_torch(tensor).any()
+    held.data.fill_(1)
+    assert not ttnn.to_torch(tensor).any()

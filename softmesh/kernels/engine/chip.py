@@ -84,6 +84,12 @@ class Chip:
             core.strict = StrictL1(core) if self.is_strict else None
         return self._cores[place]
 
+    def dismiss(self) -> None:
+        for core in self._cores.values():
+            core.dismiss()
+        for held in (self._cores, self._banks, self.links, self.remote_fifos):
+            held.clear()
+
     def at(self, place: Place) -> Core | DramBank:
         """What stands at a place of the NoC: worker cores under virtual coordinates, DRAM banks in row 0."""
         x, y = place.x - self._first_worker.x, place.y - self._first_worker.y

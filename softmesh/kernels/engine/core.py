@@ -34,6 +34,10 @@ class Core:
     def __str__(self) -> str:
         return f"core {self.place}"
 
+    def dismiss(self) -> None:
+        for held in (self.fifos, self.remote_ends, self._regions, self._starts, self._waiting):
+            held.clear()
+
     def add_region(self, region: Region) -> None:
         at = bisect_right(self._starts, region.start)
         self._regions.insert(at, region)

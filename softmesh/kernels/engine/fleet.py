@@ -53,6 +53,13 @@ class Fleet:
             for fifo in chip.remote_fifos.values():
                 fifo.keep()
 
+    def dismiss(self) -> None:
+        """Let go of everything, at once: what runs in greenlets is not always found by the garbage collector."""
+        for chip in self._chips.values():
+            chip.dismiss()
+        self._chips.clear()
+        self.scheduler.dismiss()
+
     def device(self, coordinate: MeshCoordinate, strict: bool) -> Chip:
         """A single device; one that runs no program is memory to others."""
         if coordinate in self._chips:

@@ -33,16 +33,26 @@ class KeptPages:
     def give(self, paged: TensorBytes) -> None:
         if paged.encoded is None or not paged.is_whole or not paged.is_current():
             return
-        size = paged.encoded[1].nbytes
+        mine, size = paged.tensor._storage, paged.encoded[1].nbytes
+        gone: list[Storage] = []
         with self._lock:
-            self._kept.pop(paged.tensor._storage, None)
+            self._kept.pop(mine, None)
             held = {storage: encoded[1].nbytes for storage, encoded in self._kept.items()}
             while held and sum(held.values()) + size > self._limit:
                 oldest = next(iter(held))
                 del held[oldest]
                 self._kept.pop(oldest, None)
+                gone.append(oldest)
             if size <= self._limit:
-                self._kept[paged.tensor._storage] = paged.encoded
+                self._kept[mine] = paged.encoded
+            else:
+                gone.append(mine)
+        for storage in gone:
+            _ = storage.data  # made from the pages now, if it was not yet: then nobody needs them
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
 
 KEPT = KeptPages(_LIMIT)

@@ -70,11 +70,9 @@ class Launch:
         if not any(program.kernels for _, program in self._own):
             return Touched()
         if self._many and not any(program.runs_apart for program in self._many):
-            fleet = self._manned(mesh, self._own, known)
             try:
-                return _run(fleet)
+                return _run(self._manned(mesh, self._own, known))
             except DevicesDiffer:
-                fleet.memories.give_back()
                 for program in self._many:
                     program.runs_apart = True
         return _run(self._manned(mesh, self._device_by_device(mesh), known))
@@ -103,10 +101,16 @@ class Launch:
 
 
 def _run(fleet: Fleet) -> Touched:
-    with _one_thread():
-        fleet.scheduler.run()
-    fleet.store()
-    return fleet.memories.touched()
+    try:
+        with _one_thread():
+            fleet.scheduler.run()
+        fleet.store()
+        return fleet.memories.touched()
+    except BaseException:
+        fleet.memories.give_back()
+        raise
+    finally:
+        fleet.dismiss()
 
 
 @contextmanager

@@ -49,10 +49,9 @@ class OwnBytes:
         self.end = start + size
         self._rank = rank
         self._device = device
-        self._held = HeldBytes(self._nothing)
-
-    def _nothing(self, start: int, size: int) -> torch.Tensor:
-        return torch.zeros(*(1,) * self._rank, size, dtype=torch.uint8, device=self._device)
+        self._held = HeldBytes(
+            lambda start, size: torch.zeros(*(1,) * rank, size, dtype=torch.uint8, device=device)
+        )
 
     def read(self, address: int, size: int) -> torch.Tensor:
         return self._held.read(address, size)

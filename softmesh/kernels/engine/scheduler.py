@@ -66,6 +66,12 @@ class Scheduler:
             for thread in self.threads:
                 thread.end()
 
+    def dismiss(self) -> None:
+        for thread in self.threads:
+            thread.dismiss()
+        self.threads.clear()
+        self._running = None
+
     def _take_turns(self, watch: Watch) -> None:
         line, errands = self._line, self._errands
         while line:

@@ -98,6 +98,10 @@ class KernelThread(greenlet):
             with suppress(Exception):
                 self.throw(GreenletExit)
 
+    def dismiss(self) -> None:
+        """It has ended: let go of what it worked with."""
+        vars(self).clear()
+
     @property
     def site(self) -> CallSite:
         """The line of the kernel where it stands."""

@@ -16,6 +16,12 @@ class Seen:
         self._data = weakref.ref(data)
         self._writes = _writes(data)
 
+    def look_again(self) -> None:
+        """As it is by now."""
+        data = self._data()
+        if data is not None:
+            self._writes = _writes(data)
+
     def is_unchanged(self, data: torch.Tensor) -> bool:
         """Whether `data` is that tensor, not written to since."""
         return self._data() is data and self._writes == _writes(data)
