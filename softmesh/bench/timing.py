@@ -28,10 +28,6 @@ class Timing:
         """Seconds more than `other`."""
         return statistics.median(a - b for a, b in zip(self.rounds, other.rounds, strict=True))
 
-    def less(self, other: Timing) -> Timing:
-        """What remains in each round without `other`, and never less than nothing at all."""
-        return Timing(tuple(max(a - b, 1e-9) for a, b in zip(self.rounds, other.rounds, strict=True)))
-
     def relative_to(self, other: Timing) -> float:
         """Times as long as `other`."""
         return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))

@@ -12,6 +12,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
+from softmesh.sockets import arriving
 from softmesh.sockets.byte_stream import ByteStream
 from softmesh.sockets.device_bytes import byte_count, from_bytes, to_bytes
 from softmesh.sockets.host_socket import HostSocket
@@ -20,7 +21,6 @@ from softmesh.sockets.parcel import check_covered
 from softmesh.sockets.receipt import Receipt
 from softmesh.sockets.sending import SocketOperation
 from softmesh.sockets.transfers import TRANSFERS, Task
-from softmesh.tensor import arriving
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import warn_if_undefined
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from softmesh.sockets import arriving
 from softmesh.sockets.transfers import TRANSFERS, Task
-from softmesh.tensor import arriving
 from softmesh.tensor.storage import Storage
 
 

@@ -9,6 +9,7 @@ from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waiting import Wait
+from softmesh.sockets import arriving
 from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.config import SocketEndpoint
 from softmesh.sockets.landing import Target
@@ -18,7 +19,6 @@ from softmesh.sockets.repeating import RepeatedReceive
 from softmesh.sockets.socket import Lane, MeshSocket
 from softmesh.sockets.socket_calls import check, known_of, note, nothing_sent, program_of, task_of
 from softmesh.sockets.transfers import TRANSFERS, Task
-from softmesh.tensor import arriving
 from softmesh.tensor.tensor import Tensor
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.sockets import arriving
 from softmesh.sockets.landing import landing
 from softmesh.sockets.parcel import Description, Parcel, Routes, is_sent_whole
 from softmesh.sockets.shared_channel import Form, Places, SharedChannel
 from softmesh.sockets.transfers import TRANSFERS
-from softmesh.tensor import arriving
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 

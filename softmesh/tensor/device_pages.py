@@ -7,8 +7,8 @@ floats packed) and puts what was written into them back into the tensor.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
-from sys import getrefcount
 
 import torch
 
@@ -23,7 +23,6 @@ from softmesh.runtime.buffers.page_map import page_map
 from softmesh.runtime.buffers.placed import PageLayout, Placed
 from softmesh.runtime.buffers.seen import Seen
 from softmesh.runtime.memory.memory_map import MemoryMap
-from softmesh.tensor.arriving import ArrivingStorage, data_now, memory_of, owe, owed
 from softmesh.tensor.memory import ShardDistributionStrategy, TensorMemoryLayout
 from softmesh.tensor.pages import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
@@ -56,118 +55,62 @@ class TensorBytes(Placed):
         storage = self.tensor._storage
         return self.tensor._where is None and storage.spec == self.tensor.spec
 
-    def is_current(self) -> bool:
-        """Whether `encoded` is what the tensor holds; what inference mode makes can change unseen."""
-        if (owing := self._owed()) is not None:
-            return self.encoded is owing.encoded
-        memory = self._memory()
-        return self.encoded is not None and not memory.is_inference() and self.encoded[0].is_unchanged(memory)
-
     @property
     def data(self) -> torch.Tensor:
-        if (owing := self._owed()) is not None:
-            self.encoded = owing.encoded
-        elif self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
+        if self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
             values, dist = self.tensor.view_data(), self.tensor.view_distribution()
             pages = to_pages(_by_mesh(values, dist), self.tensor.spec)
-            self._keep(pages.clone() if _share_memory(pages, values) else pages)
-        assert self.encoded is not None
+            self.encoded = Seen(self._memory()), pages.clone() if _share_memory(pages, values) else pages
         return self.encoded[1]
 
-    def _keep(self, pages: torch.Tensor) -> Encoded:
-        self.encoded = Seen(self._memory()), uprooted(pages)
-        return self.encoded
+    def replace(self, pages: torch.Tensor) -> None:
+        """New bytes for all of it; nobody may change them."""
+        self.encoded = Seen(self._memory()), pages
+        self.store()
+        self.encoded = None
 
     def materialise(self) -> torch.Tensor:
         data, mesh = self.data, self.tensor.view_distribution().mesh
         if data.shape[: len(mesh)] != mesh:
-            self._settle()
             data = data.expand(*mesh, -1, -1).contiguous()
-            self._keep(data)
+            self.encoded = Seen(self._memory()), data
         return data
 
     def store(self) -> None:
-        """Decode the pages into the tensor's values. Devices that got bytes of their own are Local from then on.
-
-        Where nobody has the values in hand, that is left to the first who asks for them: often it is another kernel
-        that comes next, and reads pages.
-        """
-        is_unread, data = self._is_unread(), self.data
+        """Decode the pages into the tensor's values. Devices that got bytes of their own are Local from then on."""
+        data = self.data
         dist, room = self.tensor.view_distribution(), self._room()
-        if room is not None and is_unread:
-            self.tensor._storage.undefined = None
-            owe(self.tensor._storage, _Decoding(self._keep(data), self.tensor.spec))
-            return
         decoded = from_pages(data, self.tensor.spec, room)
         if decoded is room:
             self.tensor._storage.undefined = None
         else:
             self.tensor.overwrite(*_by_grid(decoded, dist))
             self._own_values()
-        if _share_memory(data, self._memory()):
-            self.encoded = None  # pages are changed in place, and values must not be
-        else:
-            self._keep(data)
+        # Pages are changed in place, and values must not be.
+        self.encoded = None if _share_memory(data, self._memory()) else (Seen(self._memory()), data)
 
     def _own_values(self) -> None:
         """Values that were made for this tensor are its own, and the next ones can be written over them."""
-        storage, held = self.tensor._storage, self._memory()
-        if held.is_contiguous() and not held.requires_grad:
-            storage.data = uprooted(held)
-
-    def _is_unread(self) -> bool:
-        """Whether the tensor's storage is the only way to its values."""
-        storage = self.tensor._storage
         held = self._memory()
-        is_kept = self.is_whole and not held.is_inference()
-        del held
-        return is_kept and type(storage) is not ArrivingStorage and getrefcount(data_now(storage)) == _UNREAD
-
-    def _settle(self) -> None:
-        """Have the values made that are still owed: there will be other pages."""
-        _ = self.tensor._storage.data
-
-    def _owed(self) -> _Decoding | None:
-        """The pages that the tensor's values are still to be made from."""
-        fill = owed(self.tensor._storage) if self.is_whole else None
-        return fill if isinstance(fill, _Decoding) else None
+        if held.is_contiguous() and not held.requires_grad:
+            self.tensor._storage.data = uprooted(held)
 
     def _room(self) -> torch.Tensor | None:
         """The memory of the tensor's values, where new ones can be written straight into it."""
-        data, held, dist = self.data, self._memory(), self.tensor.view_distribution()
+        held = self._memory()
+        return held if self.fits(self.data.shape[:-2]) and is_sole_owner(held) else None
+
+    def fits(self, extents: Sequence[int]) -> bool:
+        """Whether bytes of such extents are values where the tensor has its own, device by device."""
+        dist = self.tensor.view_distribution()
         is_by_mesh = self.tensor._where is None and dist.coords is None and dist.grid == dist.mesh
-        is_same = data.shape[: len(dist.mesh)] == dist.extents and not held.requires_grad
-        return held if is_by_mesh and is_same and is_sole_owner(held) else None
+        return is_by_mesh and tuple(extents) == tuple(dist.extents)
 
     def _memory(self) -> torch.Tensor:
         self.tensor.check_allocated("TensorBytes")
-        held = memory_of(self.tensor._storage)
+        held = self.tensor._storage.data
         assert held is not None
         return held
-
-
-class _Decoding:
-    """Writes a tensor's values from its pages, when somebody asks for them."""
-
-    def __init__(self, encoded: TensorBytes.Encoded, spec: TensorSpec) -> None:
-        self.encoded = encoded
-        self._spec = spec
-
-    def __call__(self, room: torch.Tensor) -> None:
-        seen, pages = self.encoded
-        decoded = from_pages(pages, self._spec, room)
-        if decoded is not room:
-            room.copy_(decoded)
-        seen.look_again()
-
-
-def _owners_of_unread_values() -> int:
-    storage = Storage.__new__(Storage)
-    storage.data = torch.empty(0)
-    return getrefcount(data_now(storage))
-
-
-_UNREAD = _owners_of_unread_values()
 
 
 def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ user's own torch tensor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -47,9 +48,12 @@ class Storage:
         "dist",
         "freed",
         "gradient",
+        "owed",
         "spec",
         "undefined",
     )
+
+    owed: Callable[[torch.Tensor], None]  # only there while its values are (see tensor.owed)
 
     def __init__(
         self,
@@ -231,11 +235,13 @@ class SharedMemory:
 
 
 def is_sole_owner(data: torch.Tensor) -> bool:
-    """Whether nothing but `data` reads its memory.
+    """Whether nothing but `data` reads its memory, and it can be written over.
 
     torch counts the owners of a storage; asking for the storage makes one more.
     """
     if data._base is not None or data.requires_grad:
+        return False
+    if data.is_inference() and not torch.is_inference_mode_enabled():
         return False
     storage = data.untyped_storage()
     return torch._C._storage_Use_Count(storage._cdata) <= 2

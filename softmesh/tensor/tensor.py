@@ -21,9 +21,9 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
-from softmesh.tensor.arriving import memory_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.owed import memory_of
 from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
@@ -167,7 +167,7 @@ class Tensor:
         return tuple(MeshCoordinate([a + b for a, b in zip(origin, coord, strict=True)]) for coord in coords)
 
     def is_allocated(self) -> bool:
-        return self._storage.data is not None
+        return memory_of(self._storage) is not None
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""

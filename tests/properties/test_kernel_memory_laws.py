@@ -22,44 +22,58 @@ def test_bytes_are_those_of_an_array_and_what_was_read_stays(acts):
     beneath = torch.arange(_DEVICES * _SIZE, dtype=torch.uint8).reshape(_DEVICES, _SIZE)
     before = beneath.clone()
     held = HeldBytes(lambda start, size: beneath[:, start : start + size])
-    array, written = beneath.clone(), torch.zeros(_SIZE, dtype=torch.bool)
+    array = beneath.clone()
     seen = []
     for step, (act, (start, size)) in enumerate(acts):
         if act == "read":
             found = held.read(start, size)
             seen.append((found, array[:, start : start + size].clone()))
         else:
-            devices = 1 if act == "write alike" else _DEVICES
-            values = torch.full((devices, size), 100 + step, dtype=torch.uint8)
-            values += 30 * torch.arange(devices, dtype=torch.uint8).unsqueeze(-1)
+            values = _values(act, step, size)
             held.write(start, values)
             array[:, start : start + size] = values
-            written[start : start + size] = True
-        whole = join([held.read(0, _SIZE)], torch.empty(_DEVICES, _SIZE, dtype=torch.uint8))
-        assert torch.equal(whole, array)
+    seen.append((held.read(0, _SIZE), array))
     assert all(torch.equal(found.expand(_DEVICES, -1), expected) for found, expected in seen)
     assert torch.equal(beneath, before)
+    assert held.extents(_SIZE) == held.read(0, _SIZE).shape[:-1]
+
+
+@given(_acts, _acts)
+def test_a_copy_and_what_it_was_made_of_go_their_own_ways(before, after):
+    held = HeldBytes(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
+    for step, (act, (start, size)) in enumerate(before):
+        held.write(start, _values(act, step, size))
+    copy = held.copy()
+    whole = held.read(0, _SIZE).clone()
+    for step, (act, (start, size)) in enumerate(after):
+        copy.write(start, _values(act, 50 + step, size))
+    assert torch.equal(held.read(0, _SIZE), whole)
 
 
 @given(_acts)
-def test_what_was_written_is_taken_in_runs_that_do_not_touch(acts):
+def test_runs_are_what_was_written_and_do_not_touch(acts):
     held = HeldBytes(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
     array, written = torch.zeros(_DEVICES, _SIZE, dtype=torch.uint8), [False] * _SIZE
     for step, (act, (start, size)) in enumerate(acts):
         if act != "read":
-            devices = 1 if act == "write alike" else _DEVICES
-            values = torch.full((devices, size), 1 + step, dtype=torch.uint8)
+            values = _values(act, step, size)
             held.write(start, values)
             array[:, start : start + size] = values
             written[start : start + size] = [True] * size
     covered, last = [False] * _SIZE, -1
-    for start, pieces in held.taken():
+    for start, pieces in held.runs():
         values = join(pieces)
         size = values.shape[-1]
         assert start > last
         assert values.shape[:-1] == extents_of(pieces)
         assert torch.equal(values.expand(_DEVICES, -1), array[:, start : start + size])
+        room = torch.zeros(_DEVICES, size, dtype=torch.uint8)
+        assert torch.equal(join(pieces, room), array[:, start : start + size])
         covered[start : start + size] = [True] * size
         last = start + size
     assert covered == written
-    assert held.taken() == []
+
+
+def _values(act: str, step: int, size: int) -> torch.Tensor:
+    devices = torch.arange(1 if act == "write alike" else _DEVICES, dtype=torch.uint8)
+    return (100 + step + 30 * devices).unsqueeze(-1).expand(-1, size)

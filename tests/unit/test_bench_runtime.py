@@ -11,7 +11,6 @@ import torch
 import softmesh as ttnn
 from softmesh.bench import runtime, runtime_work
 from softmesh.bench.runtime import QUICK, Row, table_rows
-from softmesh.bench.timing import Timing
 from softmesh.cli import main as command_line
 from softmesh.hardware.buffer_type import BufferType
 
@@ -60,12 +59,6 @@ def test_json_has_the_same_numbers_with_their_meaning(capsys):
 def test_a_line_without_a_peer_shows_no_ratio():
     rows = [Row("a", 1234.56, "", None), Row("b", 0.04, "bare torch", 1.006)]
     assert table_rows(rows) == [["a", "1,234.6", "", ""], ["b", "0.0", "1.01", "bare torch"]]
-
-
-def test_what_remains_without_another_is_never_negative():
-    rest = Timing((3.0, 1.0)).less(Timing((1.0, 2.0)))
-    assert rest.rounds[0] == 2.0
-    assert 0 < rest.rounds[1] < 1e-6
 
 
 @pytest.mark.parametrize("build", [runtime_work.chain, lambda mesh: runtime_work.mlp(mesh, 64, 32)])

@@ -35,6 +35,8 @@ from softmesh.kernels import (
     get_write_ptr,
     noc_async_read_barrier,
     noc_async_read_page,
+    noc_async_write_barrier,
+    noc_async_write_tile,
     noc_semaphore_wait_min,
 )
 from softmesh.kernels.engine.stuck import Stuck
@@ -428,3 +430,41 @@ def test_devices_that_wait_for_each_other_are_all_in_the_report():
             "device (0, 2)",
         ]
         assert f"noc_semaphore_wait_min(address {arrived}, 1), it is 0" in str(caught.value)
+
+
+def test_a_packet_reaches_a_device_in_the_range_of_another_program():
+    """The program of the three others would run once for all of them: it must see what came to one."""
+    with open_mesh(1, 4) as mesh:
+        tensor, result = numbers(mesh), numbers(mesh)
+
+        def send_two(connection):
+            header = PacketHeaderPool.allocate_header()
+            for hops in (1, 3):
+                place = NocUnicastCommandHeader(page_of(tensor, 0))
+                fabric_unicast_noc_unicast_write(connection, header, get_write_ptr(0), 64, place, hops)
+
+        def pass_on():
+            cb_reserve_back(0, 80)
+            noc_async_read_page(0, InterleavedAddrGen(tensor.buffer_address(), 64), get_write_ptr(0))
+            noc_async_read_barrier()
+            noc_async_write_tile(1, InterleavedAddrGen(result.buffer_address(), 64), get_write_ptr(0))
+            noc_async_write_barrier()
+
+        workload = metal.MeshWorkload()
+        others = ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 1), ttnn.MeshCoordinate(0, 3))
+        words = []
+        for place, function in (
+            (ttnn.MeshCoordinateRange(SENDS, SENDS), connected(send_two)),
+            (others, pass_on),
+        ):
+            program = metal.CreateProgram()
+            handle = metal.CreateKernel(program, function, CORE, metal.WriterDataMovementConfig())
+            add_cb(program, 0, 80, page_size=64, dtype=ttnn.uint32)
+            if not words:
+                ends = (mesh.get_fabric_node_id(each) for each in (SENDS, ttnn.MeshCoordinate(0, 1)))
+                metal.append_fabric_connection_rt_args(*ends, 0, program, CORE, words)
+                metal.SetRuntimeArgs(program, handle, CORE, words)
+            workload.add_program(place, program)
+        metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
+        assert [row[0] for row in found_on(tensor)] == [0, 7, 0, 7]
+        assert [row[1] for row in found_on(result)] == [0, 7, 0, 7]

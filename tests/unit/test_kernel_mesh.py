@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-import weakref
-
 import pytest
 import torch
 from kernel_programs import CORE, TILE_BYTES, add_cb, compute_on, program_of, run, shards, tiles
@@ -32,7 +29,6 @@ from softmesh.kernels import (
     tile_regs_release,
     tile_regs_wait,
 )
-from softmesh.kernels.engine.kept_pages import KEPT, KeptPages
 
 COUNTED = []
 
@@ -128,56 +124,6 @@ def test_a_launch_that_fails_leaves_tensors_as_they_were(mesh, devices):
     assert all((found == 1).all() for found in shards(target))
     run(mesh, copy_first_tile(target, result))
     assert all((found == 1).all() for found in shards(result))
-
-
-def test_whoever_has_the_values_in_hand_sees_what_a_kernel_writes(mesh):
-    source = tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32)
-    target = ttnn.zeros_like(source)
-    seen = target.view_data()
-    run(mesh, copy_first_tile(source, target))
-    assert (seen == 1).all()
-
-
-def test_pieces_that_no_op_has_written_are_defined_once_a_kernel_has(idle_machine):
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as pair:
-        source = tiles(pair, torch.ones(1, 1, 32, 32), ttnn.float32)
-        sent = ttnn.point_to_point(source, ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1))
-        with pytest.warns(ttnn.SoftmeshWarning, match="undefined"):
-            shards(sent)
-        run(pair, copy_first_tile(source, sent))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            run(pair, copy_first_tile(sent, source))
-            assert all((found == 1).all() for found in [*shards(sent), *shards(source)])
-
-
-def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh):
-    source = tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32)
-    target = ttnn.zeros_like(source)
-    run(mesh, copy_first_tile(source, target))
-    pages = weakref.ref(metal.TensorBytes(target).data)
-    values = weakref.ref(target._storage)
-    assert pages() is not None
-    del target
-    assert (pages(), values()) == (None, None)
-
-
-def test_pages_beyond_the_limit_become_values(mesh):
-    """What is kept for the next launch is bounded, also where nobody has asked for the values."""
-    source = tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32)
-    targets = [ttnn.zeros_like(source) for _ in range(3)]
-    for target in targets:
-        run(mesh, copy_first_tile(source, target))
-    pages = [metal.TensorBytes(target) for target in targets]
-    kept = KeptPages(limit=2 * pages[0].data.nbytes)
-    held = [weakref.ref(each.data) for each in pages]
-    for each in pages:
-        kept.give(each)
-    del pages, each
-    KEPT.clear()
-    assert [each() is None for each in held] == [True, False, False]
-    assert all((found == 1).all() for target in targets for found in shards(target))
 
 
 def test_devices_outside_the_range_keep_what_they_have(mesh):

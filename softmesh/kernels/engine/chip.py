@@ -13,7 +13,7 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware import RoutingDirection
 from softmesh.kernels.engine.core import Core
-from softmesh.kernels.engine.memories import Box, Memory
+from softmesh.kernels.engine.memory import Box, Memory
 from softmesh.kernels.engine.noc_address import Place
 from softmesh.kernels.engine.regions import BufferBytes
 from softmesh.kernels.engine.strict import StrictL1
@@ -136,7 +136,7 @@ class Chip:
         for buffer_type in _IN_L1:
             memory = self.memories.at(buffer_type, address)
             if memory is not None:
-                return BufferBytes(memory, self.box, self._l1_bank(core.place))
+                return BufferBytes(memory, self.box, self._l1_bank(core.place), self.mesh.torch_device)
         return None
 
     def _l1_bank(self, place: CoreCoord) -> int:

@@ -37,6 +37,7 @@ class Core:
     def dismiss(self) -> None:
         for held in (self.fifos, self.remote_ends, self._regions, self._starts, self._waiting):
             held.clear()
+        self.strict = None
 
     def add_region(self, region: Region) -> None:
         at = bisect_right(self._starts, region.start)

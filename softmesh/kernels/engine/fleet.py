@@ -7,8 +7,10 @@ from typing import NamedTuple
 from softmesh.cores import CoreCoord
 from softmesh.errors import NotModelled
 from softmesh.kernels.engine.chip import Chip
-from softmesh.kernels.engine.memories import Box, Find, Memories
+from softmesh.kernels.engine.memories import Find, Memories
+from softmesh.kernels.engine.memory import Box
 from softmesh.kernels.engine.scheduler import Scheduler
+from softmesh.kernels.engine.thread import DevicesDiffer
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.runtime.device import MeshDevice
 
@@ -62,6 +64,8 @@ class Fleet:
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> Chip:
         """A single device; one that runs no program is memory to others."""
+        if any(chip.stands_for_many and chip.box.place.contains(coordinate) for chip in self._chips.values()):
+            raise DevicesDiffer
         if coordinate in self._chips:
             return self._chips[coordinate]
         if not self.mesh.get_view().is_local(coordinate):

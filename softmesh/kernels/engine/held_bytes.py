@@ -7,12 +7,12 @@ what was read stays what it was, whatever is written afterwards.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 Beneath = Callable[[int, int], torch.Tensor]
-Run = tuple[int, list[torch.Tensor]]  # pieces next to each other, from a place on
 
 
 class HeldBytes:
@@ -28,6 +28,12 @@ class HeldBytes:
         self._pieces: dict[int, torch.Tensor] = {}
         self._starts: list[int] = []  # sorted
 
+    def copy(self) -> HeldBytes:
+        """The same for now; what is written to one is not written to the other."""
+        made = HeldBytes(self._beneath)
+        made._pieces, made._starts = self._pieces.copy(), self._starts.copy()
+        return made
+
     def read(self, start: int, size: int) -> torch.Tensor:
         piece = self._pieces.get(start)
         if piece is not None and piece.shape[-1] == size:
@@ -42,19 +48,35 @@ class HeldBytes:
             insort(self._starts, start)
         self._pieces[start] = values
 
-    def taken(self) -> list[Run]:
-        """What was written, and is held here no longer."""
-        runs: list[Run] = []
-        end = None
+    def pieces(self) -> Iterable[torch.Tensor]:
+        return self._pieces.values()
+
+    def extents(self, size: int) -> torch.Size:
+        """Those of everything, in a memory of so many bytes."""
+        parts = list(self._pieces.values())
+        if sum(piece.shape[-1] for piece in parts) < size:
+            parts.append(self._beneath(0, 1))
+        return extents_of(parts)
+
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Replace each piece by another of the same bytes."""
+        for start, piece in self._pieces.items():
+            self._pieces[start] = change(piece)
+
+    def runs(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
+        """What was written: pieces next to each other, and where they start."""
+        run: list[torch.Tensor] = []
+        first = end = -1
         for start in self._starts:
-            piece = self._pieces[start]
-            if start == end:
-                runs[-1][1].append(piece)
-            else:
-                runs.append((start, [piece]))
-            end = start + piece.shape[-1]
-        self._starts, self._pieces = [], {}
-        return runs
+            if start != end and run:
+                yield first, run
+                run = []
+            if not run:
+                first = start
+            run.append(self._pieces[start])
+            end = start + run[-1].shape[-1]
+        if run:
+            yield first, run
 
     def _joined(self, start: int, end: int) -> torch.Tensor:
         parts = []
@@ -68,11 +90,7 @@ class HeldBytes:
             at = min(end, first + piece.shape[-1])
         if at < end:
             parts.append(self._beneath(at, end - at))
-        if len(parts) == 1:
-            return parts[0]
-        whole = join(parts)
-        self.write(start, whole)  # whoever reads it again need not join it again
-        return whole
+        return parts[0] if len(parts) == 1 else join(parts)
 
     def _clear(self, start: int, end: int) -> None:
         """Make room; what reaches beyond it stays."""
@@ -95,6 +113,12 @@ class HeldBytes:
         return self._starts[at : bisect_left(self._starts, end)]
 
 
+def over(pages: torch.Tensor) -> HeldBytes:
+    """Bytes `(*extents, pages, bytes of a page)`, page after page."""
+    flat = pages.flatten(-2)
+    return HeldBytes(lambda start, size: flat[..., start : start + size])
+
+
 def extents_of(pieces: Sequence[torch.Tensor]) -> torch.Size:
     """Those that all pieces have room in."""
     extents = pieces[0].shape[:-1]
@@ -104,7 +128,7 @@ def extents_of(pieces: Sequence[torch.Tensor]) -> torch.Size:
 
 
 def join(pieces: Sequence[torch.Tensor], room: torch.Tensor | None = None) -> torch.Tensor:
-    """Next to each other, in new memory or in `room`."""
+    """Next to each other, in new memory or in `room`, which no piece is a part of."""
     extents = extents_of(pieces)
     parts = [piece if piece.shape[:-1] == extents else piece.expand(*extents, -1) for piece in pieces]
     if room is None:
@@ -112,3 +136,14 @@ def join(pieces: Sequence[torch.Tensor], room: torch.Tensor | None = None) -> to
     if room.shape[:-1] == extents:
         return torch.cat(parts, dim=-1, out=room)
     return room.copy_(torch.cat(parts, dim=-1))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tiles are too small to share out: waking torch's threads for each takes longer than the work."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)

@@ -8,11 +8,8 @@ again with a run for each device, all of them under one scheduler. A program rem
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import torch
 
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
@@ -20,7 +17,8 @@ from softmesh.kernels.engine.chip import Chip
 from softmesh.kernels.engine.core import Core
 from softmesh.kernels.engine.fifo import Fifo, Format
 from softmesh.kernels.engine.fleet import ChipFacts, Fleet, box_of
-from softmesh.kernels.engine.memories import Box
+from softmesh.kernels.engine.held_bytes import one_thread
+from softmesh.kernels.engine.memory import Box
 from softmesh.kernels.engine.processor import Processor
 from softmesh.kernels.engine.regions import OwnBytes, Words
 from softmesh.kernels.engine.registers import Registers, capacity_of
@@ -102,26 +100,13 @@ class Launch:
 
 def _run(fleet: Fleet) -> Touched:
     try:
-        with _one_thread():
+        with one_thread():
             fleet.scheduler.run()
+            fleet.memories.write_back()
         fleet.store()
         return fleet.memories.touched()
-    except BaseException:
-        fleet.memories.give_back()
-        raise
     finally:
         fleet.dismiss()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Tiles are too small to share out: waking torch's threads for each takes longer than the work."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
 
 
 def _man(chip: Chip, program: Program) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.kernels.engine.held_bytes import HeldBytes
-from softmesh.kernels.engine.memories import Box, Memory
+from softmesh.kernels.engine.memory import Box, Memory
 from softmesh.kernels.engine.thread import DevicesDiffer
 
 WORD = 4
@@ -106,11 +106,12 @@ class BufferBytes:
 
     start, end = 0, sys.maxsize  # the memory itself knows where its pages are
 
-    def __init__(self, memory: Memory, box: Box, bank: int) -> None:
+    def __init__(self, memory: Memory, box: Box, bank: int, device: torch.device) -> None:
         self.name = f"the L1 buffer at {memory.paged.address}"
         self.memory = memory
         self._box = box
         self._bank = bank
+        self._device = device
 
     def read(self, address: int, size: int) -> torch.Tensor:
         return self.memory.read(self._box, self._bank, address, size)
@@ -122,8 +123,7 @@ class BufferBytes:
         return word_of(self.read(address, WORD))
 
     def store(self, address: int, word: int) -> None:
-        data = self.memory.paged.data
-        self.write(address, bytes_of(word, len(self._box.extents), data.device))
+        self.write(address, bytes_of(word, len(self._box.extents), self._device))
 
 
 def same_bytes(data: torch.Tensor) -> bytes:

@@ -69,7 +69,8 @@ class Scheduler:
     def dismiss(self) -> None:
         for thread in self.threads:
             thread.dismiss()
-        self.threads.clear()
+        for held in (self.threads, self._line, self._errands):
+            held.clear()
         self._running = None
 
     def _take_turns(self, watch: Watch) -> None:

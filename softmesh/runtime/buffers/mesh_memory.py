@@ -38,18 +38,19 @@ class MeshMemory(Placed):
         data = self.data
         wanted = [max(have, n) for have, n in zip(data.shape, extents, strict=False)]
         if wanted != list(data.shape[: len(wanted)]):
-            self._data = data = data.expand(*wanted, -1, -1).contiguous()
+            self._data = data = self._room(wanted).copy_(data)
         return data
 
     def replaced(self, extents: Sequence[int]) -> torch.Tensor:
         """Room with exactly these extents, all of which the caller writes."""
         if self._data is None or tuple(self._data.shape[: len(self.mesh)]) != tuple(extents):
-            self._data = self._room(tuple(extents))
+            self._data = self._room(extents)
         return self._data
 
     def store(self) -> None:
         """`data` is the memory itself: what was written into it is there."""
 
-    def _room(self, extents: tuple[int, ...]) -> torch.Tensor:
+    def _room(self, extents: Sequence[int]) -> torch.Tensor:
         size = (*extents, self.layout.num_pages, self.layout.page_size)
-        return torch.empty(size, dtype=torch.uint8, device=self._on)
+        with torch.inference_mode(False):  # it will be written to, in that mode and out of it
+            return torch.empty(size, dtype=torch.uint8, device=self._on)

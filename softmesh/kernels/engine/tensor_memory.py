@@ -1,0 +1,146 @@
+"""A tensor as a launch sees it: bytes that nobody changes, from which its values are made when somebody asks."""
+
+from __future__ import annotations
+
+from sys import getrefcount
+
+import torch
+
+from softmesh.kernels.engine.held_bytes import HeldBytes, one_thread, over
+from softmesh.kernels.engine.kept_bytes import KEPT
+from softmesh.kernels.engine.memory import Box, Memory
+from softmesh.runtime.buffers.seen import Seen
+from softmesh.tensor.device_pages import TensorBytes
+from softmesh.tensor.owed import memory_of, owe, owed
+from softmesh.tensor.pages import from_pages
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.storage import Storage, is_sole_owner
+
+_MOST_PIECES = 4096
+_MOST_TIMES_ITS_SIZE = 2  # bytes that the pieces of a tensor keep from being freed
+
+
+class TensorMemory(Memory):
+    paged: TensorBytes
+
+    def __init__(self, paged: TensorBytes) -> None:
+        super().__init__(paged)
+        self._storage = paged.tensor._storage
+        self._is_undefined = self._storage.undefined is not None
+        self._size = paged.num_pages * paged.page_size
+        self._bytes: HeldBytes | None = None  # of all devices; what was there, then what is
+        self._pages: torch.Tensor | None = None  # the same in one piece, where values are made of it at once
+
+    def check_written(self) -> None:
+        if self._is_undefined and not self.was_written:
+            raise self._never_written()
+
+    def _as_it_is(self, box: Box) -> HeldBytes:
+        held = self._before()
+        return held.copy() if box.is_whole else HeldBytes(lambda start, size: box.of(held.read(start, size)))
+
+    def _before(self) -> HeldBytes:
+        if self._bytes is None:
+            fill = owed(self._storage)
+            self._bytes = fill.held if isinstance(fill, Decoding) else KEPT.find(self._storage)
+        if self._bytes is None:
+            self._bytes = over(self.paged.data)
+        return self._bytes
+
+    def write_back(self) -> None:
+        whole = [held for box, held in self._held.items() if box.is_whole]
+        if not whole:
+            self._bytes = over(self._merged())
+        else:
+            (self._bytes,) = whole
+            if _is_wasteful(self._bytes, self._size):
+                self._bytes = over(self._in_pages(self._bytes).clone())
+        if not self._may_owe(self._bytes):
+            self._pages = self._in_pages(self._bytes)
+            self._bytes = over(self._pages)
+
+    def _in_pages(self, held: HeldBytes) -> torch.Tensor:
+        return held.read(0, self._size).unflatten(-1, (self.paged.num_pages, self.paged.page_size))
+
+    def _merged(self) -> torch.Tensor:
+        """What all devices have, and what some of them wrote."""
+        before = self._in_pages(self._before())
+        mesh = self.paged.tensor.view_distribution().mesh
+        pages = before.expand(*mesh, -1, -1).clone()
+        for box, held in self._held.items():
+            flat = box.of(pages).flatten(-2)
+            for start, pieces in held.runs():
+                at = start
+                for piece in pieces:
+                    flat[..., at : at + piece.shape[-1]].copy_(piece)
+                    at += piece.shape[-1]
+        return pages
+
+    def _may_owe(self, held: HeldBytes) -> bool:
+        """Whether the tensor's storage is the only way to its values, and these stay where they are."""
+        if type(self._storage) is not Storage and owed(self._storage) is None:
+            return False
+        values = self._values()
+        is_free = is_sole_owner(values) and not values.is_inference()
+        del values
+        fits = self.paged.fits(held.extents(self._size))
+        return fits and is_free and getrefcount(memory_of(self._storage)) == _UNREAD
+
+    def store(self) -> None:
+        if self._pages is not None:
+            self.paged.replace(self._pages)
+            if _share_memory(self._values(), self._pages):
+                return  # the values took this memory, and may change
+        if self._bytes is None or self._values().is_inference():  # those change unseen
+            return
+        seen = Seen(self._values())
+        size = self._size * self._bytes.extents(self._size).numel()
+        if self.was_written and self._pages is None:
+            self._storage.undefined = None
+            owe(self._storage, Decoding(self._bytes, self._size, self.paged.tensor.spec, seen))
+        KEPT.keep(self._storage, self._bytes, size, seen)
+
+    def _values(self) -> torch.Tensor:
+        values = memory_of(self._storage)
+        assert values is not None
+        return values
+
+
+class Decoding:
+    """Makes a tensor's values of its bytes."""
+
+    def __init__(self, held: HeldBytes, size: int, spec: TensorSpec, seen: Seen) -> None:
+        self.held = held
+        self._size = size
+        self._spec = spec
+        self._seen = seen
+
+    def __call__(self, room: torch.Tensor) -> None:
+        spec = self._spec
+        with one_thread():
+            data = self.held.read(0, self._size)
+        values = from_pages(data.unflatten(-1, (spec.num_pages(), spec.page_size())), spec, room)
+        if values is not room:
+            room.copy_(values)
+        self._seen.look_again()
+
+
+def _is_wasteful(held: HeldBytes, size: int) -> bool:
+    """Whether it is better put together: it is in crumbs, or keeps much memory that it has small parts of."""
+    blocks = [piece.untyped_storage() for piece in held.pieces()]
+    kept = {block.data_ptr(): block.nbytes() for block in blocks}
+    limit = _MOST_TIMES_ITS_SIZE * size * held.extents(size).numel()
+    return len(blocks) > _MOST_PIECES or sum(kept.values()) > limit
+
+
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def _owners_of_unread_values() -> int:
+    storage = Storage.__new__(Storage)
+    storage.data = torch.empty(0)
+    return getrefcount(memory_of(storage))
+
+
+_UNREAD = _owners_of_unread_values()
