@@ -26,7 +26,7 @@ from softmesh.runtime.memory.memory_map import MemoryMap
 from softmesh.tensor.memory import ShardDistributionStrategy, TensorMemoryLayout
 from softmesh.tensor.pages import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage, is_sole_owner, uprooted
+from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, uprooted
 from softmesh.tensor.tensor import Tensor
 
 
@@ -60,7 +60,7 @@ class TensorBytes(Placed):
         if self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
             values, dist = self.tensor.view_data(), self.tensor.view_distribution()
             pages = to_pages(_by_mesh(values, dist), self.tensor.spec)
-            self.encoded = Seen(self._memory()), pages.clone() if _share_memory(pages, values) else pages
+            self.encoded = Seen(self._memory()), pages.clone() if share_memory(pages, values) else pages
         return self.encoded[1]
 
     def replace(self, pages: torch.Tensor) -> None:
@@ -87,7 +87,7 @@ class TensorBytes(Placed):
             self.tensor.overwrite(*_by_grid(decoded, dist))
             self._own_values()
         # Pages are changed in place, and values must not be.
-        self.encoded = None if _share_memory(data, self._memory()) else (Seen(self._memory()), data)
+        self.encoded = None if share_memory(data, self._memory()) else (Seen(self._memory()), data)
 
     def _own_values(self) -> None:
         """Values that were made for this tensor are its own, and the next ones can be written over them."""
@@ -111,10 +111,6 @@ class TensorBytes(Placed):
         held = self.tensor._storage.data
         assert held is not None
         return held
-
-
-def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 @reads_as_memory

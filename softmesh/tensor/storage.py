@@ -247,6 +247,10 @@ def is_sole_owner(data: torch.Tensor) -> bool:
     return torch._C._storage_Use_Count(storage._cdata) <= 2
 
 
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 def alias(data: torch.Tensor) -> torch.Tensor:
     """The same memory under a torch tensor of its own, so that both are seen to share it."""
     return data.view_as(data)

@@ -14,7 +14,7 @@ from softmesh.tensor.device_pages import TensorBytes
 from softmesh.tensor.owed import memory_of, owe, owed
 from softmesh.tensor.pages import from_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage, is_sole_owner
+from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
 
 _MOST_PIECES = 4096
 _MOST_TIMES_ITS_SIZE = 2  # bytes that the pieces of a tensor keep from being freed
@@ -89,7 +89,7 @@ class TensorMemory(Memory):
     def store(self) -> None:
         if self._pages is not None:
             self.paged.replace(self._pages)
-            if _share_memory(self._values(), self._pages):
+            if share_memory(self._values(), self._pages):
                 return  # the values took this memory, and may change
         if self._bytes is None or self._values().is_inference():  # those change unseen
             return
@@ -131,10 +131,6 @@ def _is_wasteful(held: HeldBytes, size: int) -> bool:
     kept = {block.data_ptr(): block.nbytes() for block in blocks}
     limit = _MOST_TIMES_ITS_SIZE * size * held.extents(size).numel()
     return len(blocks) > _MOST_PIECES or sum(kept.values()) > limit
-
-
-def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _owners_of_unread_values() -> int:
