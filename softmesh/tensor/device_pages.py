@@ -64,7 +64,7 @@ class TensorBytes(Placed):
         return self.encoded[1]
 
     def replace(self, pages: torch.Tensor) -> None:
-        """New bytes for all of it; nobody may change them."""
+        """New bytes for all of it; the values may take their memory."""
         self.encoded = Seen(self._memory()), pages
         self.store()
         self.encoded = None
@@ -144,7 +144,7 @@ def _by_grid(values: torch.Tensor, dist: Distribution) -> tuple[torch.Tensor, Di
         if values.shape[:lead] == dist.extents:
             return values, dist
         apart = _told_apart(dist)
-        return values.expand(*apart.extents, *values.shape[lead:]), apart
+        return values.expand(*apart.extents, *values.shape[lead:]).contiguous(), apart
     if dist.coords is None and dist.is_replicated and values.shape[:lead].numel() == 1:
         return values.reshape(*dist.extents, *values.shape[lead:]), dist
     flat = values.expand(*dist.mesh, *values.shape[lead:]).flatten(0, lead - 1)

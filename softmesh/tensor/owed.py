@@ -49,8 +49,8 @@ def owe(storage: Storage, fill: Fill) -> None:
         storage.__class__ = OwingStorage
 
 
-def owed(storage: Storage) -> Fill | None:
-    return storage.owed if type(storage) is OwingStorage else None
+def owes(storage: Storage) -> bool:
+    return type(storage) is OwingStorage
 
 
 def pay(storage: Storage) -> None:
@@ -69,7 +69,7 @@ def _forgive(storage: Storage) -> None:
         del storage.owed
 
 
-def memory_of(storage: Storage) -> torch.Tensor | None:
+def value_memory(storage: Storage) -> torch.Tensor | None:
     """Where the values are, or will be once somebody asks for them."""
     data: torch.Tensor | None = _DATA.__get__(storage) if type(storage) is OwingStorage else storage.data
     return data

@@ -243,6 +243,8 @@ def is_sole_owner(data: torch.Tensor) -> bool:
         return False
     if data.is_inference() and not torch.is_inference_mode_enabled():
         return False
+    if not data.is_contiguous() and 0 in data.stride():  # one element in several places
+        return False
     storage = data.untyped_storage()
     return torch._C._storage_Use_Count(storage._cdata) <= 2
 

@@ -23,7 +23,7 @@ from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.memory import MemoryConfig
-from softmesh.tensor.owed import memory_of
+from softmesh.tensor.owed import value_memory
 from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
@@ -167,7 +167,7 @@ class Tensor:
         return tuple(MeshCoordinate([a + b for a, b in zip(origin, coord, strict=True)]) for coord in coords)
 
     def is_allocated(self) -> bool:
-        return memory_of(self._storage) is not None
+        return value_memory(self._storage) is not None
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""
@@ -288,7 +288,7 @@ class Tensor:
             self._storage.device.check_local(doing)
 
     def check_allocated(self, doing: str) -> None:
-        if memory_of(self._storage) is None:
+        if value_memory(self._storage) is None:
             shared = (
                 " It shared its memory with another tensor, as the result of a reshape does that moves nothing: "
                 "deallocating one deallocates both."

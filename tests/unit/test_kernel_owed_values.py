@@ -24,9 +24,10 @@ from softmesh.kernels import (
 from softmesh.kernels.engine import tensor_memory
 from softmesh.kernels.engine.held_bytes import over
 from softmesh.kernels.engine.kept_bytes import KeptBytes
+from softmesh.processes.buffers import byte_view
 from softmesh.runtime.buffers.seen import Seen
 from softmesh.tensor import device_pages
-from softmesh.tensor.owed import owe, owed
+from softmesh.tensor.owed import owe, owes
 
 
 def moving(*moves):
@@ -110,7 +111,7 @@ def test_pieces_that_no_op_has_written_are_defined_once_a_kernel_has(idle_machin
 def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh):
     source, target = full(mesh, 1), full(mesh, 0)
     run(mesh, copy(source, target))
-    fill, values = weakref.ref(owed(target._storage)), weakref.ref(target._storage)
+    fill, values = weakref.ref(target._storage.owed), weakref.ref(target._storage)
     del target
     assert (fill(), values()) == (None, None)
 
@@ -123,8 +124,8 @@ def test_bytes_beyond_the_limit_become_values(mesh):
         storage = tensor._storage
         seen = Seen(storage.data)
         owe(storage, lambda room: room.fill_(2))
-        kept.keep(storage, over(torch.zeros(1, 1, 100, dtype=torch.uint8)), 100, seen)
-    assert [owed(tensor._storage) is None for tensor in tensors] == [True, False, False]
+        kept.keep(storage, over(lambda: torch.zeros(1, 1, 100, dtype=torch.uint8)), 100, seen)
+    assert [owes(tensor._storage) for tensor in tensors] == [False, True, True]
     assert [kept.find(tensor._storage) is None for tensor in tensors] == [True, False, False]
 
 
@@ -223,8 +224,33 @@ def test_a_tile_keeps_no_large_tensor_alive(mesh):
     target = full(mesh, 0)
     run(mesh, copy(large, target))
     del large
-    fill = owed(target._storage)
-    assert fill is not None
-    (piece,) = [fill.held.read(0, 4096)]
+    piece = target._storage.owed.held.read(0, 4096)
     assert piece.untyped_storage().nbytes() <= 2 * 4096
     assert numbers(target) == {1}
+
+
+def test_a_kernel_reads_what_came_from_another_process(mesh):
+    """It is written past torch, into the memory of the values."""
+    source, target = full(mesh, 1), full(mesh, 0)
+    run(mesh, copy(source, target))
+    values = source._storage.data
+    byte_view(values, written=True)[:] = bytes(byte_view(torch.full_like(values, 5.0)))
+    run(mesh, copy(source, target))
+    assert numbers(target) == {5}
+
+
+def test_what_is_the_same_on_all_devices_is_written_to_each_of_a_sharded_tensor(pair):
+    """Also in inference mode, where torch does not tell views from what they are views of."""
+    with torch.inference_mode():
+        apart = [torch.full((32, 32), float(number)) for number in (1, 2)]
+        mapper = ttnn.ShardTensorToMesh(pair, dim=0)
+        target = tiles(pair, torch.cat(apart), ttnn.float32, mesh_mapper=mapper)
+        seen = ttnn.reshape(target, (1, 32, 32))
+        for _ in range(2):
+            run(pair, copy(full(pair, 9), target))
+            assert numbers(target) == {9}
+        device = metal.TensorBytes(ttnn.get_device_tensors(target)[1])
+        device.data.view(torch.float32)[:] = 5
+        device.store()
+        assert [found.unique().item() for found in shards(target)] == [9, 5]
+        assert seen.is_allocated()

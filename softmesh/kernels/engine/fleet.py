@@ -64,10 +64,11 @@ class Fleet:
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> Chip:
         """A single device; one that runs no program is memory to others."""
+        found = self._chips.get(coordinate)
+        if found is not None and not found.stands_for_many:
+            return found
         if any(chip.stands_for_many and chip.box.place.contains(coordinate) for chip in self._chips.values()):
             raise DevicesDiffer
-        if coordinate in self._chips:
-            return self._chips[coordinate]
         if not self.mesh.get_view().is_local(coordinate):
             raise NotModelled(
                 f"Device {tuple(coordinate)} belongs to another process, and kernels reach only devices of their "

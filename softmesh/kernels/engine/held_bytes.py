@@ -51,12 +51,20 @@ class HeldBytes:
     def pieces(self) -> Iterable[torch.Tensor]:
         return self._pieces.values()
 
+    def covers(self, size: int) -> bool:
+        """Whether all of so many bytes were written."""
+        return sum(piece.shape[-1] for piece in self._pieces.values()) == size
+
     def extents(self, size: int) -> torch.Size:
         """Those of everything, in a memory of so many bytes."""
         parts = list(self._pieces.values())
-        if sum(piece.shape[-1] for piece in parts) < size:
-            parts.append(self._beneath(0, 1))
-        return extents_of(parts)
+        return extents_of(parts if self.covers(size) else [*parts, self._beneath(0, 1)])
+
+    def alone(self) -> HeldBytes:
+        """Where all is covered: without what is beneath."""
+        made = self.copy()
+        made._beneath = _nothing
+        return made
 
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Replace each piece by another of the same bytes."""
@@ -80,17 +88,25 @@ class HeldBytes:
 
     def _joined(self, start: int, end: int) -> torch.Tensor:
         parts = []
-        at = start
+        at, covered = start, 0
         for first in self._overlapping(start, end):
             piece = self._pieces[first]
             if at < first:
                 parts.append(self._beneath(at, first - at))
                 at = first
             parts.append(piece[..., at - first : end - first])
+            covered += parts[-1].shape[-1]
             at = min(end, first + piece.shape[-1])
         if at < end:
             parts.append(self._beneath(at, end - at))
-        return parts[0] if len(parts) == 1 else join(parts)
+        if len(parts) == 1:
+            return parts[0]
+        whole = join(parts)
+        if covered == end - start:
+            self.write(
+                start, whole
+            )  # the same bytes: what was written in crumbs is not joined again for each reader
+        return whole
 
     def _clear(self, start: int, end: int) -> None:
         """Make room; what reaches beyond it stays."""
@@ -113,10 +129,20 @@ class HeldBytes:
         return self._starts[at : bisect_left(self._starts, end)]
 
 
-def over(pages: torch.Tensor) -> HeldBytes:
-    """Bytes `(*extents, pages, bytes of a page)`, page after page."""
-    flat = pages.flatten(-2)
-    return HeldBytes(lambda start, size: flat[..., start : start + size])
+def _nothing(start: int, size: int) -> torch.Tensor:
+    raise AssertionError(f"bytes {start} to {start + size} were never written")
+
+
+def over(pages: Callable[[], torch.Tensor]) -> HeldBytes:
+    """Bytes `(*extents, pages, bytes of a page)`, page after page; asked for when somebody reads them."""
+    known: list[torch.Tensor] = []
+
+    def beneath(start: int, size: int) -> torch.Tensor:
+        if not known:
+            known.append(pages().flatten(-2))
+        return known[0][..., start : start + size]
+
+    return HeldBytes(beneath)
 
 
 def extents_of(pieces: Sequence[torch.Tensor]) -> torch.Size:

@@ -1,7 +1,7 @@
 """The bytes of tensors that kernels used last, so that the next launch need not make them again from the values.
 
-Nobody changes these bytes. Values that are still to be made of them are made before they are forgotten here: so no
-more than a limit is held twice.
+Nobody changes these bytes. Values that are still to be made of them are made before they are forgotten here, so there
+is a limit to what is held beside the values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from softmesh.kernels.engine.held_bytes import HeldBytes
 from softmesh.runtime.buffers.seen import Seen
-from softmesh.tensor.owed import memory_of, pay
+from softmesh.tensor.owed import pay, value_memory
 from softmesh.tensor.storage import Storage
 
 _LIMIT = 64 << 20  # bytes; what was used longest ago goes first
@@ -32,12 +32,17 @@ class KeptBytes:
 
     def find(self, storage: Storage) -> HeldBytes | None:
         """The bytes of a storage whose values have not changed since."""
-        values = memory_of(storage)
+        values = value_memory(storage)
         with self._lock:
-            kept = self._kept.get(storage)
-        if kept is None or values is None or not kept.seen.is_unchanged(values):
-            return None
-        return kept.held
+            kept = self._kept.pop(storage, None)
+            if kept is None or values is None or not kept.seen.is_unchanged(values):
+                return None
+            self._kept[storage] = kept  # the last that was used
+            return kept.held
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether such bytes would be kept at all."""
+        return size <= self._limit
 
     def keep(self, storage: Storage, held: HeldBytes, size: int, seen: Seen) -> None:
         """`size` is what they take, on all devices; `seen` the values that they are those of."""

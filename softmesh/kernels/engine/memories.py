@@ -35,7 +35,7 @@ class Memories:
     def add(self, paged: LaidOut) -> Memory:
         kind = paged.buffer_type
         place = bisect_right(self._starts[kind], paged.address)
-        memory = _seen(paged)
+        memory = _memory_for(paged)
         self._starts[kind].insert(place, paged.address)
         self._known[kind].insert(place, memory)
         return memory
@@ -67,7 +67,7 @@ class Memories:
         )
 
 
-def _seen(paged: LaidOut) -> Memory:
+def _memory_for(paged: LaidOut) -> Memory:
     if isinstance(paged, TensorBytes) and paged.is_whole:
         return TensorMemory(paged)
     return BufferMemory(paged)

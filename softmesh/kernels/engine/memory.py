@@ -45,9 +45,10 @@ class Box:
 class Memory(ABC):
     """One buffer or tensor. What is written reaches it when the launch has come to a good end."""
 
-    def __init__(self, paged: LaidOut) -> None:
+    def __init__(self, paged: LaidOut, is_undefined: bool) -> None:
         self.paged = paged
         self.end = paged.address + paged.layout.bytes_per_bank
+        self._is_undefined = is_undefined  # allocated, and nothing more
         self.was_read = False
         self.was_written = False
         self._held: dict[Box, HeldBytes] = {}  # page after page, as far as it was met
@@ -84,9 +85,13 @@ class Memory(ABC):
                 held.write(place, values if count == size else values[..., done : done + count])
             done += count
 
-    @abstractmethod
     def check_written(self) -> None:
         """In strict mode, before a read."""
+        if self._is_undefined and not self.was_written:
+            raise MeshError(
+                f"The {self.paged.buffer_type.name} buffer at {self.paged.address} is read, and nobody has ever "
+                "written to it."
+            )
 
     @abstractmethod
     def _as_it_is(self, box: Box) -> HeldBytes:
@@ -114,12 +119,6 @@ class Memory(ABC):
         if held is None:
             held = self._held[box] = self._as_it_is(box)
         return held
-
-    def _never_written(self) -> MeshError:
-        return MeshError(
-            f"The {self.paged.buffer_type.name} buffer at {self.paged.address} is read, and nobody has ever "
-            "written to it."
-        )
 
     def _pieces(self, bank: int, address: int, size: int) -> list[tuple[int | None, int]]:
         """Where each piece begins, counted over all pages, and its length; None in the padding between two pages."""
@@ -155,19 +154,15 @@ class BufferMemory(Memory):
     """Bytes that are changed in place, by the host too."""
 
     def __init__(self, paged: LaidOut) -> None:
-        super().__init__(paged)
-        self._is_undefined = isinstance(paged, MeshMemory) and paged.is_untouched
-
-    def check_written(self) -> None:
-        if self._is_undefined and not self.was_written:
-            raise self._never_written()
+        super().__init__(paged, isinstance(paged, MeshMemory) and paged.is_untouched)
 
     def block(self) -> int:
         """The memory that others may hold parts of."""
         return self.paged.data.untyped_storage().data_ptr()
 
     def _as_it_is(self, box: Box) -> HeldBytes:
-        return over(box.of(self.paged.data))
+        paged = self.paged
+        return over(lambda: box.of(paged.data))
 
     def write_back(self) -> None:
         for box, held in self._held.items():
