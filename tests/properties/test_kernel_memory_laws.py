@@ -17,11 +17,11 @@ _acts = st.lists(
 )
 
 
-@given(_acts)
-def test_bytes_are_those_of_an_array_and_what_was_read_stays(acts):
+@given(_acts, st.booleans())
+def test_bytes_are_those_of_an_array_and_what_was_read_stays(acts, absorbs):
     beneath = torch.arange(_DEVICES * _SIZE, dtype=torch.uint8).reshape(_DEVICES, _SIZE)
     before = beneath.clone()
-    held = HeldBytes(lambda start, size: beneath[:, start : start + size])
+    held = HeldBytes(lambda start, size: beneath[:, start : start + size], absorbs=absorbs)
     array = beneath.clone()
     seen = []
     for step, (act, (start, size)) in enumerate(acts):

@@ -116,6 +116,16 @@ def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh)
     assert (fill(), values()) == (None, None)
 
 
+def test_a_tensor_that_kernels_have_read_or_written_in_part_is_freed_with_its_last_name(mesh):
+    source, target = full(mesh, 1), tiles(mesh, torch.zeros(1, 1, 32, 64), ttnn.float32)
+    run(mesh, copy(source, target))
+    assert shards(target)[0][..., :32].all()
+    run(mesh, copy(source, target))
+    storages = [weakref.ref(tensor._storage) for tensor in (source, target)]
+    del source, target
+    assert [storage() for storage in storages] == [None, None]
+
+
 def test_bytes_beyond_the_limit_become_values(mesh):
     """What is kept for the next launch is bounded, also where nobody has asked for the values."""
     tensors = [tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32) for _ in range(3)]

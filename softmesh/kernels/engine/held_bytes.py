@@ -18,19 +18,21 @@ Beneath = Callable[[int, int], torch.Tensor]
 class HeldBytes:
     """A stretch of memory as pieces `(*extents, bytes)` that do not overlap, by where they start.
 
-    `beneath(start, size)` is what is there where nothing was written; nobody may change that either.
+    `beneath(start, size)` is what is there where nothing was written; nobody may change that either. It counts as
+    written once it was read together with something that was, where `absorbs` says so.
     """
 
-    __slots__ = ("_beneath", "_pieces", "_starts")
+    __slots__ = ("_absorbs", "_beneath", "_pieces", "_starts")
 
-    def __init__(self, beneath: Beneath) -> None:
+    def __init__(self, beneath: Beneath, *, absorbs: bool = False) -> None:
         self._beneath = beneath
+        self._absorbs = absorbs
         self._pieces: dict[int, torch.Tensor] = {}
         self._starts: list[int] = []  # sorted
 
     def copy(self) -> HeldBytes:
         """The same for now; what is written to one is not written to the other."""
-        made = HeldBytes(self._beneath)
+        made = HeldBytes(self._beneath, absorbs=self._absorbs)
         made._pieces, made._starts = self._pieces.copy(), self._starts.copy()
         return made
 
@@ -102,7 +104,7 @@ class HeldBytes:
         if len(parts) == 1:
             return parts[0]
         whole = join(parts)
-        if covered == end - start:
+        if covered == end - start or self._absorbs:
             self.write(
                 start, whole
             )  # the same bytes: what was written in crumbs is not joined again for each reader
@@ -134,14 +136,18 @@ def _nothing(start: int, size: int) -> torch.Tensor:
 
 
 def over(pages: Callable[[], torch.Tensor]) -> HeldBytes:
-    """Bytes `(*extents, pages, bytes of a page)`, page after page; asked for when somebody reads them."""
-    known: list[torch.Tensor] = []
+    """Bytes `(*extents, pages, bytes of a page)`, page after page; asked for when somebody reads them, once."""
+    flat: torch.Tensor | None = None
+    ask: Callable[[], torch.Tensor] | None = pages
 
     def beneath(start: int, size: int) -> torch.Tensor:
-        if not known:
-            known.append(pages().flatten(-2))
-        return known[0][..., start : start + size]
+        nonlocal flat, ask
+        if ask is not None:
+            flat, ask = ask().flatten(-2), None  # whoever was asked is not kept alive for it
+        assert flat is not None
+        return flat[..., start : start + size]
 
+    del pages
     return HeldBytes(beneath)
 
 

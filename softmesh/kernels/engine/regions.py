@@ -50,7 +50,8 @@ class OwnBytes:
         self._rank = rank
         self._device = device
         self._held = HeldBytes(
-            lambda start, size: torch.zeros(*(1,) * rank, size, dtype=torch.uint8, device=device)
+            lambda start, size: torch.zeros(*(1,) * rank, size, dtype=torch.uint8, device=device),
+            absorbs=True,
         )
 
     def read(self, address: int, size: int) -> torch.Tensor:
