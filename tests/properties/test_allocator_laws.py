@@ -5,7 +5,9 @@ The model looks at every grain for every question, and knows nothing of holes, r
 
 from __future__ import annotations
 
+import itertools
 import random
+import sys
 import threading
 import traceback
 from dataclasses import dataclass, field
@@ -313,6 +315,48 @@ def test_threads_that_fill_a_memory_are_told_each_of_its_own_allocations():
         worker.join()
     addresses = {claim.address for own in held for claim in own}
     assert addresses == {address(place) for place in range(grains)}
+    for own in held:
+        pool.notes.extend(own)
+    assert list(pool.blocks()) == [(BASE, grains * GRAIN, False)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_take_and_give_back_large_and_small_never_share_a_byte(seed):
+    grains, threads = 1000, 4
+    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    held: list[list[Claim]] = [[] for _ in range(threads)]
+    full, failures = [], []
+
+    def work(number: int) -> None:
+        draw, own = random.Random(10 * seed + number), held[number]
+        try:
+            for _ in range(1500):
+                if own and draw.random() < 0.45:
+                    pool.notes.append(own.pop(draw.randrange(len(own))))
+                    continue
+                try:
+                    own.append(pool.allocate(draw.choice([1, 1, 1, 1, 150]) * GRAIN, 1, OWNER))
+                except OutOfDeviceMemory:
+                    full.append(number)
+        except BaseException as error:  # told below, in the test's own thread
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+    assert full
+    places = sorted((claim.address, claim.size) for own in held for claim in own)
+    assert all(one + size <= other for (one, size), (other, _) in itertools.pairwise(places))
+    assert all(place >= BASE for place, _ in places)
+    assert [block[:2] for block in pool.blocks() if block[2]] == places
     for own in held:
         pool.notes.extend(own)
     assert list(pool.blocks()) == [(BASE, grains * GRAIN, False)]

@@ -45,58 +45,60 @@ class DeferringPool(Pool):
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
-        claim.label, claim.holder, claim.settled_at = None, None, NOWHERE
-        self._acquire()
-        try:
-            claim.number = next(NUMBERS)
-            if size <= self._small and len(self.notes) < _MOST_NOTES:
-                claim.settled_at = None  # a note of which this is so is an allocation
-                self.notes.append(claim)
-            else:
-                self._settle()
-                self._hold(claim, self._take(size))
-        finally:
-            self._release()
+        claim.label, claim.holder, claim.number = None, None, next(NUMBERS)
+        if size <= self._small and len(self.notes) < _MOST_NOTES:
+            claim.settled_at = None  # a note of which this is so is an allocation
+            self.notes.append(claim)
+            if size <= self._small:
+                return claim
+            self.settle()  # somebody takes room at this moment, and may not have seen the note
+            if claim.settled_at != NOWHERE:
+                return claim
+        claim.settled_at = NOWHERE
+        with self._lock:
+            self._settle()
+            self._hold(claim, self._take(size))
         return claim
 
     def surely_has(self, size: int) -> bool:
-        if self.notes and self._holes.sure_room() < size + len(self.notes) * self._small:
+        waiting = len(self.notes) * max(0, self._small)
+        if waiting and self._holes.sure_room() < size + waiting:
             self.settle()
-        return self._holes.sure_room() >= size + len(self.notes) * self._small
+            waiting = 0
+        return self._holes.sure_room() >= size + waiting
 
     def _settle(self) -> None:
+        """Until somebody has taken room, or found that there is some, no allocation is small."""
+        self._small = -1
         notes, live, holes = self.notes, self._live, self._holes
         if not notes:
             return
         self._in_order = None
-        try:
-            while notes:
-                ended = []
-                while notes and (address := notes[0].settled_at) is not None:
-                    claim = notes.popleft()
-                    if live.get(address) is claim and (claim.holder is None or not claim.has_others()):
-                        del live[address]
-                        ended.append((address, claim.size))
-                if len(ended) > 1:
-                    ended.sort(
-                        reverse=self.region.bottom_up
-                    )  # first fit comes back to the last of them first
-                for address, size in ended:
-                    if address < BEYOND:
-                        holes.give_back(address, size)
-                if notes:
-                    claim = notes.popleft()
-                    if notes and notes[0] is claim and getrefcount(claim) == _OURS:
-                        notes.popleft()  # over before anything else happened: nobody can ask where it was
-                    else:
-                        self._work_in(claim)
-        finally:
-            self._note_room()
+        while notes:
+            ended = []
+            while notes and (address := notes[0].settled_at) is not None:
+                claim = notes.popleft()
+                if live.get(address) is claim and (claim.holder is None or not claim.has_others()):
+                    del live[address]
+                    ended.append((address, claim.size))
+            if len(ended) > 1:
+                ended.sort(reverse=self.region.bottom_up)  # first fit comes back to the last of them first
+            for address, size in ended:
+                if address < BEYOND:
+                    holes.give_back(address, size)
+            if notes:
+                claim = notes.popleft()
+                if notes and notes[0] is claim and getrefcount(claim) == _OURS:
+                    notes.popleft()  # over before anything else happened: nobody can ask where it was
+                else:
+                    self._work_in(claim)
 
     def _work_in(self, claim: Claim) -> None:
         try:
             address = self._take(claim.size)
-            assert address is not None  # only what surely has room waits
+            if address is None:  # taken while this was being written down: `allocate` finds out
+                claim.settled_at = NOWHERE
+                return
             self._live[address] = claim
             claim.settled_at = address
         except KeyboardInterrupt:
