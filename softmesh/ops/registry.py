@@ -32,7 +32,7 @@ from softmesh.ops.plan import CostRule, Plan
 from softmesh.ops.planning import Planner
 from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.refusal import CallRefused, refused_call
-from softmesh.ops.repetition import Repetition, repeatable
+from softmesh.ops.repetition import Repetition, repeatable, repetition_of
 from softmesh.ops.shortcuts import Call, Shortcut, Shortcuts, take
 from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
@@ -162,7 +162,7 @@ class Operation:
     def _remember(self, known: Shortcut, call: Call, names: tuple[str, ...], moment: object | None) -> None:
         _, given, device = call
         if moment is not None and repeatable(known, given, device):
-            assumptions.remember(self, Repetition(known, given, names, device), moment)
+            assumptions.remember(self, repetition_of(known, given, names, device), moment)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature = self._signature

@@ -121,6 +121,71 @@ def test_other_shapes_placements_and_meshes_are_other_calls(mesh):
     assert ttnn.neg(put(sub)).device() is sub
 
 
+def test_more_and_fewer_arguments_are_other_calls_of_one_tensor(mesh):
+    x = put(mesh)
+    values = torch.stack([ttnn.to_torch(each) for each in ttnn.get_device_tensors(x)])
+
+    def found(result: ttnn.Tensor) -> torch.Tensor:
+        return torch.stack([ttnn.to_torch(each) for each in ttnn.get_device_tensors(result)])
+
+    repeated(lambda: ttnn.sum(x), ttnn.sum)
+    assert torch.equal(found(ttnn.sum(x, 2)).reshape(2, -1), values.sum(-2).reshape(2, -1))
+    repeated(lambda: ttnn.sum(x, dim=2), ttnn.sum)
+    assert found(ttnn.sum(x, dim=2, keepdim=True)).shape == (2, 1, 1, 1, 32)
+    assert found(ttnn.sum(x, dim=2, keepdim=False)).shape == (2, 1, 1, 32)
+    repeated(lambda: ttnn.sum(x, dim=2), ttnn.sum)
+    assert found(ttnn.sum(x)).numel() == 2
+
+
+def test_other_types_hosts_and_meshes_are_other_calls_of_one_tensor(mesh):
+    x = put(mesh)
+    repeated(lambda: ttnn.neg(x), ttnn.neg)
+    rounded = ttnn.typecast(x, ttnn.bfloat16)
+    repeated(lambda: ttnn.neg(x), ttnn.neg)
+    assert ttnn.neg(rounded).dtype is ttnn.bfloat16
+    repeated(lambda: ttnn.neg(x), ttnn.neg)
+    with pytest.raises(MeshError, match="host"):
+        ttnn.neg(ttnn.from_device(x))
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as other:
+        y = put(other)
+        repeated(lambda: ttnn.neg(x), ttnn.neg)
+        made = ttnn.neg(y)
+        assert made.device() is other
+        assert any(allocation.owner is made._storage for allocation in other.allocator().live())
+        assert torch.equal(read(ttnn.neg(y)), -read(x))
+    repeated(lambda: ttnn.neg(x), ttnn.neg)
+    ttnn.deallocate(x)
+    with pytest.raises(MeshError, match="not allocated"):
+        ttnn.neg(x)
+
+
+def test_a_second_tensor_may_be_given_by_its_name(mesh):
+    x, y = put(mesh), put(mesh)
+    repeated(lambda: ttnn.add(x, input_tensor_b=y), ttnn.add)
+    ttnn.multiply(y, 3.0, output_tensor=y)
+    assert torch.equal(read(ttnn.add(x, input_tensor_b=y)), read(x) * 4)
+
+
+def test_each_result_is_known_by_the_line_that_made_it(mesh):
+    x = put(mesh)
+
+    def one() -> ttnn.Tensor:
+        return ttnn.neg(x)
+
+    def other() -> ttnn.Tensor:
+        return ttnn.neg(x)
+
+    made = [call() for call in (one, other, one, one, one, other, other, other, one)]
+    of = {each.buffer_address(): each for each in made}
+    sites = [allocation.site for allocation in mesh.allocator().live() if allocation.address in of]
+    lines = [site.line for site in sites]
+    assert {site.function for site in sites} == {"one", "other"}
+    assert sorted(lines) == sorted(
+        call.__code__.co_firstlineno + 1 for call in (one, other, one, one, one, other, other, other, one)
+    )
+    assert all(site.file == __file__ for site in sites)
+
+
 def test_an_observer_sees_the_next_call_and_no_more_when_it_is_gone(mesh):
     a = put(mesh)
     repeated(lambda: ttnn.relu(a), ttnn.relu)
