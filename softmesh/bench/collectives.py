@@ -50,8 +50,7 @@ class Effort:
     rounds: int = 15
     placements: int = 5  # in memory of the operands of small ones: these differ by ten microseconds
     rounds_of_calls: int = 30  # of those against torch alone, in each
-    placements_of_big: int = 5  # the rates of these, and of copies, differ by a fifth
-    rounds_of_rates: int = 9  # of those against copies alone, in each
+    rounds_of_rates: int = 40  # of big ones against copies alone, whose rate swings by a quarter
     seconds: float = 0.005  # of one peer's turn in a round
 
     def works(self, dtype: str) -> list[Work]:
@@ -71,7 +70,6 @@ QUICK = Effort(
     rounds=2,
     placements=2,
     rounds_of_calls=2,
-    placements_of_big=2,
     rounds_of_rates=2,
     seconds=0.0002,
 )
@@ -150,8 +148,8 @@ def measure(
     row = row_of(work, seen, effort.bytes_of_machine, ours.bytes_stored(), wrong)
     if not row.is_big:
         return replace(row, above_torch_us=above_torch(work, effort, mesh, repetitions) * 1e6)
-    del ours, torchs, peers
-    of_machine, of_copy = rates(work, effort, mesh, repetitions)
+    rates = interleave({name: peers[name] for name in (OURS, MACHINE, COPY)}, effort.rounds_of_rates)
+    of_machine, of_copy = percents(work, rates, effort.bytes_of_machine)
     return replace(row, percent_of_machine=of_machine, percent_of_copy=of_copy)
 
 
@@ -168,20 +166,6 @@ def above_torch(work: Work, effort: Effort, mesh: ttnn.MeshDevice, repetitions: 
         found.append(calls[OURS].above(calls[TORCH]))
         others.append(ours)  # keeps its place, so that the next one has another
     return statistics.median(found)
-
-
-def rates(work: Work, effort: Effort, mesh: ttnn.MeshDevice, repetitions: int) -> tuple[float, float]:
-    """What `percents` gives: the medians over places that everything may have in memory."""
-    found = []
-    for _ in range(effort.placements_of_big):
-        peers = {
-            OURS: timed(MeshWork(work, mesh, work.operand()).call, repetitions),
-            MACHINE: timed(copying(effort.bytes_of_machine)),
-            COPY: timed(copying(work.bytes_moved), repetitions),
-        }
-        found.append(percents(work, interleave(peers, effort.rounds_of_rates), effort.bytes_of_machine))
-    of_machine, of_copy = zip(*found, strict=True)
-    return statistics.median(of_machine), statistics.median(of_copy)
 
 
 def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]) -> list[str]:
