@@ -30,7 +30,7 @@ check: $(READY)
 
 # One torch thread for each of the test workers: two pools on the same cores only get in each other's way.
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(READY)
 	$(BIN)/softmesh bench ops

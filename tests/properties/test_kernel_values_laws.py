@@ -210,7 +210,7 @@ _others = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(list(SHAPES)),
     st.booleans(),
