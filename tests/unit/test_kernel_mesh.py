@@ -255,11 +255,17 @@ def test_two_tensors_change_places_in_one_launch(mesh, layout, pages):
     assert torch.equal(torch.cat(shards(other)), values[0])
 
 
-def test_a_launch_that_fails_leaves_buffers_as_they_were(mesh):
+def numbered_buffer(mesh, pages):
+    """On all devices the numbers from 0 on, 16 to a page; and a queue."""
     local = metal.DeviceLocalBufferConfig(page_size=64, buffer_type=ttnn.BufferType.DRAM)
-    buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(size=64 * 4), local, mesh)
+    buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(size=64 * pages), local, mesh)
     queue = mesh.mesh_command_queue()
-    metal.EnqueueWriteMeshBuffer(queue, buffer, torch.arange(64, dtype=torch.int32))
+    metal.EnqueueWriteMeshBuffer(queue, buffer, torch.arange(16 * pages, dtype=torch.int32))
+    return buffer, queue
+
+
+def test_a_launch_that_fails_leaves_buffers_as_they_were(mesh):
+    buffer, queue = numbered_buffer(mesh, pages=4)
 
     def kernel():
         cb_reserve_back(0, 1)
@@ -292,10 +298,7 @@ def test_a_kernel_writes_the_tensor_and_not_what_the_tensor_was_made_of(device):
 
 
 def test_mesh_buffers_are_read_and_written_as_tensors_are(mesh):
-    local = metal.DeviceLocalBufferConfig(page_size=64, buffer_type=ttnn.BufferType.DRAM)
-    buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(size=64 * 20), local, mesh)
-    queue = mesh.mesh_command_queue()
-    metal.EnqueueWriteMeshBuffer(queue, buffer, torch.arange(320, dtype=torch.int32))
+    buffer, queue = numbered_buffer(mesh, pages=20)
 
     def kernel():
         cb_reserve_back(0, 1)

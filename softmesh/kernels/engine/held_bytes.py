@@ -73,6 +73,11 @@ class HeldBytes:
         for start, piece in self._pieces.items():
             self._pieces[start] = change(piece)
 
+    def write_to(self, flat: torch.Tensor) -> None:
+        """What was written, into memory of all these bytes, which no piece is a part of."""
+        for start, pieces in self.runs():
+            join(pieces, flat[..., start : start + sum(piece.shape[-1] for piece in pieces)])
+
     def runs(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
         """What was written: pieces next to each other, and where they start."""
         run: list[torch.Tensor] = []
@@ -105,9 +110,7 @@ class HeldBytes:
             return parts[0]
         whole = join(parts)
         if covered == end - start or self._absorbs:
-            self.write(
-                start, whole
-            )  # the same bytes: what was written in crumbs is not joined again for each reader
+            self.write(start, whole)  # the same bytes, not to be joined again for each reader
         return whole
 
     def _clear(self, start: int, end: int) -> None:

@@ -67,13 +67,8 @@ class Memory(ABC):
         self, parts: Iterable[torch.Tensor], pieces: Sequence[tuple[int | None, int]], box: Box
     ) -> torch.Tensor:
         rest, like = iter(parts), self._held_by(box).read(0, 1)
-        nothing = like.new_zeros(*(1,) * (like.ndim - 1), 1)
-        return join(
-            [
-                nothing.expand(*(-1,) * (like.ndim - 1), count) if place is None else next(rest)
-                for place, count in pieces
-            ]
-        )
+        lead = (1,) * (like.ndim - 1)
+        return join([like.new_zeros(*lead, n) if place is None else next(rest) for place, n in pieces])
 
     def write(self, box: Box, bank: int, address: int, values: torch.Tensor) -> None:
         """The caller must not change these values any more."""
@@ -166,9 +161,9 @@ class BufferMemory(Memory):
 
     def write_back(self) -> None:
         for box, held in self._held.items():
-            for start, pieces in held.runs():
-                flat = self._writable(box, extents_of(pieces)).flatten(-2)
-                join(pieces, flat[..., start : start + sum(piece.shape[-1] for piece in pieces)])
+            written = list(held.pieces())
+            if written:
+                held.write_to(self._writable(box, extents_of(written)).flatten(-2))
 
     def _writable(self, box: Box, extents: Sequence[int]) -> torch.Tensor:
         data = self.paged.data

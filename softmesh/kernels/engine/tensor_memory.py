@@ -68,12 +68,7 @@ class TensorMemory(Memory):
         mesh = self.paged.tensor.view_distribution().mesh
         pages = self._in_pages(self._before).expand(*mesh, -1, -1).clone()
         for box, held in self._held.items():
-            flat = box.of(pages).flatten(-2)
-            for start, pieces in held.runs():
-                at = start
-                for piece in pieces:
-                    flat[..., at : at + piece.shape[-1]].copy_(piece)
-                    at += piece.shape[-1]
+            held.write_to(box.of(pages).flatten(-2))
         return pages
 
     def _may_owe(self, held: HeldBytes) -> bool:
