@@ -7,7 +7,8 @@ that for hundreds of rows of any dtype. Other kernels do the same at the speed o
   small pieces torch's own sum is the quickest;
 - bfloat16: average pooling over a window as tall as the group (divided by one; in the order of the devices,
   in fp32, rounded once). A bag would be twice as fast, and rounds ties away from zero;
-- bfloat16 of tall stacks: a product with a row of ones, some columns at a time.
+- bfloat16 of tall stacks: a product with a row of ones, some columns at a time, on CPUs that multiply bfloat16;
+  on others such a product takes thirty times as long as pooling.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-_TALL = 32  # rows of bfloat16 from which on the product is the fastest
+_MULTIPLIES_BFLOAT16 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+_TALL = 32  # rows of bfloat16 from which on the product is the fastest, and otherwise wide pooled rows
 _TALL_FROM = 1 << 19  # bytes of a piece, if the stack is not much taller
 _COLUMNS_AT_ONCE = 1 << 20  # of a product: it falls back where more are far apart in memory
 _FEWEST_BYTES = 1 << 14  # of a piece: below, the plain sum costs least
 _SMALL, _FEW = 1 << 19, 64  # bytes of a piece of float32, and rows: below, the plain sum costs least too
-# Of the pooled rows; the widest are the fastest while they stay in the caches.
+# Of the pooled rows. Short ones of a few stacked pieces are in the caches together; of more pieces they are not, as
+# pieces lie powers of two apart and share the same few lines, so that long reads one after the other are faster.
 _POOL_WIDTHS = (512, 256, 128, 32)
+_TALL_POOL_WIDTHS = (16384, 8192, 4096, 2048, 1024, *_POOL_WIDTHS)
 _WIDE_UP_TO = 1 << 21  # bytes of a piece
 _BAG_WIDTHS = (256, 128, 64, 32)
 _ONE_BY_ONE = 4  # rows that torch's own sum adds in their order
@@ -101,7 +105,11 @@ def _kind(
         return None if of_piece < _SMALL and rows <= _FEW else _bagging
     if dtype is not torch.bfloat16:
         return None
-    return _product if rows > _FEW or (rows >= _TALL and of_piece >= _TALL_FROM) else _pooling
+    return _product if _MULTIPLIES_BFLOAT16 and _is_tall(rows, of_piece) else _pooling
+
+
+def _is_tall(rows: int, of_piece: int) -> bool:
+    return rows > _FEW or (rows >= _TALL and of_piece >= _TALL_FROM)
 
 
 def _stacked(shape: Sequence[int], axes: tuple[int, ...]) -> tuple[tuple[int, int, int], list[int]]:
@@ -143,8 +151,7 @@ def _bagging(stack: tuple[int, int, int], result: list[int]) -> Add | None:
 
 def _pooling(stack: tuple[int, int, int], result: list[int]) -> Add | None:
     groups, devices, elements = stack
-    widths = _POOL_WIDTHS if elements * 2 <= _WIDE_UP_TO else _POOL_WIDTHS[1:]
-    width = next((width for width in widths if elements % width == 0), None)
+    width = next((width for width in _pool_widths(stack) if elements % width == 0), None)
     if width is None:
         return None
     rows = (groups, devices, elements // width, width)
@@ -155,3 +162,12 @@ def _pooling(stack: tuple[int, int, int], result: list[int]) -> Add | None:
         return pooled.permute(0, 2, 3, 1).reshape(result)
 
     return pool
+
+
+def _pool_widths(stack: tuple[int, int, int]) -> Sequence[int]:
+    groups, devices, elements = stack
+    of_piece = elements * torch.bfloat16.itemsize
+    if not _is_tall(devices, of_piece):
+        return _POOL_WIDTHS if of_piece <= _WIDE_UP_TO else _POOL_WIDTHS[1:]
+    threads = torch.get_num_threads()  # each is to get a row
+    return [width for width in _TALL_POOL_WIDTHS if groups * elements // width >= threads]

@@ -9,10 +9,17 @@ from softmesh.collectives import sums
 from softmesh.collectives.sums import summed_over
 
 
+@pytest.fixture(params=[False, True], ids=["pools", "multiplies"])
+def any_cpu(request, monkeypatch):
+    """Sums are the same on a CPU that multiplies bfloat16 itself and on one that does not."""
+    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", request.param)
+
+
 def exact(data: torch.Tensor, axes: list[int]) -> torch.Tensor:
     return data.double().sum(axes, keepdim=True)
 
 
+@pytest.mark.usefixtures("any_cpu")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
 @pytest.mark.parametrize(
     ("shape", "axes"),
@@ -38,7 +45,8 @@ def test_whole_numbers_come_out_exactly(dtype, shape, axes):
     assert torch.equal(found.double(), exact(data, axes))
 
 
-@pytest.mark.parametrize("devices", [2, 7, 8, 32, 256])
+@pytest.mark.usefixtures("any_cpu")
+@pytest.mark.parametrize("devices", [2, 7, 8, 32, 65, 256])
 def test_bfloat16_is_rounded_once_to_nearest_even(devices):
     data = torch.randn(devices, 64, 1024, generator=torch.Generator().manual_seed(devices)).to(torch.bfloat16)
     once = exact(data, [0]).float().to(torch.bfloat16)
@@ -84,7 +92,18 @@ def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(s
     assert torch.equal(summed_over(data, axes), one_after_the_other.unsqueeze(axes[0]))
 
 
-def test_wide_tall_stacks_of_bfloat16_are_added_up_some_columns_at_a_time(monkeypatch):
+def test_wide_tall_stacks_of_bfloat16_are_multiplied_some_columns_at_a_time(monkeypatch):
+    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", True)
     monkeypatch.setattr(sums, "_COLUMNS_AT_ONCE", 1 << 12)
     data = torch.randint(-2, 3, (2, 70, 5, 4099)).bfloat16()
     assert torch.equal(summed_over(data, [1]), data.float().sum(1, keepdim=True).bfloat16())
+
+
+@pytest.mark.parametrize("shape", [(32, 1 << 18), (70, 3 << 14), (2, 70, 1 << 13)])
+def test_tall_stacks_of_bfloat16_are_pooled_in_the_order_of_the_devices(shape, monkeypatch):
+    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", False)
+    data = (torch.randn(shape, generator=torch.Generator().manual_seed(4)) * 100).bfloat16()
+    one_after_the_other = torch.zeros_like(data.select(-2, 0), dtype=torch.float32)
+    for piece in data.unbind(-2):
+        one_after_the_other = one_after_the_other + piece
+    assert torch.equal(summed_over(data, [data.dim() - 2])[..., 0, :], one_after_the_other.bfloat16())
