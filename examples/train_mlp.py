@@ -2,7 +2,8 @@
 
     softmesh run examples/train_mlp.py [--steps N]
 
-The loop does not change between the two; the losses are the same to the last bit.
+The loop does not change between the two. On a CPU the losses are the same to the last bit; a GPU adds in another
+order than the host.
 """
 
 import argparse
@@ -54,8 +55,9 @@ def main() -> None:
     host, fabric = (trained(mesh, mode, steps) for mode in ("host", "fabric"))
     for step in range(0, steps, max(1, steps // 8)):
         print(f"step {step:3}   host {host[step]:.6f}   fabric {fabric[step]:.6f}")
-    print("The losses are the same to the last bit." if host == fabric else "The losses differ.")
-    assert host == fabric
+    off = max(abs(a - b) for a, b in zip(host, fabric, strict=True))
+    print(f"The losses differ by at most {off:.1e}." if off else "The losses are the same to the last bit.")
+    assert off < 1e-5
     assert host[-1] < host[0] / 2
     ttnn.close_mesh_device(mesh)
 

@@ -169,6 +169,12 @@ _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", 
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
     """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""
+    where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
+    if where != "cpu":
+        raise _Refusal(
+            f"bench measures the CPU, against peers that run there, and SOFTMESH_DEVICE={where} puts the mesh "
+            "elsewhere; unset it."
+        )
     sys.exit(importlib.import_module(f"softmesh.bench.{name}").main(list(args)))
 
 

@@ -301,6 +301,13 @@ def test_show_and_bench_get_their_own_options():
         assert f"softmesh bench {name}" in softmesh_command("bench", name, "--help").output
 
 
+def test_a_bench_is_refused_where_its_clocks_would_not_wait(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_DEVICE", "cuda")
+    refused = CliRunner().invoke(commands, ["bench", "ops", "--quick"])
+    assert refused.exit_code == 2
+    assert "SOFTMESH_DEVICE=cuda puts the mesh elsewhere; unset it" in " ".join(refused.output.split())
+
+
 def test_an_unknown_bench_is_refused():
     assert softmesh_command("bench", "everything").exit_code == 2
 

@@ -6,7 +6,6 @@ with open_mesh_device((2, 2), drivers=rack) as mesh: ...
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
@@ -16,6 +15,7 @@ from softmesh.drivers.card import ByteCard, Fault
 from softmesh.drivers.software_card import SoftwareCard
 from softmesh.drivers.virtual import VirtualCard
 from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.systems.chip import P150, Chip
 
 UP, DOWN = 0, 1  # the ports of a ring: to the card before, and to the one behind
@@ -56,7 +56,7 @@ def virtual_rack(
 
     Their memory is on `device`, or where SOFTMESH_DEVICE says.
     """
-    where = torch.device(device or os.environ.get("SOFTMESH_DEVICE") or "cpu")
+    where = torch.device(device) if device else chosen_torch_device()
     numbers = list(range(cards)) if isinstance(cards, int) else list(cards)
     serials = {number: serial_of(number) for number in numbers}
     cables = Cables(ring_of(list(serials.values())))

@@ -6,7 +6,6 @@ Here a device is a name and a shape. Values live in tensors, whose leading dims 
 from __future__ import annotations
 
 import itertools
-import os
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
@@ -29,20 +28,13 @@ from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
 from softmesh.runtime.memory.policy import chosen_policy
 from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.reused_results import release_results
+from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.runtime.traces.captures import Captures
 from softmesh.runtime.view import A_COORDINATE, MeshDeviceView
 
 _IDS = itertools.count(1)
 _NOWHERE = torch.device("meta")  # values of devices that other processes hold: shapes and dtypes only
 _A_SHAPE = "a MeshShape such as ttnn.MeshShape(1, 2)"
-
-
-def _chosen_torch_device() -> torch.device:
-    """Where the values of virtual devices live: SOFTMESH_DEVICE, or the CPU."""
-    chosen = os.environ.get("SOFTMESH_DEVICE") or "cpu"
-    if chosen.partition(":")[0] not in ("cpu", "cuda"):
-        raise MeshError(f"SOFTMESH_DEVICE={chosen}: choose cpu or cuda.")
-    return torch.device(chosen)
 
 
 def _check_core(name: str, core: CoreCoord, first: tuple[int, int], extent: tuple[int, int]) -> None:
@@ -89,7 +81,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.implied: dict[object, object] = {}  # tensors that ops take without being given them
         memory_map, has_one_queue = memory_map_of(system.chip, self.options), self._queue_count() == 1
         self.memory = Allocator(memory_map, chosen_policy(), holding.is_remote, defers=has_one_queue)
-        self.torch_device = _NOWHERE if holding.is_remote else _chosen_torch_device()
+        self.torch_device = _NOWHERE if holding.is_remote else chosen_torch_device()
         self._make_queues(self._worker_grid())
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from softmesh.tensor.dtype import FACTS, DataType, DtypeFacts
 
 _WIDE_FLOATS = (torch.float32, torch.float64)
 _UINT16_MAX = 65535
+_FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
 
 
 def to_storage(
@@ -61,6 +62,8 @@ def round_to(data: torch.Tensor, dtype: DataType) -> torch.Tensor:
 def _round_float(data: torch.Tensor, facts: DtypeFacts) -> torch.Tensor:
     if facts.mantissa_bits is not None:
         return round_blocks(data.to(torch.float32), facts.mantissa_bits)
+    if facts.torch is torch.float8_e4m3fn:  # some versions of torch make NaNs of what is larger
+        data = data.clamp(-_FP8_MAX, _FP8_MAX)
     return data.to(facts.torch).to(facts.storage)
 
 

@@ -167,6 +167,12 @@ def test_fp8_rounds_as_torch_does_and_leaves_as_torch_fp8():
     assert from_storage(stored, fp8_e4m3).dtype is torch.float8_e4m3fn
 
 
+def test_fp8_has_no_infinity_and_saturates():
+    values = torch.tensor([465.0, -1e30, torch.inf, -torch.inf])
+    assert round_to(values, fp8_e4m3).tolist() == [448.0, -448.0, 448.0, -448.0]
+    assert round_to(torch.tensor([torch.nan]), fp8_e4m3).isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [bfloat16, float32, uint8, int8, int32])
 def test_a_tensor_that_needs_no_change_is_returned_itself(dtype):
     data = torch.zeros(4, dtype=FACTS[dtype].storage)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.ops.full_float32 import full_float32
+
 # (images (B, C, *sizes), weights, groups) -> (B, channels, *sizes)
 Convolution = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
@@ -45,11 +47,12 @@ def convolve(
     lead = images.dim() - sizes - 2
     axes = _axes(list(images.shape[:lead]), list(weight.shape[:lead]))
     fold = _fold_transposed if transposed else _fold_weight
-    result = run(
-        _fold_images(images, axes),
-        fold(weight, axes, groups),
-        math.prod(axes.extents[i] for i in axes.grouped) * groups,
-    )
+    with full_float32(images.device):
+        result = run(
+            _fold_images(images, axes),
+            fold(weight, axes, groups),
+            math.prod(axes.extents[i] for i in axes.grouped) * groups,
+        )
     return _unfold(result, axes, images.shape[lead], groups)
 
 
