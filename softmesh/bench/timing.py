@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+_PATIENCE = 60.0  # seconds
 Peer = Callable[[], float]  # does its work and tells the seconds of one call
 
 
@@ -49,17 +50,23 @@ def repetitions_for(call: Callable[[], object], seconds: float) -> int:
     return max(1, round(seconds / timed(call, 3)()))
 
 
-def interleave(peers: Mapping[str, Peer], rounds: int, warm_ups: int = 1) -> dict[str, Timing]:
+def interleave(
+    peers: Mapping[str, Peer], rounds: int, warm_ups: int = 1, patience: float = _PATIENCE
+) -> dict[str, Timing]:
     """Let the peers take turns, `rounds` times over after some that do not count.
 
-    Every other round goes backwards: who comes second finds caches warm.
+    Every other round goes backwards: who comes second finds caches warm. A round that ends after `patience`
+    seconds is the last one: a peer may be a hundred times slower on one machine than on another.
     """
     seen: dict[str, list[float]] = {name: [] for name in peers}
     order = list(peers)
+    end = time.perf_counter() + patience
     for turn in range(warm_ups + rounds):
         for name in order:
             seconds = peers[name]()
             if turn >= warm_ups:
                 seen[name].append(seconds)
+        if turn >= warm_ups and time.perf_counter() > end:
+            break
         order.reverse()
     return {name: Timing(tuple(seconds)) for name, seconds in seen.items()}

@@ -52,6 +52,13 @@ def test_peers_take_turns_back_and_forth_and_warm_ups_do_not_count():
     assert seen == {"a": Timing((4.0, 5.0)), "b": Timing((3.0, 6.0))}
 
 
+def test_after_so_many_seconds_a_round_is_the_last_one():
+    turns = []
+    peers = {name: lambda name=name: turns.append(name) or 1.0 for name in "ab"}
+    assert interleave(peers, rounds=5, warm_ups=2, patience=0) == {"a": Timing((1.0,)), "b": Timing((1.0,))}
+    assert turns == ["a", "b", "b", "a", "a", "b"]
+
+
 def test_comparisons_are_medians_of_what_each_round_saw():
     ours, theirs = Timing((3.0, 30.0, 4.0)), Timing((1.0, 15.0, 1.0))
     assert ours.median == 4.0
