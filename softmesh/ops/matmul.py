@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from softmesh.ops.activation import Activation, activation_function
 from softmesh.ops.cost import matmul_cost
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.products import Multiply, plain_product, product
+from softmesh.ops.products import Multiply, plain_product, product, with_bias
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
@@ -86,15 +87,42 @@ class MatrixProduct:
     def __call__(self, x: torch.Tensor, y: torch.Tensor, *bias: torch.Tensor | None) -> torch.Tensor:
         z = bias[0] if bias else None
         is_bare = z is None and self._last is None  # nothing comes between the product and its rounding
-        is_turned = self._transpose_a or self._transpose_b
-        self._direct = plain_product(x, y, len(bias)) if is_bare and not is_turned else None
-        if not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y)):
+        is_lifted = not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y))
+        a, b = self._factors(x, y, is_lifted)
+        result = product(a, b, z)
+        is_float32 = x.dtype is y.dtype is torch.float32
+        self._direct = self._repeated(plain_product(a, b), is_lifted, is_float32, z is not None)
+        return result if self._last is None else self._last(result)
+
+    def _factors(
+        self, x: torch.Tensor, y: torch.Tensor, is_lifted: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if is_lifted:
             x = x if x.dtype is torch.float32 else x.float()
             y = y if y.dtype is torch.float32 else y.float()
         x = x.transpose(-2, -1) if self._transpose_a else x
         y = y.transpose(-2, -1) if self._transpose_b else y
-        result = product(x, y, z)
-        return result if self._last is None else self._last(result)
+        return x, y
+
+    def _repeated(
+        self, multiply: Multiply | None, is_lifted: bool, is_float32: bool, has_bias: bool
+    ) -> Multiply | None:
+        """The same for more operands like the last, with what is known of them decided once."""
+        last, is_turned = self._last, self._transpose_a or self._transpose_b
+        if multiply is None:
+            return None
+        if not (has_bias or last or is_turned):
+            if is_float32 or not is_lifted:
+                return lambda a, b, *_: multiply(a, b)
+            return lambda a, b, *_: multiply(a.float(), b.float())
+
+        def repeated(a: torch.Tensor, b: torch.Tensor, *bias: Any) -> torch.Tensor:
+            made = multiply(*self._factors(a, b, is_lifted))
+            if has_bias:
+                made = with_bias(made, bias[0])
+            return made if last is None else last(made)
+
+        return repeated
 
     @property
     def direct(self) -> Callable[..., torch.Tensor]:

@@ -30,10 +30,10 @@ def product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) 
     if torch.is_grad_enabled() and any(value.requires_grad for value in given):
         return Product.apply(*given)
     made = _product(a, b)
-    return made if bias is None else _with_bias(made, bias)
+    return made if bias is None else with_bias(made, bias)
 
 
-def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Added in place where that may be: the product is new, and a second one of its size costs as much to get."""
     if any(n not in (1, m) for m, n in zip(product.shape, bias.shape, strict=True)):
         return product + bias
@@ -70,16 +70,12 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
     return len(own) < len(lead) <= 2
 
 
-def plain_product(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Multiply | None:
-    """How float32 operands like these are multiplied, as a function of them and `more` that are None.
-
-    None for others, and where the result is big.
-    """
-    if not (a.dtype is b.dtype is torch.float32) or _is_big(a.shape, b.shape, a.itemsize):
+def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
+    """How operands like these are multiplied; None where the result is big."""
+    if _is_big(a.shape, b.shape, a.itemsize):
         return None
     way = _way(a, b)
-    found = _PLAIN.get(way, way)
-    return (lambda a, b, *_: found(a, b)) if more else found
+    return _PLAIN.get(way, way)
 
 
 def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
@@ -206,7 +202,7 @@ class Product(torch.autograd.Function):
         made = _product(once_a, once_b)
         leads = [*ctx.leads]
         if bias is not None:
-            made = _with_bias(made, _held_once(bias))
+            made = with_bias(made, _held_once(bias))
             ctx.bias_shape = bias.shape
             leads.append(bias.shape[:-2])
         return made.expand(*map(max, *leads), *made.shape[-2:])

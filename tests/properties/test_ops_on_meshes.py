@@ -115,6 +115,10 @@ def test_an_op_on_a_mesh_is_the_op_on_each_device(name: str, data: st.DataObject
             for result, one in zip(results, expected, strict=True):
                 assert result.spec == one.spec
                 assert alike(name, by_coordinate(result)[coordinate], one)
+        for _ in range(3):  # as a call that is known, and as one that is repeated
+            for result, one in zip(as_list(call.run(op, tensors, call.shape)), results, strict=True):
+                assert (result.spec, ttnn.placements(result)) == (one.spec, ttnn.placements(one))
+                assert same_bits(result.pieces(), one.pieces())
 
 
 FLOAT_OPS = {name: 1 for name in UNARY if name != "bitwise_not"} | {
