@@ -17,11 +17,12 @@ from softmesh.ops.activation import Activation, activation_function
 from softmesh.ops.cost import matmul_cost
 from softmesh.ops.operand import Operand
 from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.products import Multiply, plain_product, product, with_bias
+from softmesh.ops.products import Multiply, fits_into, plain_product, product
 from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
+Factor = Callable[[torch.Tensor], torch.Tensor]
 _TUNING = (
     "program_config compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
 )
@@ -70,6 +71,13 @@ def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpo
     return oriented
 
 
+def _factor(x: torch.Tensor, is_lifted: bool, is_turned: bool) -> Factor:
+    """What is done to operands like this one before they are multiplied."""
+    if is_lifted and x.dtype is not torch.float32:
+        return (lambda x: x.float().transpose(-2, -1)) if is_turned else (lambda x: x.float())
+    return (lambda x: x.transpose(-2, -1)) if is_turned else (lambda x: x)
+
+
 class MatrixProduct:
     """a @ b + bias and an activation, in fp32 up to the end."""
 
@@ -88,38 +96,27 @@ class MatrixProduct:
         z = bias[0] if bias else None
         is_bare = z is None and self._last is None  # nothing comes between the product and its rounding
         is_lifted = not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y))
-        a, b = self._factors(x, y, is_lifted)
+        first, second = _factor(x, is_lifted, self._transpose_a), _factor(y, is_lifted, self._transpose_b)
+        a, b = first(x), second(y)
+        self._direct = self._repeated(a, b, z, first, second)
         result = product(a, b, z)
-        is_float32 = x.dtype is y.dtype is torch.float32
-        self._direct = self._repeated(plain_product(a, b), is_lifted, is_float32, z is not None)
         return result if self._last is None else self._last(result)
 
-    def _factors(
-        self, x: torch.Tensor, y: torch.Tensor, is_lifted: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if is_lifted:
-            x = x if x.dtype is torch.float32 else x.float()
-            y = y if y.dtype is torch.float32 else y.float()
-        x = x.transpose(-2, -1) if self._transpose_a else x
-        y = y.transpose(-2, -1) if self._transpose_b else y
-        return x, y
-
     def _repeated(
-        self, multiply: Multiply | None, is_lifted: bool, is_float32: bool, has_bias: bool
+        self, a: torch.Tensor, b: torch.Tensor, z: torch.Tensor | None, first: Factor, second: Factor
     ) -> Multiply | None:
-        """The same for more operands like the last, with what is known of them decided once."""
-        last, is_turned = self._last, self._transpose_a or self._transpose_b
+        """The same for more operands like these, with what is known of them decided once."""
+        multiply, last = plain_product(a, b), self._last
         if multiply is None:
             return None
-        if not (has_bias or last or is_turned):
-            if is_float32 or not is_lifted:
-                return lambda a, b, *_: multiply(a, b)
-            return lambda a, b, *_: multiply(a.float(), b.float())
+        if z is None and last is None:
+            return lambda x, y, *_: multiply(first(x), second(y))
+        has_bias, fits = z is not None, z is None or fits_into(z, a, b)
 
-        def repeated(a: torch.Tensor, b: torch.Tensor, *bias: Any) -> torch.Tensor:
-            made = multiply(*self._factors(a, b, is_lifted))
+        def repeated(x: torch.Tensor, y: torch.Tensor, *bias: Any) -> torch.Tensor:
+            made = multiply(first(x), second(y))
             if has_bias:
-                made = with_bias(made, bias[0])
+                made = made.add_(bias[0]) if fits else made + bias[0]
             return made if last is None else last(made)
 
         return repeated

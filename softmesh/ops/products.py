@@ -8,7 +8,7 @@ gradient on every device; what all devices hold still takes part as one matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -30,14 +30,22 @@ def product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) 
     if torch.is_grad_enabled() and any(value.requires_grad for value in given):
         return Product.apply(*given)
     made = _product(a, b)
-    return made if bias is None else with_bias(made, bias)
+    return made if bias is None else _with_bias(made, bias)
 
 
-def with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Added in place where that may be: the product is new, and a second one of its size costs as much to get."""
-    if any(n not in (1, m) for m, n in zip(product.shape, bias.shape, strict=True)):
-        return product + bias
-    return product.add_(bias)
+    return product.add_(bias) if _has_room(product.shape, bias) else product + bias
+
+
+def fits_into(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the sum of it and the product has the product's shape."""
+    lead = (max(m, n) if m and n else 0 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
+    return _has_room((*lead, a.shape[-2], b.shape[-1]), bias)
+
+
+def _has_room(shape: Sequence[int], bias: torch.Tensor) -> bool:
+    return all(n in (1, m) for m, n in zip(shape, bias.shape, strict=True))
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -202,7 +210,7 @@ class Product(torch.autograd.Function):
         made = _product(once_a, once_b)
         leads = [*ctx.leads]
         if bias is not None:
-            made = with_bias(made, _held_once(bias))
+            made = _with_bias(made, _held_once(bias))
             ctx.bias_shape = bias.shape
             leads.append(bias.shape[:-2])
         return made.expand(*map(max, *leads), *made.shape[-2:])
