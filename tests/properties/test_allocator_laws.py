@@ -369,3 +369,21 @@ def test_what_an_installed_state_occupies_has_no_owner():
     other.override_state(allocator.extract_state())
     assert other.get_allocated_buffers() == []
     assert [allocation.owner for allocation in other.live()] == [None]
+
+
+def test_an_end_that_comes_while_others_are_worked_in_is_an_end(monkeypatch):
+    """Owners may die at any moment: in another thread, or when the garbage collector runs."""
+    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, 1000 * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    first, second = (pool.allocate(GRAIN, 1, OWNER) for _ in range(2))
+    assert (first.address, second.address) == (BASE, BASE + GRAIN)
+    coming = [second]
+    give_back = FreeList.give_back
+
+    def meanwhile(holes: FreeList, address: int, size: int) -> None:
+        give_back(holes, address, size)
+        if coming:
+            pool.notes.append(coming.pop())
+
+    monkeypatch.setattr(FreeList, "give_back", meanwhile)
+    pool.notes.append(first)
+    assert list(pool.blocks()) == [(BASE, 1000 * GRAIN, False)]

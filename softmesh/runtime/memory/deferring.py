@@ -86,7 +86,7 @@ class DeferringPool(Pool):
             for address, size in ended:
                 if address < BEYOND:
                     holes.give_back(address, size)
-            if notes:
+            if notes and notes[0].settled_at is None:  # there may be an end by now that was not there above
                 claim = notes.popleft()
                 if notes and notes[0] is claim and getrefcount(claim) == _OURS:
                     notes.popleft()  # over before anything else happened: nobody can ask where it was
