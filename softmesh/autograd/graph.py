@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from softmesh.full_float32 import full_float32
+
 
 class _State:
     keeps_graph = False
@@ -67,5 +69,5 @@ def run_backward(values: Sequence[torch.Tensor], seeds: Sequence[torch.Tensor], 
     """Gradients from these values back to every leaf. `seeds` are of the values' shapes, or carried."""
     with torch.enable_grad():
         start = _Seed.apply(list(seeds), *values)
-    with _keeping(retain):
+    with _keeping(retain), full_float32(values[0].device):
         start.backward(retain_graph=retain)

@@ -17,7 +17,6 @@ import torch
 from softmesh.autograd.carried import carry, values_of
 from softmesh.autograd.graph import keeps_graph
 from softmesh.autograd.lending import bring_back
-from softmesh.ops.full_float32 import full_float32
 from softmesh.ops.plan import Plan
 from softmesh.tensor.dtype import facts
 
@@ -164,5 +163,4 @@ def _derived(
     if not pairs:
         return (None,) * len(inner.leaves)
     results, seeds = zip(*pairs, strict=True)
-    with full_float32(results[0].device):
-        return torch.autograd.grad(results, inner.leaves, seeds, allow_unused=True, retain_graph=keep)
+    return torch.autograd.grad(results, inner.leaves, seeds, allow_unused=True, retain_graph=keep)

@@ -79,9 +79,12 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
-    """How operands like these are multiplied; None where the result is big."""
+    """How operands of these shapes are multiplied; None where the result is big."""
     if _is_big(a.shape, b.shape, a.itemsize):
         return None
+    height, width = b.shape[-2], b.shape[-1]
+    if width <= _NARROW and b.numel() != height * width:
+        return _product  # their strides may decide
     way = _way(a, b)
     return _PLAIN.get(way, way)
 

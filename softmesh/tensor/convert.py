@@ -63,7 +63,7 @@ def _round_float(data: torch.Tensor, facts: DtypeFacts) -> torch.Tensor:
     if facts.mantissa_bits is not None:
         return round_blocks(data.to(torch.float32), facts.mantissa_bits)
     if facts.torch is torch.float8_e4m3fn:  # some versions of torch make NaNs of what is larger
-        data = data.clamp(-_FP8_MAX, _FP8_MAX)
+        data = data.float().clamp(-_FP8_MAX, _FP8_MAX)
     return data.to(facts.torch).to(facts.storage)
 
 

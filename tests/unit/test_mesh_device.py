@@ -450,10 +450,10 @@ def test_an_offset_must_be_a_coordinate(mesh: MeshDevice):
         mesh.create_submesh(MeshShape(1, 1), (0, 1))
 
 
-@pytest.mark.parametrize("named", ["gpu", "cuda:first", "cuda:-1"])
+@pytest.mark.parametrize("named", ["gpu", "cuda:first", "cuda:-1", "cuda:", "cuda:01", "cpu:0"])
 def test_a_torch_device_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch, named: str):
     monkeypatch.setenv("SOFTMESH_DEVICE", named)
-    with pytest.raises(RuntimeError, match=f"SOFTMESH_DEVICE={named}: choose cpu or cuda"):
+    with pytest.raises(RuntimeError, match=f"SOFTMESH_DEVICE={named}: choose cpu, cuda, or cuda:1"):
         ttnn.open_mesh_device(MeshShape(1, 1))
 
 
@@ -462,6 +462,7 @@ def test_a_torch_device_that_does_not_exist_is_refused(monkeypatch: pytest.Monke
     [
         (0, "cuda", "finds no GPU. Install a build of torch for CUDA, or unset SOFTMESH_DEVICE"),
         (2, "cuda:2", "SOFTMESH_DEVICE=cuda:2: torch finds 2 of them; choose cuda:0 to cuda:1"),
+        (2, "cuda:256", "SOFTMESH_DEVICE=cuda:256: torch finds 2 of them"),
     ],
 )
 def test_a_gpu_that_is_not_there_is_said_when_a_mesh_is_opened(

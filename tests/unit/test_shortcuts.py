@@ -171,6 +171,22 @@ def test_calls_in_any_order_give_what_each_gives_alone(grid, name):
             assert described(op(*args, **kwargs)) == expected
 
 
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu"}], ids=["bare", "gelu"])
+def test_a_product_does_not_depend_on_how_the_operands_before_lay_in_memory(grid, options):
+    op = OPERATIONS["linear"]
+    x, values = put(random(64, 512), grid), random(512, 128)
+    straight = put(values, grid, (R, S(1)))
+    turned = ttnn.transpose(put(values.T.contiguous(), grid, (R, S(0))), -2, -1)
+    assert turned.spec == straight.spec
+    for before, w in ((straight, turned), (turned, straight)):
+        op.forget_plans()
+        alone = described(op(x, w, **options))
+        op.forget_plans()
+        for _ in range(3):
+            op(x, before, **options)
+        assert described(op(x, w, **options)) == alone
+
+
 def test_values_that_were_overwritten_are_read_anew(grid):
     x = put(random(4, 8), grid)
     for _ in range(2):

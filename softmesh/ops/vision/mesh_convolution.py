@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.ops.full_float32 import full_float32
+from softmesh.full_float32 import full_float32
 
 # (images (B, C, *sizes), weights, groups) -> (B, channels, *sizes)
 Convolution = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]

@@ -49,7 +49,7 @@ class DeferringPool(Pool):
         if size <= self._small and len(self.notes) < _MOST_NOTES:
             claim.settled_at = None  # a note of which this is so is an allocation
             self.notes.append(claim)
-            if size <= self._small:
+            if size <= self._small and claim.settled_at != NOWHERE:
                 return claim
             self.settle()  # somebody takes room at this moment, and may not have seen the note
             if claim.settled_at != NOWHERE:
