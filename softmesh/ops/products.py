@@ -59,8 +59,13 @@ def _way(a: torch.Tensor, b: torch.Tensor) -> Multiply:
         return torch.matmul
     if b.numel() == height * width:
         return _one_gemm
-    if width <= _NARROW and _shares_rows(a, b):
+    if _may_share_rows(a, b) and b.mT.is_contiguous():
         return _fold_columns
+    return _other_way(a, b)
+
+
+def _other_way(a: torch.Tensor, b: torch.Tensor) -> Multiply:
+    """However they lie in memory."""
     if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
         return _fold_rows
     return _by_groups if _would_copy(a, b) else _multiplied
@@ -82,10 +87,15 @@ def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
     """How operands of these shapes are multiplied; None where the result is big."""
     if _is_big(a.shape, b.shape, a.itemsize):
         return None
-    height, width = b.shape[-2], b.shape[-1]
-    if width <= _NARROW and b.numel() != height * width:
-        return _product  # their strides may decide
     way = _way(a, b)
+    if way in (torch.matmul, _one_gemm) or not _may_share_rows(a, b):
+        return _plain(way)
+    other = _plain(_other_way(a, b))
+    return lambda a, b: _fold_columns(a, b) if b.mT.is_contiguous() else other(a, b)
+
+
+def _plain(way: Multiply) -> Multiply:
+    """Where nothing is big."""
     return _PLAIN.get(way, way)
 
 
@@ -116,7 +126,7 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 _matmul = torch.matmul
-_PLAIN: dict[Multiply, Multiply] = {_multiplied: _matmul, _one_gemm: _one_plain_gemm}  # where nothing is big
+_PLAIN: dict[Multiply, Multiply] = {_multiplied: _matmul, _one_gemm: _one_plain_gemm}
 
 
 def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -185,11 +195,10 @@ def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
     )
 
 
-def _shares_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether all matrices of b multiply the same rows, and lie in memory as the columns of one."""
-    return (
-        all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
-        and b.mT.is_contiguous()
+def _may_share_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether all matrices of b multiply the same rows, and are narrow; they need to lie as the columns of one."""
+    return b.shape[-1] <= _NARROW and all(
+        m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)
     )
 
 
