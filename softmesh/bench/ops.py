@@ -26,7 +26,6 @@ from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, tim
 
 MESHES = {1: (1, 1), 8: (2, 4), 32: (4, 8), 256: (16, 16), 1024: (32, 32)}
 _TILE = 32
-_BIG_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Effort:
     rounds: int = 101
     seconds: float = 0.001  # of one peer's turn in a round
     big_rows: int = 2048  # for each of 8 devices
+    big_columns: int = 1024
     big_rounds: int = 15
     import_rounds: int = 7
     import_warm_ups: int = 1
@@ -45,6 +45,7 @@ QUICK = Effort(
     rounds=3,
     seconds=0.0002,
     big_rows=32,
+    big_columns=64,
     big_rounds=2,
     import_rounds=1,
     import_warm_ups=0,
@@ -160,11 +161,11 @@ def measure_rates(effort: Effort) -> list[Rate]:
     measured = []
     with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[8])) as mesh:
         for dtype in DTYPES:
-            o = Operands(mesh, dtype, effort.big_rows, _BIG_COLUMNS)
+            o = Operands(mesh, dtype, effort.big_rows, effort.big_columns)
             elements, item = o.stacked[0].numel(), o.single.element_size()
             cases = [*elementwise_cases(o), data_parallel_product(o)]
             works = [("GB/s", 3 * elements * item), ("GB/s", 2 * elements * item)]
-            works.append(("GFLOP/s", 2 * elements * _BIG_COLUMNS))
+            works.append(("GFLOP/s", 2 * elements * effort.big_columns))
             compared = compare(cases, effort.big_rounds, effort.seconds)
             for case, (unit, work), (ours, theirs) in zip(cases, works, compared, strict=True):
                 per_second = work / ours.median / 1e9, work / theirs.median / 1e9
@@ -243,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             words=3,
         ),
         table(
-            f"Big tensors, 8 devices x {effort.big_rows} x {_BIG_COLUMNS}",
+            f"Big tensors, 8 devices x {effort.big_rows} x {effort.big_columns}",
             ["op", "dtype", "unit", "softmesh", "torch", "time / torch"],
             rate_rows(rates),
             words=3,
