@@ -40,8 +40,11 @@ def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 def fits_into(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the sum of it and the product has the product's shape."""
-    lead = (max(m, n) if m and n else 0 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    return _has_room((*lead, a.shape[-2], b.shape[-1]), bias)
+    return _has_room(_shape_of_product(a, b), bias)
+
+
+def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    return (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
 def _has_room(shape: Sequence[int], bias: torch.Tensor) -> bool:
@@ -119,7 +122,7 @@ def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """torch.matmul; a big result goes into memory that is there already."""
     if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
         return torch.matmul(a, b)
-    shape = (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    shape = _shape_of_product(a, b)
     if math.prod(shape) * a.itemsize <= BIG:
         return torch.matmul(a, b)
     return torch.matmul(a, b, out=empty_result(shape, a.dtype))

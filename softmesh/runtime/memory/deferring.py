@@ -19,9 +19,8 @@ from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.pool import BEYOND, NOWHERE, NUMBERS, Pool
 
 _MOST_NOTES = 64
-_OF_THE_ROOM = (
-    2 * _MOST_NOTES
-)  # an allocation that waits takes at most such a fraction of what is surely free
+# Of what is surely free an allocation that waits takes at most such a fraction.
+_OF_THE_ROOM = 2 * _MOST_NOTES
 
 
 def _held_twice() -> int:
