@@ -1,14 +1,6 @@
-"""Adding up the pieces of many devices at memory speed.
+"""Adding up the pieces of many devices at memory speed: in the order of the devices, in fp32, rounded once.
 
-torch's own sum over a leading dim of bfloat16 runs at a third of the speed of a copy on a CPU, and at about
-that for hundreds of rows of any dtype. Other kernels do the same at the speed of memory:
-
-- float32: an embedding bag, whose bags are the rows that belong together; in the order of the devices. Of few and
-  small pieces torch's own sum is the quickest;
-- bfloat16: average pooling over a window as tall as the group (divided by one; in the order of the devices,
-  in fp32, rounded once). A bag would be twice as fast, and rounds ties away from zero;
-- bfloat16 of tall stacks: a product with a row of ones, some columns at a time, on CPUs that multiply bfloat16;
-  on others such a product takes thirty times as long as pooling.
+A kernel of softmesh's own does it wherever it could be compiled; elsewhere the fastest of torch's kernels do.
 """
 
 from __future__ import annotations
@@ -18,26 +10,18 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-_MULTIPLIES_BFLOAT16 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-_TALL = 32  # rows of bfloat16 from which on the product is the fastest, and otherwise wide pooled rows
-_TALL_FROM = 1 << 19  # bytes of a piece, if the stack is not much taller
-_COLUMNS_AT_ONCE = 1 << 20  # of a product: it falls back where more are far apart in memory
-_FEWEST_BYTES = 1 << 14  # of a piece: below, the plain sum costs least
-_SMALL, _FEW = 1 << 19, 64  # bytes of a piece of float32, and rows: below, the plain sum costs least too
-# Of the pooled rows. Short ones of a few stacked pieces are in the caches together; of more pieces they are not, as
-# pieces lie powers of two apart and share the same few lines, so that long reads one after the other are faster.
-_POOL_WIDTHS = (512, 256, 128, 32)
-_TALL_POOL_WIDTHS = (16384, 8192, 4096, 2048, 1024, *_POOL_WIDTHS)
-_WIDE_UP_TO = 1 << 21  # bytes of a piece
-_BAG_WIDTHS = (256, 128, 64, 32)
-_ONE_BY_ONE = 4  # rows that torch's own sum adds in their order
-_VECTORS = 256  # elements: torch's own sum takes the last few columns in another order than the others
-
+from softmesh.collectives.torch_sums import (
+    ONE_BY_ONE,
+    Add,
+    Stack,
+    shape_of_sums,
+    torch_kernel,
+    torch_part_adder,
+)
+from softmesh.native.sums import AddInto, native_sum
+from softmesh.runtime.reused_results import BIG, empty_result
 
 _sum = torch.sum  # looking it up in torch's large module costs cache lines, where they are cold
-
-Add = Callable[[torch.Tensor], torch.Tensor]
-AddInto = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 def summed_over(data: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
@@ -66,108 +50,46 @@ def adds_in_order(whole: Sequence[int], dtype: torch.dtype, axes: Sequence[int])
     if not dtype.is_floating_point:
         return True
     rows = math.prod(whole[axis] for axis in over)
-    kernel = _kernel(whole, dtype, over)
-    return dtype is torch.float32 and (kernel is not None or rows <= _ONE_BY_ONE)
+    return dtype is torch.float32 and (rows <= ONE_BY_ONE or _kernel(whole, dtype, over) is not None)
 
 
 def part_adder(
     whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: Sequence[int]
-) -> AddInto | None:
+) -> Callable[[torch.Tensor, torch.Tensor], object] | None:
     """Adds up some of the columns with the bits that `adder` gives for all of them; None where it might not."""
     over = tuple(axes)
-    kind = _kind(whole, dtype, over)
-    if kind is _product:  # who knows how a product goes about it
+    if _native(whole, dtype, over) is None:
+        return torch_part_adder(whole, part, dtype, over)
+    add = _native(part, dtype, over)
+    if add is None:
         return None
-    stack, _ = _stacked(part, over)
-    is_plain = kind is None or _kernel(whole, dtype, over) is None
-    if is_plain and any(math.prod(shape[max(over) + 1 :]) % _VECTORS for shape in (whole, part)):
-        return None
-    if is_plain or (kind is _bagging and stack[1] <= _ONE_BY_ONE):
-        return lambda data, out: torch.sum(data, over, keepdim=True, dtype=dtype, out=out)
-    kernel = kind and kind(*_stacked(part, over))
-    return kernel and (lambda data, out: out.copy_(kernel(data)))
+
+    def add_into(data: torch.Tensor, out: torch.Tensor) -> None:
+        if out.is_contiguous():
+            add(data, out)
+        else:
+            into = torch.empty_like(out, memory_format=torch.contiguous_format)
+            add(data, into)
+            out.copy_(into)
+
+    return add_into
 
 
 def _kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> Add | None:
-    kind = _kind(shape, dtype, axes)
-    return kind and kind(*_stacked(shape, axes))
+    add = _native(shape, dtype, axes)
+    if add is None:
+        return torch_kernel(shape, dtype, axes)
+    result = shape_of_sums(shape, axes)
+    is_big = math.prod(result) * dtype.itemsize > BIG
+
+    def sums(data: torch.Tensor) -> torch.Tensor:
+        found = empty_result(result, dtype) if is_big else data.new_empty(result)
+        add(data, found)
+        return found
+
+    return sums
 
 
-def _kind(
-    shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]
-) -> Callable[[tuple[int, int, int], list[int]], Add | None] | None:
-    first, last = min(axes), max(axes)
-    are_neighbours = last - first + 1 == len(axes)
-    rows, of_piece = math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :]) * dtype.itemsize
-    if not are_neighbours or of_piece < _FEWEST_BYTES:
-        return None
-    if dtype is torch.float32:
-        return None if of_piece < _SMALL and rows <= _FEW else _bagging
-    if dtype is not torch.bfloat16:
-        return None
-    return _product if _MULTIPLIES_BFLOAT16 and _is_tall(rows, of_piece) else _pooling
-
-
-def _is_tall(rows: int, of_piece: int) -> bool:
-    return rows > _FEW or (rows >= _TALL and of_piece >= _TALL_FROM)
-
-
-def _stacked(shape: Sequence[int], axes: tuple[int, ...]) -> tuple[tuple[int, int, int], list[int]]:
-    """(groups, devices, elements of a piece), and the shape of the sum."""
-    first, last = min(axes), max(axes)
-    stack = (math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :]))
-    return stack, [1 if axis in axes else n for axis, n in enumerate(shape)]
-
-
-def _product(stack: tuple[int, int, int], result: list[int]) -> Add:
-    groups, devices, elements = stack
-    ones = torch.ones(1, devices, dtype=torch.bfloat16)
-    if elements <= 2 * _COLUMNS_AT_ONCE:
-        return lambda data: torch.matmul(ones, data.view(stack)).view(result)
-    cuts = [slice(at, at + _COLUMNS_AT_ONCE) for at in range(0, elements, _COLUMNS_AT_ONCE)]
-
-    def in_cuts(data: torch.Tensor) -> torch.Tensor:
-        found = data.new_empty(groups, 1, elements)
-        for pieces, total in zip(data.view(stack), found, strict=True):
-            for cut in cuts:
-                torch.mm(ones, pieces[:, cut], out=total[:, cut])
-        return found.view(result)
-
-    return in_cuts
-
-
-def _bagging(stack: tuple[int, int, int], result: list[int]) -> Add | None:
-    groups, devices, elements = stack
-    width = next((width for width in _BAG_WIDTHS if elements % width == 0), None)
-    rows = groups * devices * elements // width if width else 0
-    if not 0 < rows < 1 << 31:
-        return None
-    numbers = torch.arange(rows, dtype=torch.int32).view(groups, devices, -1)
-    members = numbers.transpose(1, 2).reshape(-1)  # of each bag, one after the other
-    starts = torch.arange(0, rows, devices, dtype=torch.int32)
-    table = (rows, width or 1)
-    return lambda data: torch.embedding_bag(data.view(table), members, starts, False, 0)[0].view(result)
-
-
-def _pooling(stack: tuple[int, int, int], result: list[int]) -> Add | None:
-    groups, devices, elements = stack
-    width = next((width for width in _pool_widths(stack) if elements % width == 0), None)
-    if width is None:
-        return None
-    rows = (groups, devices, elements // width, width)
-
-    def pool(data: torch.Tensor) -> torch.Tensor:
-        channels_last = data.view(rows).permute(0, 3, 1, 2)  # (group, width, device, row)
-        pooled = torch.nn.functional.avg_pool2d(channels_last, (devices, 1), divisor_override=1)
-        return pooled.permute(0, 2, 3, 1).reshape(result)
-
-    return pool
-
-
-def _pool_widths(stack: tuple[int, int, int]) -> Sequence[int]:
-    groups, devices, elements = stack
-    of_piece = elements * torch.bfloat16.itemsize
-    if not _is_tall(devices, of_piece):
-        return _POOL_WIDTHS if of_piece <= _WIDE_UP_TO else _POOL_WIDTHS[1:]
-    threads = torch.get_num_threads()  # each is to get a row
-    return [width for width in _TALL_POOL_WIDTHS if groups * elements // width >= threads]
+def _native(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]) -> AddInto | None:
+    stack = Stack.of(shape, axes)
+    return stack and native_sum(stack.groups, stack.pieces, stack.elements, dtype)

@@ -5,21 +5,27 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.collectives import sums
+from softmesh.collectives import sums, torch_sums
 from softmesh.collectives.sums import summed_over
 
 
-@pytest.fixture(params=[False, True], ids=["pools", "multiplies"])
-def any_cpu(request, monkeypatch):
-    """Sums are the same on a CPU that multiplies bfloat16 itself and on one that does not."""
-    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", request.param)
+def by_torch(monkeypatch, *, multiplies_bfloat16: bool) -> None:
+    monkeypatch.setattr(sums, "native_sum", lambda *stack: None)
+    monkeypatch.setattr(torch_sums, "_MULTIPLIES_BFLOAT16", multiplies_bfloat16)
+
+
+@pytest.fixture(params=["compiled", "pools", "multiplies"])
+def any_machine(request, monkeypatch):
+    """Sums are the same with a compiled kernel, and on CPUs with and without products of bfloat16."""
+    if request.param != "compiled":
+        by_torch(monkeypatch, multiplies_bfloat16=request.param == "multiplies")
 
 
 def exact(data: torch.Tensor, axes: list[int]) -> torch.Tensor:
     return data.double().sum(axes, keepdim=True)
 
 
-@pytest.mark.usefixtures("any_cpu")
+@pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
 @pytest.mark.parametrize(
     ("shape", "axes"),
@@ -45,7 +51,7 @@ def test_whole_numbers_come_out_exactly(dtype, shape, axes):
     assert torch.equal(found.double(), exact(data, axes))
 
 
-@pytest.mark.usefixtures("any_cpu")
+@pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize("devices", [2, 7, 8, 32, 65, 256])
 def test_bfloat16_is_rounded_once_to_nearest_even(devices):
     data = torch.randn(devices, 64, 1024, generator=torch.Generator().manual_seed(devices)).to(torch.bfloat16)
@@ -54,6 +60,7 @@ def test_bfloat16_is_rounded_once_to_nearest_even(devices):
     assert (found != once).float().mean() < 1e-3  # where fp32 itself rounds to the middle of two bfloat16
 
 
+@pytest.mark.usefixtures("any_machine")
 def test_halves_between_two_bfloat16_go_to_the_even_one():
     data = torch.full((2, 64, 512), 1.0, dtype=torch.bfloat16)
     data[0] = 256.0
@@ -62,6 +69,7 @@ def test_halves_between_two_bfloat16_go_to_the_even_one():
     assert summed_over(data, [0]).unique().tolist() == [260.0]
 
 
+@pytest.mark.usefixtures("any_machine")
 def test_infinities_and_nans_pass_through():
     data = torch.ones(8, 64, 512, dtype=torch.bfloat16)
     data[3, 0, 0], data[5, 0, 1] = float("inf"), float("nan")
@@ -71,6 +79,7 @@ def test_infinities_and_nans_pass_through():
     assert found[0, 1, 0] == 8
 
 
+@pytest.mark.usefixtures("any_machine")
 def test_gradients_flow():
     data = torch.ones(8, 64, 512, dtype=torch.bfloat16, requires_grad=True)
     summed_over(data, [0]).sum().backward()
@@ -78,6 +87,7 @@ def test_gradients_flow():
     assert torch.equal(data.grad, torch.ones_like(data))
 
 
+@pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize(
     ("shape", "axes"), [((8, 256, 512), [0]), ((2, 40, 131072), [1]), ((2, 100, 64, 96), [1])]
 )
@@ -93,15 +103,15 @@ def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(s
 
 
 def test_wide_tall_stacks_of_bfloat16_are_multiplied_some_columns_at_a_time(monkeypatch):
-    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", True)
-    monkeypatch.setattr(sums, "_COLUMNS_AT_ONCE", 1 << 12)
+    by_torch(monkeypatch, multiplies_bfloat16=True)
+    monkeypatch.setattr(torch_sums, "_COLUMNS_AT_ONCE", 1 << 12)
     data = torch.randint(-2, 3, (2, 70, 5, 4099)).bfloat16()
     assert torch.equal(summed_over(data, [1]), data.float().sum(1, keepdim=True).bfloat16())
 
 
 @pytest.mark.parametrize("shape", [(32, 1 << 18), (70, 3 << 14), (2, 70, 1 << 13)])
 def test_tall_stacks_of_bfloat16_are_pooled_in_the_order_of_the_devices(shape, monkeypatch):
-    monkeypatch.setattr(sums, "_MULTIPLIES_BFLOAT16", False)
+    by_torch(monkeypatch, multiplies_bfloat16=False)
     data = (torch.randn(shape, generator=torch.Generator().manual_seed(4)) * 100).bfloat16()
     one_after_the_other = torch.zeros_like(data.select(-2, 0), dtype=torch.float32)
     for piece in data.unbind(-2):

@@ -1,0 +1,146 @@
+/* Sums over the pieces of many devices, piece after piece, in fp32, rounded once: as fast as memory is read.
+
+   A plain shared library: no Python in it, nothing linked. It runs on the threads that torch has already, through the
+   entry points of torch's OpenMP that `softmesh_team` is given; softmesh/native/sums.py calls it. */
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+#define FOR_EACH_CPU __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_CPU
+#endif
+
+enum { FLOAT32 = 0, BFLOAT16 = 1 };
+
+/* Words at a time: what is added up of them stays in the nearest cache. */
+enum { BLOCK = 2048 };
+
+/* Rows of `words` 32-bit words each: `pieces` of them, one after the other, are added up to one, `groups` times. */
+typedef struct {
+    int64_t groups, pieces, words, kind;
+} Stack;
+
+typedef struct {
+    const Stack *stack;
+    const uint32_t *data;
+    uint32_t *sums;
+} Work;
+
+typedef void (*Team)(void (*)(void *), void *, unsigned, unsigned);
+typedef int (*Count)(void);
+
+static Team team;
+static Count number_in_team, size_of_team;
+
+static inline float as_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t as_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Of a word that holds two bfloat16: a bfloat16 is the upper half of a float. */
+static inline float lower(uint32_t word) { return as_float(word << 16); }
+static inline float upper(uint32_t word) { return as_float(word & 0xffff0000u); }
+
+/* To the nearest bfloat16, of two equally near ones the even one; the lower half is left to be dropped. */
+static inline uint32_t rounded(float value)
+{
+    uint32_t bits = as_bits(value);
+    return value != value ? 0x7fc00000u : bits + 0x7fffu + (bits >> 16 & 1);
+}
+
+static inline uint32_t packed(float low, float high) { return rounded(low) >> 16 | (rounded(high) & 0xffff0000u); }
+
+/* To `start` the values of four rows, in their order. */
+#define FOUR(value, start, row) \
+    ((start) + value((row)[i]) + value((row)[i + words]) + value((row)[i + 2 * words]) + value((row)[i + 3 * words]))
+
+FOR_EACH_CPU static void add_float32(const uint32_t *row, uint32_t *sums, int64_t pieces, int64_t words, int64_t n)
+{
+    float sum[BLOCK];
+    int64_t left = pieces;
+    if (pieces == 8) {
+        for (int64_t i = 0; i < n; i++)
+            sums[i] = as_bits(FOUR(as_float, FOUR(as_float, 0.0f, row), row + 4 * words));
+        return;
+    }
+    memset(sum, 0, n * sizeof *sum);
+    for (; left >= 4; left -= 4, row += 4 * words)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = FOUR(as_float, sum[i], row);
+    for (; left > 0; left--, row += words)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += as_float(row[i]);
+    memcpy(sums, sum, n * sizeof *sum);
+}
+
+FOR_EACH_CPU static void add_bfloat16(const uint32_t *row, uint32_t *sums, int64_t pieces, int64_t words, int64_t n)
+{
+    float low[BLOCK], high[BLOCK];
+    int64_t left = pieces;
+    if (pieces == 8) {
+        for (int64_t i = 0; i < n; i++)
+            sums[i] = packed(FOUR(lower, FOUR(lower, 0.0f, row), row + 4 * words),
+                             FOUR(upper, FOUR(upper, 0.0f, row), row + 4 * words));
+        return;
+    }
+    memset(low, 0, n * sizeof *low);
+    memset(high, 0, n * sizeof *high);
+    for (; left >= 4; left -= 4, row += 4 * words)
+        for (int64_t i = 0; i < n; i++) {
+            low[i] = FOUR(lower, low[i], row);
+            high[i] = FOUR(upper, high[i], row);
+        }
+    for (; left > 0; left--, row += words)
+        for (int64_t i = 0; i < n; i++) {
+            low[i] += lower(row[i]);
+            high[i] += upper(row[i]);
+        }
+    for (int64_t i = 0; i < n; i++)
+        sums[i] = packed(low[i], high[i]);
+}
+
+/* Blocks are dealt out in runs, one to each of the team: neighbours in memory stay together. */
+static void add_share(const Work *work, int64_t member, int64_t members)
+{
+    const Stack *stack = work->stack;
+    int64_t per_row = (stack->words + BLOCK - 1) / BLOCK, blocks = stack->groups * per_row;
+    for (int64_t block = blocks * member / members; block < blocks * (member + 1) / members; block++) {
+        int64_t group = block / per_row, first = block % per_row * BLOCK;
+        int64_t n = stack->words - first < BLOCK ? stack->words - first : BLOCK;
+        const uint32_t *row = work->data + group * stack->pieces * stack->words + first;
+        uint32_t *sums = work->sums + group * stack->words + first;
+        if (stack->kind == BFLOAT16)
+            add_bfloat16(row, sums, stack->pieces, stack->words, n);
+        else
+            add_float32(row, sums, stack->pieces, stack->words, n);
+    }
+}
+
+static void add_in_team(void *work) { add_share(work, number_in_team(), size_of_team()); }
+
+void softmesh_team(void *parallel, void *number, void *size)
+{
+    team = (Team)parallel;
+    number_in_team = (Count)number;
+    size_of_team = (Count)size;
+}
+
+void softmesh_sum(const Stack *stack, const void *data, void *sums, int64_t threads)
+{
+    Work work = {stack, data, sums};
+    if (threads > 1)
+        team(add_in_team, &work, (unsigned)threads, 0);
+    else
+        add_share(&work, 0, 1);
+}
