@@ -14,7 +14,7 @@ help:
 	@echo "make bench   the benchmarks, against plain torch (and JAX and MPI, where installed)"
 	@echo "make clean   remove .venv and caches"
 
-$(READY): requirements-dev.txt pyproject.toml setup.py softmesh/native/sums.c
+$(READY): requirements-dev.txt pyproject.toml setup.py $(wildcard softmesh/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -44,4 +44,4 @@ bench: $(READY)
 	$(BIN)/softmesh bench mpi
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info softmesh/native/*.so

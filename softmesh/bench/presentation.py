@@ -14,6 +14,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from softmesh.native.library import is_compiled
+
 _WIDTH_IN_FILES = 132
 
 
@@ -21,7 +23,8 @@ def machine() -> str:
     """The processor and the versions that decide the numbers, in one line."""
     return (
         f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
-        f"Python {platform.python_version()}, torch {torch.__version__}"
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{'compiled kernels' if is_compiled() else 'no compiled kernels (there was no C compiler)'}"
     )
 
 

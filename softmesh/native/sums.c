@@ -1,10 +1,8 @@
-/* Sums over the pieces of many devices, piece after piece, in fp32, rounded once: as fast as memory is read.
+/* Sums over the pieces of many devices, piece after piece, in fp32, rounded once: as fast as memory is read. */
 
-   A plain shared library: no Python in it, nothing linked. It runs on the threads that torch has already, through the
-   entry points of torch's OpenMP that `softmesh_team` is given; softmesh/native/sums.py calls it. */
-
-#include <stdint.h>
 #include <string.h>
+
+#include "team.h"
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
 #define FOR_EACH_CPU __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -27,12 +25,6 @@ typedef struct {
     const uint32_t *data;
     uint32_t *sums;
 } Work;
-
-typedef void (*Team)(void (*)(void *), void *, unsigned, unsigned);
-typedef int (*Count)(void);
-
-static Team team;
-static Count number_in_team, size_of_team;
 
 static inline float as_float(uint32_t bits)
 {
@@ -111,8 +103,9 @@ FOR_EACH_CPU static void add_bfloat16(const uint32_t *row, uint32_t *sums, int64
 }
 
 /* Blocks are dealt out in runs, one to each of the team: neighbours in memory stay together. */
-static void add_share(const Work *work, int64_t member, int64_t members)
+static void add_share(const void *given, int64_t member, int64_t members)
 {
+    const Work *work = given;
     const Stack *stack = work->stack;
     int64_t per_row = (stack->words + BLOCK - 1) / BLOCK, blocks = stack->groups * per_row;
     for (int64_t block = blocks * member / members; block < blocks * (member + 1) / members; block++) {
@@ -127,20 +120,8 @@ static void add_share(const Work *work, int64_t member, int64_t members)
     }
 }
 
-static void add_in_team(void *work) { add_share(work, number_in_team(), size_of_team()); }
-
-void softmesh_team(void *parallel, void *number, void *size)
-{
-    team = (Team)parallel;
-    number_in_team = (Count)number;
-    size_of_team = (Count)size;
-}
-
 void softmesh_sum(const Stack *stack, const void *data, void *sums, int64_t threads)
 {
     Work work = {stack, data, sums};
-    if (threads > 1)
-        team(add_in_team, &work, (unsigned)threads, 0);
-    else
-        add_share(&work, 0, 1);
+    in_shares(add_share, &work, threads);
 }

@@ -19,6 +19,8 @@ from weakref import WeakSet
 
 import torch
 
+from softmesh.native.copies import streamed
+
 BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by itself (see memory_reuse)
 LARGE = 2 << 20  # bytes of a copy that is worth a block of its own
 _SHARE_OF_MEMORY = 8
@@ -107,7 +109,8 @@ def filled_from(pieces: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return pieces.view(shape)
     except RuntimeError:  # not in one stride: it must be copied
         result = empty_result(shape, pieces.dtype)
-        result.view(pieces.shape).copy_(pieces)
+        if not streamed(pieces, result):
+            result.view(pieces.shape).copy_(pieces)
         return result
 
 

@@ -1,0 +1,56 @@
+"""Copies larger than the caches, written past them: `copies.c`."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from softmesh.native.library import kernel, threads_for
+
+_MOST_DIMS = 8
+_LANE = 16  # bytes that are written at once
+_SHORTEST_RUN = 256  # bytes: torch takes shorter ones as quickly
+_LONGEST_RUN = 1 << 16  # bytes: of longer ones there may be too few for the threads
+
+
+class _Runs(ctypes.Structure):
+    _fields_ = [
+        ("run", ctypes.c_int64),
+        ("dims", ctypes.c_int64),
+        ("sizes", ctypes.c_int64 * _MOST_DIMS),
+        ("strides", ctypes.c_int64 * _MOST_DIMS),
+    ]
+
+
+def streamed(pieces: torch.Tensor, into: torch.Tensor) -> bool:
+    """Copies CPU data to contiguous memory of as many elements; whether it did: it takes long runs only."""
+    copy, runs = kernel("softmesh_copy", _Runs), _runs(pieces)
+    if copy is None or runs is None or into.data_ptr() % _LANE:
+        return False
+    copy(runs, pieces.data_ptr(), into.data_ptr(), threads_for(into.nbytes))
+    return True
+
+
+def _runs(pieces: torch.Tensor) -> _Runs | None:
+    """How the elements lie: neighbouring dims with one stride are one dim, and the last ones a run of bytes."""
+    width = pieces.element_size()
+    dims = [(width, 1)]  # stride in bytes and extent, the last first
+    for extent, stride in zip(reversed(pieces.shape), reversed(pieces.stride()), strict=True):
+        last, n = dims[-1]
+        if extent == 1:
+            continue
+        if stride * width == last * n:
+            dims[-1] = last, n * extent
+        else:
+            dims.append((stride * width, extent))
+    (_, elements), *outer = dims
+    run = elements * width
+    if run % _LANE or run < _SHORTEST_RUN or len(outer) > _MOST_DIMS:
+        return None
+    if run > _LONGEST_RUN and run % _LONGEST_RUN == 0 and len(outer) < _MOST_DIMS:
+        outer.insert(0, (_LONGEST_RUN, run // _LONGEST_RUN))
+        run = _LONGEST_RUN
+    outer.reverse()
+    numbers = ctypes.c_int64 * _MOST_DIMS
+    return _Runs(run, len(outer), numbers(*(n for _, n in outer)), numbers(*(stride for stride, _ in outer)))

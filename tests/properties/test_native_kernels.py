@@ -1,0 +1,114 @@
+"""The kernels in C do what torch does, on one thread and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from softmesh.native.copies import streamed
+from softmesh.native.library import is_compiled
+from softmesh.native.sums import native_sum
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled(), reason="no C compiler was there when softmesh was installed"
+)
+
+ODD_VALUES = [0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
+
+
+@pytest.fixture(params=[1, 3], ids=["one-thread", "three-threads"], scope="module", autouse=True)
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype, seed: int, *, odd: bool) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=draw) * torch.logspace(-3, 3, shape[-1])
+    if odd:
+        chosen = torch.randint(len(ODD_VALUES), shape, generator=draw)
+        values = torch.where(
+            torch.rand(shape, generator=draw) < 0.1, torch.tensor(ODD_VALUES)[chosen], values
+        )
+    return values.to(dtype)
+
+
+def one_after_the_other(data: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(data.shape[0], data.shape[2])
+    for piece in data.unbind(1):
+        total = total + piece.float()
+    return total.to(data.dtype)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """With one kind of NaN."""
+    return tensor.nan_to_num(nan=7.0, posinf=float("inf"), neginf=float("-inf")).view(torch.uint8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@given(
+    groups=st.integers(1, 3),
+    pieces=st.integers(1, 41),
+    elements=st.sampled_from([2, 6, 34, 1000, 4096, 5002, 20000]),
+    seed=st.integers(0, 99),
+    odd=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_sum_is_that_of_piece_after_piece(
+    dtype: torch.dtype, groups: int, pieces: int, elements: int, seed: int, odd: bool
+) -> None:
+    data = drawn((groups, pieces, elements), dtype, seed, odd=odd)
+    add = native_sum(groups, pieces, elements, dtype)
+    assert add is not None
+    sums = torch.full((groups + 1, elements), 5.0, dtype=dtype)
+    add(data, sums)
+    assert torch.equal(bits(sums[:groups]), bits(one_after_the_other(data)))
+    assert bool((sums[groups] == 5).all())  # and nothing was written behind them
+
+
+def test_a_piece_that_ends_within_a_word_is_left_to_torch() -> None:
+    assert native_sum(1, 8, 33, torch.bfloat16) is None
+    assert native_sum(1, 8, 33, torch.float32) is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int32])
+def test_sums_of_other_types_are_left_to_torch(dtype: torch.dtype) -> None:
+    assert native_sum(1, 8, 32, dtype) is None
+
+
+@given(
+    extents=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    run=st.sampled_from([64, 68, 128, 1024, 1 << 15, (1 << 15) + 8]),
+    dtype=st.sampled_from([torch.float32, torch.int64, torch.bfloat16]),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_copy_is_the_copy(extents: list[int], run: int, dtype: torch.dtype, data: st.DataObject) -> None:
+    whole = torch.randint(-99, 99, (*extents, run)).to(dtype)
+    order = data.draw(st.permutations(range(len(extents))))
+    pieces = whole.permute(*order, len(extents))
+    if data.draw(st.booleans()):
+        pieces = pieces.unsqueeze(0).expand(3, *pieces.shape)
+    if data.draw(st.booleans()):
+        pieces = pieces.narrow(0, pieces.shape[0] // 2, 1)
+    if data.draw(st.booleans()):
+        pieces = pieces.narrow(-1, 1, run - 4)
+    into = torch.full((pieces.numel() + 64,), 5).to(dtype)
+    if streamed(pieces, into[: pieces.numel()]):
+        assert torch.equal(into[: pieces.numel()].view(pieces.shape), pieces)
+    else:
+        assert pieces.shape[-1] * pieces.element_size() % 16 or pieces.shape[-1] * pieces.element_size() < 256
+        assert bool((into == 5).all())
+    assert bool((into[pieces.numel() :] == 5).all())
+
+
+def test_scattered_elements_and_unaligned_memory_are_left_to_torch() -> None:
+    square = torch.arange(256.0 * 256).view(256, 256)
+    assert not streamed(square.T, torch.empty(256 * 256))
+    assert not streamed(square[:, :128], torch.empty(256 * 128 + 1)[1:])
