@@ -8,7 +8,7 @@ setup(
             "softmesh.native._kernels",
             [f"softmesh/native/{name}.c" for name in ("copies", "sums", "team")],
             depends=["softmesh/native/team.h"],
-            extra_compile_args=["-O3", "-std=c99"],
+            extra_compile_args=["-O3", "-fno-fast-math", "-std=c99"],
             optional=True,
         )
     ]

@@ -24,7 +24,7 @@ def machine() -> str:
     return (
         f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
         f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{'compiled kernels' if is_compiled() else 'no compiled kernels (there was no C compiler)'}"
+        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}"
     )
 
 

@@ -6,18 +6,20 @@ A kernel of softmesh's own does it wherever it could be compiled; elsewhere the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from softmesh.collectives.torch_sums import (
     ONE_BY_ONE,
     Add,
+    AddPart,
     Stack,
     shape_of_sums,
     torch_kernel,
     torch_part_adder,
 )
+from softmesh.native.library import is_plain
 from softmesh.native.sums import AddInto, native_sum
 from softmesh.runtime.reused_results import BIG, empty_result
 
@@ -32,14 +34,14 @@ def summed_over(data: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
 def adder(shape: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> Add:
     """The fastest way to add up data of this shape over these axes; for other than plain CPU data, torch's own."""
     over = tuple(axes)
-    kernel = _kernel(shape, dtype, over)
+    kernel, whole = _kernel(shape, dtype, over), torch.Size(shape)
     if kernel is None and dtype.is_floating_point:
         return lambda data: _sum(data, over, True)
 
     def add(data: torch.Tensor) -> torch.Tensor:
-        if kernel is None or data.requires_grad or not data.is_contiguous() or not data.is_cpu:
+        if kernel is None or data.shape != whole or data.dtype is not dtype or not is_plain(data):
             return data.sum(over, keepdim=True, dtype=dtype)
-        return kernel(data)
+        return kernel(data.contiguous())
 
     return add
 
@@ -55,7 +57,7 @@ def adds_in_order(whole: Sequence[int], dtype: torch.dtype, axes: Sequence[int])
 
 def part_adder(
     whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: Sequence[int]
-) -> Callable[[torch.Tensor, torch.Tensor], object] | None:
+) -> AddPart | None:
     """Adds up some of the columns with the bits that `adder` gives for all of them; None where it might not."""
     over = tuple(axes)
     if _native(whole, dtype, over) is None:
@@ -65,11 +67,12 @@ def part_adder(
         return None
 
     def add_into(data: torch.Tensor, out: torch.Tensor) -> None:
+        stack = data.contiguous().view(tuple(part))
         if out.is_contiguous():
-            add(data, out)
+            add(stack, out)
         else:
             into = torch.empty_like(out, memory_format=torch.contiguous_format)
-            add(data, into)
+            add(stack, into)
             out.copy_(into)
 
     return add_into

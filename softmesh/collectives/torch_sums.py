@@ -35,7 +35,7 @@ ONE_BY_ONE = 4  # rows that torch's own sum adds in their order
 _VECTORS = 256  # elements: torch's own sum takes the last few columns in another order than the others
 
 Add = Callable[[torch.Tensor], torch.Tensor]
-AddInto = Callable[[torch.Tensor, torch.Tensor], object]
+AddPart = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 class Stack(NamedTuple):
@@ -62,7 +62,7 @@ def torch_kernel(shape: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]
 
 def torch_part_adder(
     whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: tuple[int, ...]
-) -> AddInto | None:
+) -> AddPart | None:
     """Adds up some of the columns with the bits that torch gives for all of them; None where it might not."""
     of_whole, of_part = Stack.of(whole, axes), Stack.of(part, axes)
     kind = of_whole and _kind(of_whole, dtype)

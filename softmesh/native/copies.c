@@ -97,8 +97,10 @@ static void copy_share(const void *given, int64_t member, int64_t members)
     settle();
 }
 
+const int64_t softmesh_copy_form = sizeof(Runs);
+
 void softmesh_copy(const Runs *runs, const void *from, void *to, int64_t threads)
 {
     Work work = {runs, from, to};
-    in_shares(copy_share, &work, threads);
+    softmesh_in_shares(copy_share, &work, threads);
 }

@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from softmesh.native.library import kernel, threads_for
+from softmesh.native.library import is_plain, kernel, threads_for
 
 _MOST_DIMS = 8
 _LANE = 16  # bytes that are written at once
@@ -24,9 +24,9 @@ class _Runs(ctypes.Structure):
 
 
 def streamed(pieces: torch.Tensor, into: torch.Tensor) -> bool:
-    """Copies CPU data to contiguous memory of as many elements; whether it did: it takes long runs only."""
+    """Copies plain data to contiguous memory of as many elements; whether it did: it takes long runs only."""
     copy, runs = kernel("softmesh_copy", _Runs), _runs(pieces)
-    if copy is None or runs is None or into.data_ptr() % _LANE:
+    if copy is None or runs is None or not is_plain(pieces) or into.data_ptr() % _LANE:
         return False
     copy(runs, pieces.data_ptr(), into.data_ptr(), threads_for(into.nbytes))
     return True

@@ -10,22 +10,36 @@ from pathlib import Path
 
 import torch
 
-_THREADS = (
-    "GOMP_parallel",
-    "omp_get_thread_num",
-    "omp_get_num_threads",
-)  # of the OpenMP that torch has loaded
+# Of the OpenMP that torch has loaded: they run a function on several threads.
+_ENTRY_POINTS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _WORTH_A_THREAD = 1 << 16  # bytes
 
 
+@cache
 def kernel(name: str, form: type[ctypes.Structure]) -> Callable[..., None] | None:
-    """(form, from, to, threads): what the library calls `name`; None where there is no library."""
-    found = getattr(_library(), name, None)
-    if found is None:
+    """(form, from, to, threads): what the library calls `name`; None where there is none that takes this form."""
+    library = _library()
+    if library is None:
+        return None
+    try:
+        found, size = getattr(library, name), ctypes.c_int64.in_dll(library, f"{name}_form").value
+    except (AttributeError, ValueError):  # it was compiled from other sources
+        return None
+    if size != ctypes.sizeof(form):
         return None
     found.argtypes = [ctypes.POINTER(form), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     found.restype = None
     return found
+
+
+def is_compiled() -> bool:
+    return _library() is not None
+
+
+def is_plain(data: torch.Tensor) -> bool:
+    """Whether its values are what lies in the memory of this process, and nobody asks how they came about."""
+    is_memory = type(data) is torch.Tensor and data.is_cpu and not data.is_neg() and not data.is_conj()
+    return is_memory and not data.requires_grad
 
 
 def threads_for(count: int) -> int:
@@ -36,19 +50,13 @@ def threads_for(count: int) -> int:
 @cache
 def _library() -> ctypes.CDLL | None:
     try:
-        threads = ctypes.CDLL(
-            None
-        )  # all that this process has loaded; other systems than Unix have no such thing
-        entries = [ctypes.cast(threads[name], ctypes.c_void_p) for name in _THREADS]
+        process = ctypes.CDLL(None)  # all that it has loaded
+        entry_points = [ctypes.cast(process[name], ctypes.c_void_p) for name in _ENTRY_POINTS]
         library = ctypes.CDLL(str(_compiled()))
+        library.softmesh_team(*entry_points)
     except (OSError, AttributeError, TypeError):
         return None
-    library.softmesh_team(*entries)
     return library
-
-
-def is_compiled() -> bool:
-    return _library() is not None
 
 
 def _compiled() -> Path:

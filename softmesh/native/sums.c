@@ -10,6 +10,13 @@
 #define FOR_EACH_CPU
 #endif
 
+/* Two bfloat16 are a word wherever they lie. */
+#if defined(__GNUC__)
+typedef uint32_t Word __attribute__((aligned(2), may_alias));
+#else
+typedef uint32_t Word;
+#endif
+
 enum { FLOAT32 = 0, BFLOAT16 = 1 };
 
 /* Words at a time: what is added up of them stays in the nearest cache. */
@@ -22,8 +29,8 @@ typedef struct {
 
 typedef struct {
     const Stack *stack;
-    const uint32_t *data;
-    uint32_t *sums;
+    const Word *data;
+    Word *sums;
 } Work;
 
 static inline float as_float(uint32_t bits)
@@ -57,7 +64,7 @@ static inline uint32_t packed(float low, float high) { return rounded(low) >> 16
 #define FOUR(value, start, row) \
     ((start) + value((row)[i]) + value((row)[i + words]) + value((row)[i + 2 * words]) + value((row)[i + 3 * words]))
 
-FOR_EACH_CPU static void add_float32(const uint32_t *row, uint32_t *sums, int64_t pieces, int64_t words, int64_t n)
+FOR_EACH_CPU static void add_float32(const Word *row, Word *sums, int64_t pieces, int64_t words, int64_t n)
 {
     float sum[BLOCK];
     int64_t left = pieces;
@@ -76,7 +83,7 @@ FOR_EACH_CPU static void add_float32(const uint32_t *row, uint32_t *sums, int64_
     memcpy(sums, sum, n * sizeof *sum);
 }
 
-FOR_EACH_CPU static void add_bfloat16(const uint32_t *row, uint32_t *sums, int64_t pieces, int64_t words, int64_t n)
+FOR_EACH_CPU static void add_bfloat16(const Word *row, Word *sums, int64_t pieces, int64_t words, int64_t n)
 {
     float low[BLOCK], high[BLOCK];
     int64_t left = pieces;
@@ -111,8 +118,8 @@ static void add_share(const void *given, int64_t member, int64_t members)
     for (int64_t block = blocks * member / members; block < blocks * (member + 1) / members; block++) {
         int64_t group = block / per_row, first = block % per_row * BLOCK;
         int64_t n = stack->words - first < BLOCK ? stack->words - first : BLOCK;
-        const uint32_t *row = work->data + group * stack->pieces * stack->words + first;
-        uint32_t *sums = work->sums + group * stack->words + first;
+        const Word *row = work->data + group * stack->pieces * stack->words + first;
+        Word *sums = work->sums + group * stack->words + first;
         if (stack->kind == BFLOAT16)
             add_bfloat16(row, sums, stack->pieces, stack->words, n);
         else
@@ -120,8 +127,10 @@ static void add_share(const void *given, int64_t member, int64_t members)
     }
 }
 
+const int64_t softmesh_sum_form = sizeof(Stack);
+
 void softmesh_sum(const Stack *stack, const void *data, void *sums, int64_t threads)
 {
     Work work = {stack, data, sums};
-    in_shares(add_share, &work, threads);
+    softmesh_in_shares(add_share, &work, threads);
 }

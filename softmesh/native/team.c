@@ -4,7 +4,7 @@ typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned); /* OpenM
 typedef int (*Count)(void);
 
 static Parallel parallel;
-static Count number, size;
+static Count thread_number, team_size;
 
 typedef struct {
     Share share;
@@ -14,10 +14,10 @@ typedef struct {
 static void by_member(void *task)
 {
     const Task *given = task;
-    given->share(given->work, number(), size());
+    given->share(given->work, thread_number(), team_size());
 }
 
-void in_shares(Share share, const void *work, int64_t threads)
+void softmesh_in_shares(Share share, const void *work, int64_t threads)
 {
     Task task = {share, work};
     if (threads > 1)
@@ -26,9 +26,9 @@ void in_shares(Share share, const void *work, int64_t threads)
         share(work, 0, 1);
 }
 
-void softmesh_team(void *openmp_parallel, void *thread_number, void *team_size)
+void softmesh_team(void *openmp_parallel, void *number, void *size)
 {
     parallel = (Parallel)openmp_parallel;
-    number = (Count)thread_number;
-    size = (Count)team_size;
+    thread_number = (Count)number;
+    team_size = (Count)size;
 }

@@ -8,6 +8,6 @@
 /* Does the share of member 0, 1, ... of so many. */
 typedef void (*Share)(const void *work, int64_t member, int64_t members);
 
-void in_shares(Share share, const void *work, int64_t threads);
+void softmesh_in_shares(Share share, const void *work, int64_t threads);
 
 #endif

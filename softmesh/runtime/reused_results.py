@@ -54,7 +54,9 @@ class Blocks:
         known = self._known
         for at in range(len(known) - 1, -1, -1):
             block = known[at]
-            if block.nbytes() == count and _is_idle(block):
+            if block.is_shared():  # another process may read it
+                del known[at]
+            elif block.nbytes() == count and _is_idle(block):
                 known.append(known.pop(at))
                 return block
         return None
@@ -131,7 +133,7 @@ class Recopying:
         except IndexError:
             kept = self._fresh(pieces)
         block, handle, idle = kept
-        if _owners(handle) != idle:
+        if _owners(handle) != idle or block.is_shared():  # perhaps with another process
             block, *_ = kept = self._fresh(pieces)
         found = block.copy_(pieces).view(self._shape)
         if not self._last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 
 import pytest
@@ -10,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softmesh.native.copies import streamed
-from softmesh.native.library import is_compiled
+from softmesh.native.library import is_compiled, kernel
 from softmesh.native.sums import native_sum
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled(), reason="no C compiler was there when softmesh was installed"
-)
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="the kernels in C were not compiled")
 
 ODD_VALUES = [0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
 
@@ -72,6 +71,31 @@ def test_a_sum_is_that_of_piece_after_piece(
     assert bool((sums[groups] == 5).all())  # and nothing was written behind them
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_stack_may_begin_at_any_element(dtype: torch.dtype) -> None:
+    data = drawn((1, 1 + 9 * 1000), dtype, 1, odd=False)[0, 1:].view(1, 9, 1000)
+    add = native_sum(1, 9, 1000, dtype)
+    assert add is not None
+    sums = torch.empty(1001, dtype=dtype)[1:]
+    add(data, sums)
+    assert torch.equal(sums, one_after_the_other(data)[0])
+
+
+def test_what_is_not_plain_memory_is_left_to_torch() -> None:
+    rows = torch.randn(64, 64, dtype=torch.complex64)
+    assert not streamed(rows.conj(), torch.empty(64 * 64, dtype=torch.complex64))
+    assert not streamed(torch._neg_view(rows.real.clone()), torch.empty(64 * 64))
+
+
+class _OtherForm(ctypes.Structure):
+    _fields_ = [("words", ctypes.c_int32)]
+
+
+def test_a_kernel_that_was_compiled_for_another_form_is_not_called() -> None:
+    assert kernel("softmesh_sum", _OtherForm) is None
+    assert kernel("softmesh_product", _OtherForm) is None
+
+
 def test_a_piece_that_ends_within_a_word_is_left_to_torch() -> None:
     assert native_sum(1, 8, 33, torch.bfloat16) is None
     assert native_sum(1, 8, 33, torch.float32) is not None
@@ -82,14 +106,26 @@ def test_sums_of_other_types_are_left_to_torch(dtype: torch.dtype) -> None:
     assert native_sum(1, 8, 32, dtype) is None
 
 
+def shapes() -> st.SearchStrategy[tuple[list[int], int]]:
+    """Extents, and elements of a run: of many dims short ones only."""
+    many = st.tuples(
+        st.lists(st.integers(1, 5), min_size=1, max_size=5), st.sampled_from([64, 68, 128, 1024])
+    )
+    few = st.tuples(
+        st.lists(st.integers(1, 3), min_size=1, max_size=2),
+        st.sampled_from([1 << 15, (1 << 15) + 8, 1 << 16]),
+    )
+    return st.one_of(many, few)
+
+
 @given(
-    extents=st.lists(st.integers(1, 5), min_size=1, max_size=5),
-    run=st.sampled_from([64, 68, 128, 1024, 1 << 15, (1 << 15) + 8]),
+    shape=shapes(),
     dtype=st.sampled_from([torch.float32, torch.int64, torch.bfloat16]),
     data=st.data(),
 )
 @settings(max_examples=150, deadline=None)
-def test_a_copy_is_the_copy(extents: list[int], run: int, dtype: torch.dtype, data: st.DataObject) -> None:
+def test_a_copy_is_the_copy(shape: tuple[list[int], int], dtype: torch.dtype, data: st.DataObject) -> None:
+    extents, run = shape
     whole = torch.randint(-99, 99, (*extents, run)).to(dtype)
     order = data.draw(st.permutations(range(len(extents))))
     pieces = whole.permute(*order, len(extents))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 import softmesh as ttnn
+from softmesh.collectives import sums, torch_sums
+from softmesh.native.library import is_compiled
 from softmesh.runtime.opening import open_meshes
 
 
@@ -41,3 +44,25 @@ def idle_machine() -> Iterator[None]:
 def _close_all() -> None:
     for mesh in open_meshes():
         mesh.close()
+
+
+def _add_by_torch(patch: pytest.MonkeyPatch, *, multiplies_bfloat16: bool) -> None:
+    patch.setattr(sums, "native_sum", lambda *stack: None)
+    patch.setattr(torch_sums, "_MULTIPLIES_BFLOAT16", multiplies_bfloat16)
+
+
+@pytest.fixture
+def adds_by_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has sums added up as where no kernel was compiled, on a CPU that multiplies bfloat16 or on one that does not."""
+    return partial(_add_by_torch, monkeypatch)
+
+
+@pytest.fixture(scope="module", params=["compiled", "pools", "multiplies"])
+def any_machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Adds up with a compiled kernel, and as two kinds of CPUs do without."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "compiled":
+            _add_by_torch(patch, multiplies_bfloat16=request.param == "multiplies")
+        elif not is_compiled():
+            pytest.skip("the kernels in C were not compiled")
+        yield

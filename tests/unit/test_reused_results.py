@@ -37,6 +37,15 @@ def test_a_block_is_left_alone_while_a_view_or_an_array_reads_it():
         assert (kept == 7).all()
 
 
+def test_a_block_that_another_process_may_read_is_forgotten():
+    blocks = Blocks(limit=10 * _BYTES)
+    result = blocks.empty(_SHAPE, torch.float32).fill_(7).share_memory_()
+    place = result.data_ptr()
+    del result
+    assert blocks.empty(_SHAPE, torch.float32).data_ptr() != place
+    assert blocks.bytes_known() == _BYTES
+
+
 def test_no_more_is_remembered_than_the_limit():
     blocks = Blocks(limit=3 * _BYTES)
     held = [blocks.empty(_SHAPE, torch.float32).fill_(i) for i in range(5)]
@@ -107,6 +116,13 @@ class TestCopiesOfOneKind:
         held = [reader(copying(self.data(i))) for i in range(4)]
         for i, read in enumerate(held):
             assert (torch.as_tensor(read) == reader(self.expected(self.data(i)))).all()
+
+    def test_a_result_that_another_process_may_read_is_left_alone(self):
+        copying = Recopying([1, 0], [-1])
+        result = copying(torch.zeros(4, 64)).share_memory_()
+        place = result.data_ptr()
+        del result
+        assert copying(torch.ones(4, 64)).data_ptr() != place
 
     def test_closing_a_mesh_lets_the_blocks_go(self):
         copying = Recopying(self.ORDER, self.SHAPE)

@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.collectives import sums, torch_sums
-from softmesh.collectives.sums import summed_over
-
-
-def by_torch(monkeypatch, *, multiplies_bfloat16: bool) -> None:
-    monkeypatch.setattr(sums, "native_sum", lambda *stack: None)
-    monkeypatch.setattr(torch_sums, "_MULTIPLIES_BFLOAT16", multiplies_bfloat16)
-
-
-@pytest.fixture(params=["compiled", "pools", "multiplies"])
-def any_machine(request, monkeypatch):
-    """Sums are the same with a compiled kernel, and on CPUs with and without products of bfloat16."""
-    if request.param != "compiled":
-        by_torch(monkeypatch, multiplies_bfloat16=request.param == "multiplies")
+from softmesh.collectives import torch_sums
+from softmesh.collectives.sums import adder, summed_over
 
 
 def exact(data: torch.Tensor, axes: list[int]) -> torch.Tensor:
@@ -102,18 +90,31 @@ def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(s
     assert torch.equal(summed_over(data, axes), one_after_the_other.unsqueeze(axes[0]))
 
 
-def test_wide_tall_stacks_of_bfloat16_are_multiplied_some_columns_at_a_time(monkeypatch):
-    by_torch(monkeypatch, multiplies_bfloat16=True)
+def test_wide_tall_stacks_of_bfloat16_are_multiplied_some_columns_at_a_time(monkeypatch, adds_by_torch):
+    adds_by_torch(multiplies_bfloat16=True)
     monkeypatch.setattr(torch_sums, "_COLUMNS_AT_ONCE", 1 << 12)
     data = torch.randint(-2, 3, (2, 70, 5, 4099)).bfloat16()
     assert torch.equal(summed_over(data, [1]), data.float().sum(1, keepdim=True).bfloat16())
 
 
 @pytest.mark.parametrize("shape", [(32, 1 << 18), (70, 3 << 14), (2, 70, 1 << 13)])
-def test_tall_stacks_of_bfloat16_are_pooled_in_the_order_of_the_devices(shape, monkeypatch):
-    by_torch(monkeypatch, multiplies_bfloat16=False)
+def test_tall_stacks_of_bfloat16_are_pooled_in_the_order_of_the_devices(shape, adds_by_torch):
+    adds_by_torch(multiplies_bfloat16=False)
     data = (torch.randn(shape, generator=torch.Generator().manual_seed(4)) * 100).bfloat16()
     one_after_the_other = torch.zeros_like(data.select(-2, 0), dtype=torch.float32)
     for piece in data.unbind(-2):
         one_after_the_other = one_after_the_other + piece
     assert torch.equal(summed_over(data, [data.dim() - 2])[..., 0, :], one_after_the_other.bfloat16())
+
+
+def test_data_of_another_shape_or_dtype_than_was_said_is_added_up_all_the_same():
+    add = adder((8, 64, 512), torch.float32, (0,))
+    assert torch.equal(add(torch.ones(2, 64, 512)), torch.full((1, 64, 512), 2.0))
+    assert torch.equal(add(torch.ones(8, 64, 512, dtype=torch.float64)), torch.full((1, 64, 512), 8.0))
+
+
+@pytest.mark.usefixtures("any_machine")
+def test_data_that_is_not_contiguous_is_added_in_the_same_order():
+    data = torch.randn(512, 256, 8, generator=torch.Generator().manual_seed(5)) * torch.logspace(-4, 4, 8)
+    turned = data.permute(2, 0, 1)
+    assert torch.equal(summed_over(turned, [0]), summed_over(turned.contiguous(), [0]))

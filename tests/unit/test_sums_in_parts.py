@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from softmesh.collectives.sums import adder, adds_in_order, part_adder
 
+pytestmark = pytest.mark.usefixtures("any_machine")
+
 DTYPES = [torch.bfloat16, torch.float32, torch.int32]
 
 
