@@ -1,4 +1,5 @@
-/* Copies that no cache holds: they are written past the caches, which spares reading what is overwritten. */
+/* Copies of runs of bytes that lie apart. Those that no cache holds are written past the caches, which spares reading
+   what is overwritten. */
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ enum { MOST_DIMS = 8, LANE = 16, LINE = 64, SHORT_RUN = 1 << 14 };
 
 /* Runs of `run` bytes, one after the other in the copy; in the source they lie `strides` bytes apart along each dim. */
 typedef struct {
-    int64_t run, dims, sizes[MOST_DIMS], strides[MOST_DIMS];
+    int64_t run, past_caches, dims, sizes[MOST_DIMS], strides[MOST_DIMS];
 } Runs;
 
 typedef struct {
@@ -31,7 +32,7 @@ static inline void stream(const char *from, char *to)
 
 /* `to` is aligned to a lane, and `count` is a multiple of it. The run after this one begins at `next`: hardware looks
    ahead within a page, and a short run has little of one. */
-static inline void copy_run(const char *from, char *to, int64_t count, const char *next)
+static inline void stream_run(const char *from, char *to, int64_t count, const char *next)
 {
     int64_t at = 0, ahead = count <= SHORT_RUN;
     for (; at + LINE <= count; at += LINE) {
@@ -48,7 +49,7 @@ static inline void settle(void) { _mm_sfence(); }
 
 #else
 
-static inline void copy_run(const char *from, char *to, int64_t count, const char *next) { memcpy(to, from, count); }
+static inline void stream_run(const char *from, char *to, int64_t count, const char *next) { memcpy(to, from, count); }
 static inline void settle(void) {}
 
 #endif
@@ -92,7 +93,10 @@ static void copy_share(const void *given, int64_t member, int64_t members)
     for (int64_t at = first; at < last; at++) {
         const char *from = work->from + place.offset;
         step(runs, &place); /* after the very last: back to the first */
-        copy_run(from, work->to + at * runs->run, runs->run, work->from + place.offset);
+        if (runs->past_caches)
+            stream_run(from, work->to + at * runs->run, runs->run, work->from + place.offset);
+        else
+            memcpy(work->to + at * runs->run, from, runs->run);
     }
     settle();
 }

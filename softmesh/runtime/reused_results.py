@@ -22,7 +22,7 @@ import torch
 from softmesh.native.copies import streamed
 
 BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by itself (see memory_reuse)
-LARGE = 2 << 20  # bytes of a copy that is worth a block of its own
+LARGE = 8 << 20  # bytes of a copy that is worth a block of its own
 _SHARE_OF_MEMORY = 8
 _MOST_KEPT = 8  # blocks of copies
 _LOCK = threading.RLock()  # of who keeps blocks of copies

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.native.copies import streamed
+from softmesh.native.copies import native_copy, streamed
 from softmesh.native.library import is_compiled, kernel
 from softmesh.native.sums import native_sum
 
@@ -135,13 +135,28 @@ def test_a_copy_is_the_copy(shape: tuple[list[int], int], dtype: torch.dtype, da
         pieces = pieces.narrow(0, pieces.shape[0] // 2, 1)
     if data.draw(st.booleans()):
         pieces = pieces.narrow(-1, 1, run - 4)
-    into = torch.full((pieces.numel() + 64,), 5).to(dtype)
-    if streamed(pieces, into[: pieces.numel()]):
-        assert torch.equal(into[: pieces.numel()].view(pieces.shape), pieces)
-    else:
-        assert pieces.shape[-1] * pieces.element_size() % 16 or pieces.shape[-1] * pieces.element_size() < 256
-        assert bool((into == 5).all())
-    assert bool((into[pieces.numel() :] == 5).all())
+    run_bytes, count = pieces.shape[-1] * pieces.element_size(), pieces.numel()
+    into = torch.full((count + 64,), 5).to(dtype)
+    did = streamed(pieces, into[:count])
+    assert did or run_bytes % 16 or run_bytes < 256
+    assert torch.equal(into[:count].view(pieces.shape), pieces) if did else bool((into == 5).all())
+    assert bool((into[count:] == 5).all())
+
+
+@given(shape=shapes(), dtype=st.sampled_from([torch.float32, torch.bool, torch.bfloat16]), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_copy_within_the_caches_is_the_copy(
+    shape: tuple[list[int], int], dtype: torch.dtype, data: st.DataObject
+) -> None:
+    whole = torch.randint(-99, 99, (*shape[0], shape[1])).to(dtype)
+    pieces = whole.permute(*data.draw(st.permutations(range(len(shape[0])))), len(shape[0]))
+    copy = native_copy(pieces)
+    assert copy is not None
+    into = torch.ones(pieces.numel() + 7, dtype=torch.uint8).to(dtype)
+    copy(pieces, into[3:])
+    assert torch.equal(into[3:-4].view(pieces.shape), pieces)
+    assert bool((into[:3] == 1).all())
+    assert bool((into[-4:] == 1).all())
 
 
 def test_scattered_elements_and_unaligned_memory_are_left_to_torch() -> None:
