@@ -7,274 +7,277 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.autograd import leaves as _leaves
-from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
-from softmesh.collectives.plain_names import PLAIN_NAMES as _PLAIN_NAMES
-from softmesh.collectives.reduce_type import ReduceType
-from softmesh.collectives.semaphores import (
-    create_global_semaphore,
-    get_global_semaphore_address,
-    reset_global_semaphore_value,
-)
-from softmesh.comparison import pearson_correlation_coefficient
-from softmesh.config import (
-    CONFIG,
-    Config,
-    load_config_from_dictionary,
-    load_config_from_json_file,
-    manage_config,
-)
-from softmesh.config import load_environment as _load_environment
-from softmesh.cores import (
-    CoreCoord,
-    CoreGrid,
-    CoreRange,
-    CoreRangeSet,
-    corerange_to_cores,
-    grid_to_cores,
-    num_cores_to_corerangeset,
-    num_cores_to_corerangeset_in_subcoregrids,
-    split_work_to_cores,
-)
-from softmesh.distribute import distribute
-from softmesh.errors import (
-    ArgumentError,
-    DeviceMemoryWarning,
-    MeshError,
-    NotModelled,
-    OutOfDeviceMemory,
-    PartialError,
-    PartialWarning,
-    SanitizerError,
-    SanitizerWarning,
-    SoftmeshError,
-    SoftmeshWarning,
-)
-from softmesh.hardware import *  # noqa: F403  (its __init__ is a table of names)
-from softmesh.lenience import lenient
-from softmesh.mesh import (
-    BoundaryMode,
-    MeshCoordinate,
-    MeshCoordinateRange,
-    MeshCoordinateRangeSet,
-    MeshShape,
-    line_order,
-    ring_order,
-)
-from softmesh.namespaces import load_late, publish
-from softmesh.ops import call_log as _call_log
-from softmesh.ops import catalogue as _catalogue
-from softmesh.ops import comparing as _comparing
-from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
-from softmesh.ops.embedding import EmbeddingsType
-from softmesh.ops.functions import DOTTED as _DOTTED
-from softmesh.ops.functions import TOP as _TOP
-from softmesh.ops.layout import assign, copy, to_dtype
-from softmesh.ops.registry import operations_under
-from softmesh.placement.composers import (
-    ConcatMesh2dToTensor,
-    ConcatMeshToTensor,
-    MeshComposerConfig,
-    MeshToTensor,
-    concat_2d_mesh_to_tensor_composer,
-    concat_mesh_to_tensor_composer,
-    create_mesh_composer,
-)
-from softmesh.placement.mappers import (
-    Mapper,
-    MeshMapperConfig,
-    ReplicateTensorToMesh,
-    ReplicateTensorToMeshWrapper,
-    ShardTensor2dMesh,
-    ShardTensorToMesh,
-    TensorToMesh,
-    create_mesh_mapper,
-    replicate_tensor_to_mesh_mapper,
-    shard_tensor_to_mesh_mapper,
-)
-from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
-from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
-from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
-from softmesh.processes.api import (
-    distributed_context_allgather_int,
-    distributed_context_barrier,
-    distributed_context_get_rank,
-    distributed_context_get_size,
-    distributed_context_is_initialized,
-    distributed_context_local_to_world_rank,
-    distributed_context_recv_bytes,
-    distributed_context_send_bytes,
-    distributed_context_subcontext_count,
-    distributed_context_subcontext_id,
-    distributed_context_subcontext_size,
-    distributed_context_subcontext_sizes,
-    distributed_context_world_rank,
-    distributed_context_world_size,
-    init_distributed_context,
-    using_distributed_env,
-)
-from softmesh.processes.ranks import Rank, Size, SubcontextId
-from softmesh.report import notebook as _notebook
-from softmesh.runtime.command_log import log_commands
-from softmesh.runtime.commands import Command, Cost, Observer, observe
-from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
-from softmesh.runtime.fabric import (
-    get_all_fabric_mesh_ids,
-    get_all_mgd_fabric_types,
-    get_eth_forwarding_direction,
-    get_fabric_config,
-    get_forwarding_link_indices,
-    get_physical_mesh_shapes,
-    get_tt_fabric_max_payload_size_bytes,
-    get_tt_fabric_packet_header_size_bytes,
-    set_fabric_config,
-)
-from softmesh.runtime.machine import (
-    GetNumAvailableDevices,
-    GetNumPCIeDevices,
-    GetPCIeDeviceID,
-    SystemMeshDescriptor,
-    get_arch_name,
-    get_device_ids,
-    get_num_devices,
-    get_num_pcie_devices,
-    get_pcie_device_ids,
-    is_blackhole,
-    is_wormhole_b0,
-)
-from softmesh.runtime.memory.reports import (
-    DeallocateBuffers,
-    dump_device_memory_state,
-    get_allocator_base_address,
-    get_dram_alignment,
-    get_l1_alignment,
-    get_max_worker_l1_unreserved_size,
-    get_memory_view,
-)
-from softmesh.runtime.memory_reuse import keep_freed_memory
-from softmesh.runtime.opening import (
-    DEFAULT_L1_SMALL_SIZE,
-    DEFAULT_TRACE_REGION_SIZE,
-    DEFAULT_WORKER_L1_SIZE,
-    CloseDevice,
-    CloseDevices,
-    CreateDevice,
-    CreateDevices,
-    DeviceGrid,
-    GetDefaultDevice,
-    SetDefaultDevice,
-    close_device,
-    close_device_mesh,
-    close_mesh_device,
-    create_mesh_device,
-    manage_device,
-    open_device,
-    open_device_mesh,
-    open_mesh_device,
-    synchronize_device,
-    use_system,
-)
-from softmesh.runtime.queues.event import MeshEvent
-from softmesh.runtime.queues.python_forms import (
-    create_global_circular_buffer,
-    event_synchronize,
-    record_event,
-    wait_for_event,
-)
-from softmesh.runtime.queues.queue_id import (
-    QueueId,
-    command_queue,
-    get_current_command_queue_id_for_thread,
-    pop_current_command_queue_id_for_thread,
-    push_current_command_queue_id_for_thread,
-)
-from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
-from softmesh.runtime.traces.api import (
-    begin_trace_capture,
-    end_trace_capture,
-    execute_trace,
-    is_trace_capture_active,
-    release_trace,
-)
-from softmesh.runtime.traces.trace_id import MeshTraceId
-from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
-from softmesh.sockets.core_coord import MeshCoreCoord
-from softmesh.sockets.counter import InterProcessCounterChannel
-from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
-from softmesh.sockets.operations import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
-from softmesh.sockets.socket import MeshSocket, create_socket_pair
-from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
-from softmesh.tensor import device_pages as _device_pages
-from softmesh.tensor import methods as _methods
-from softmesh.tensor import queue_transfers as _queue_transfers
-from softmesh.tensor.dtype import (
-    ROW_MAJOR_LAYOUT,
-    TILE_LAYOUT,
-    TILE_SIZE,
-    DataType,
-    Layout,
-    bfloat4_b,
-    bfloat8_b,
-    bfloat16,
-    element_size,
-    float32,
-    fp8_e4m3,
-    int8,
-    int32,
-    tile_size,
-    ttnn_dtype_to_torch_dtype,
-    uint8,
-    uint16,
-    uint32,
-)
-from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
-from softmesh.tensor.memory import (
-    DRAM_MEMORY_CONFIG,
-    L1_BLOCK_SHARDED_MEMORY_CONFIG,
-    L1_HEIGHT_SHARDED_MEMORY_CONFIG,
-    L1_MEMORY_CONFIG,
-    L1_WIDTH_SHARDED_MEMORY_CONFIG,
-    BufferType,
-    MemoryConfig,
-    NdShardSpec,
-    ShardDistributionStrategy,
-    ShardOrientation,
-    ShardSpec,
-    ShardStrategy,
-    TensorMemoryLayout,
-    create_sharded_memory_config,
-    create_sharded_memory_config_,
-)
-from softmesh.tensor.printing import set_printoptions
-from softmesh.tensor.queries import (
-    get_memory_config,
-    has_tile_padding,
-    is_sharded,
-    is_tensor_storage_on_device,
-)
-from softmesh.tensor.shape import Shape
-from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.tensor import StorageType, Tensor
-from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import (
-    aggregate_tensor,
-    allocate_tensor_on_device,
-    allocate_tensor_on_host,
-    combine_device_tensors,
-    compose,
-    copy_device_to_host_tensor,
-    copy_host_to_device_tensor,
-    deallocate,
-    distribute_tensor,
-    from_device,
-    from_host_shards,
-    from_torch,
-    get_device_tensors,
-    placements,
-    to_device,
-    to_torch,
-)
-from softmesh.version import __version__
+from softmesh.collector_pause import collector_paused as _collector_paused
+
+with _collector_paused():
+    from softmesh.autograd import leaves as _leaves
+    from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
+    from softmesh.collectives.plain_names import PLAIN_NAMES as _PLAIN_NAMES
+    from softmesh.collectives.reduce_type import ReduceType
+    from softmesh.collectives.semaphores import (
+        create_global_semaphore,
+        get_global_semaphore_address,
+        reset_global_semaphore_value,
+    )
+    from softmesh.comparison import pearson_correlation_coefficient
+    from softmesh.config import (
+        CONFIG,
+        Config,
+        load_config_from_dictionary,
+        load_config_from_json_file,
+        manage_config,
+    )
+    from softmesh.config import load_environment as _load_environment
+    from softmesh.cores import (
+        CoreCoord,
+        CoreGrid,
+        CoreRange,
+        CoreRangeSet,
+        corerange_to_cores,
+        grid_to_cores,
+        num_cores_to_corerangeset,
+        num_cores_to_corerangeset_in_subcoregrids,
+        split_work_to_cores,
+    )
+    from softmesh.distribute import distribute
+    from softmesh.errors import (
+        ArgumentError,
+        DeviceMemoryWarning,
+        MeshError,
+        NotModelled,
+        OutOfDeviceMemory,
+        PartialError,
+        PartialWarning,
+        SanitizerError,
+        SanitizerWarning,
+        SoftmeshError,
+        SoftmeshWarning,
+    )
+    from softmesh.hardware import *  # noqa: F403  (its __init__ is a table of names)
+    from softmesh.lenience import lenient
+    from softmesh.mesh import (
+        BoundaryMode,
+        MeshCoordinate,
+        MeshCoordinateRange,
+        MeshCoordinateRangeSet,
+        MeshShape,
+        line_order,
+        ring_order,
+    )
+    from softmesh.namespaces import load_late, publish
+    from softmesh.ops import call_log as _call_log
+    from softmesh.ops import catalogue as _catalogue
+    from softmesh.ops import comparing as _comparing
+    from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
+    from softmesh.ops.embedding import EmbeddingsType
+    from softmesh.ops.functions import DOTTED as _DOTTED
+    from softmesh.ops.functions import TOP as _TOP
+    from softmesh.ops.layout import assign, copy, to_dtype
+    from softmesh.ops.registry import operations_under
+    from softmesh.placement.composers import (
+        ConcatMesh2dToTensor,
+        ConcatMeshToTensor,
+        MeshComposerConfig,
+        MeshToTensor,
+        concat_2d_mesh_to_tensor_composer,
+        concat_mesh_to_tensor_composer,
+        create_mesh_composer,
+    )
+    from softmesh.placement.mappers import (
+        Mapper,
+        MeshMapperConfig,
+        ReplicateTensorToMesh,
+        ReplicateTensorToMeshWrapper,
+        ShardTensor2dMesh,
+        ShardTensorToMesh,
+        TensorToMesh,
+        create_mesh_mapper,
+        replicate_tensor_to_mesh_mapper,
+        shard_tensor_to_mesh_mapper,
+    )
+    from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
+    from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
+    from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
+    from softmesh.processes.api import (
+        distributed_context_allgather_int,
+        distributed_context_barrier,
+        distributed_context_get_rank,
+        distributed_context_get_size,
+        distributed_context_is_initialized,
+        distributed_context_local_to_world_rank,
+        distributed_context_recv_bytes,
+        distributed_context_send_bytes,
+        distributed_context_subcontext_count,
+        distributed_context_subcontext_id,
+        distributed_context_subcontext_size,
+        distributed_context_subcontext_sizes,
+        distributed_context_world_rank,
+        distributed_context_world_size,
+        init_distributed_context,
+        using_distributed_env,
+    )
+    from softmesh.processes.ranks import Rank, Size, SubcontextId
+    from softmesh.report import notebook as _notebook
+    from softmesh.runtime.command_log import log_commands
+    from softmesh.runtime.commands import Command, Cost, Observer, observe
+    from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
+    from softmesh.runtime.fabric import (
+        get_all_fabric_mesh_ids,
+        get_all_mgd_fabric_types,
+        get_eth_forwarding_direction,
+        get_fabric_config,
+        get_forwarding_link_indices,
+        get_physical_mesh_shapes,
+        get_tt_fabric_max_payload_size_bytes,
+        get_tt_fabric_packet_header_size_bytes,
+        set_fabric_config,
+    )
+    from softmesh.runtime.machine import (
+        GetNumAvailableDevices,
+        GetNumPCIeDevices,
+        GetPCIeDeviceID,
+        SystemMeshDescriptor,
+        get_arch_name,
+        get_device_ids,
+        get_num_devices,
+        get_num_pcie_devices,
+        get_pcie_device_ids,
+        is_blackhole,
+        is_wormhole_b0,
+    )
+    from softmesh.runtime.memory.reports import (
+        DeallocateBuffers,
+        dump_device_memory_state,
+        get_allocator_base_address,
+        get_dram_alignment,
+        get_l1_alignment,
+        get_max_worker_l1_unreserved_size,
+        get_memory_view,
+    )
+    from softmesh.runtime.memory_reuse import keep_freed_memory
+    from softmesh.runtime.opening import (
+        DEFAULT_L1_SMALL_SIZE,
+        DEFAULT_TRACE_REGION_SIZE,
+        DEFAULT_WORKER_L1_SIZE,
+        CloseDevice,
+        CloseDevices,
+        CreateDevice,
+        CreateDevices,
+        DeviceGrid,
+        GetDefaultDevice,
+        SetDefaultDevice,
+        close_device,
+        close_device_mesh,
+        close_mesh_device,
+        create_mesh_device,
+        manage_device,
+        open_device,
+        open_device_mesh,
+        open_mesh_device,
+        synchronize_device,
+        use_system,
+    )
+    from softmesh.runtime.queues.event import MeshEvent
+    from softmesh.runtime.queues.python_forms import (
+        create_global_circular_buffer,
+        event_synchronize,
+        record_event,
+        wait_for_event,
+    )
+    from softmesh.runtime.queues.queue_id import (
+        QueueId,
+        command_queue,
+        get_current_command_queue_id_for_thread,
+        pop_current_command_queue_id_for_thread,
+        push_current_command_queue_id_for_thread,
+    )
+    from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
+    from softmesh.runtime.traces.api import (
+        begin_trace_capture,
+        end_trace_capture,
+        execute_trace,
+        is_trace_capture_active,
+        release_trace,
+    )
+    from softmesh.runtime.traces.trace_id import MeshTraceId
+    from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
+    from softmesh.sockets.core_coord import MeshCoreCoord
+    from softmesh.sockets.counter import InterProcessCounterChannel
+    from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
+    from softmesh.sockets.operations import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
+    from softmesh.sockets.socket import MeshSocket, create_socket_pair
+    from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
+    from softmesh.tensor import device_pages as _device_pages
+    from softmesh.tensor import methods as _methods
+    from softmesh.tensor import queue_transfers as _queue_transfers
+    from softmesh.tensor.dtype import (
+        ROW_MAJOR_LAYOUT,
+        TILE_LAYOUT,
+        TILE_SIZE,
+        DataType,
+        Layout,
+        bfloat4_b,
+        bfloat8_b,
+        bfloat16,
+        element_size,
+        float32,
+        fp8_e4m3,
+        int8,
+        int32,
+        tile_size,
+        ttnn_dtype_to_torch_dtype,
+        uint8,
+        uint16,
+        uint32,
+    )
+    from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
+    from softmesh.tensor.memory import (
+        DRAM_MEMORY_CONFIG,
+        L1_BLOCK_SHARDED_MEMORY_CONFIG,
+        L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+        L1_MEMORY_CONFIG,
+        L1_WIDTH_SHARDED_MEMORY_CONFIG,
+        BufferType,
+        MemoryConfig,
+        NdShardSpec,
+        ShardDistributionStrategy,
+        ShardOrientation,
+        ShardSpec,
+        ShardStrategy,
+        TensorMemoryLayout,
+        create_sharded_memory_config,
+        create_sharded_memory_config_,
+    )
+    from softmesh.tensor.printing import set_printoptions
+    from softmesh.tensor.queries import (
+        get_memory_config,
+        has_tile_padding,
+        is_sharded,
+        is_tensor_storage_on_device,
+    )
+    from softmesh.tensor.shape import Shape
+    from softmesh.tensor.spec import TensorSpec
+    from softmesh.tensor.tensor import StorageType, Tensor
+    from softmesh.tensor.tile import Tile
+    from softmesh.tensor.transfer import (
+        aggregate_tensor,
+        allocate_tensor_on_device,
+        allocate_tensor_on_host,
+        combine_device_tensors,
+        compose,
+        copy_device_to_host_tensor,
+        copy_host_to_device_tensor,
+        deallocate,
+        distribute_tensor,
+        from_device,
+        from_host_shards,
+        from_torch,
+        get_device_tensors,
+        placements,
+        to_device,
+        to_torch,
+    )
+    from softmesh.version import __version__
 
 keep_freed_memory()
 _load_environment()
