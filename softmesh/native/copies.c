@@ -89,6 +89,8 @@ static void copy_share(const void *given, int64_t member, int64_t members)
     for (int64_t dim = 0; dim < runs->dims; dim++)
         count *= runs->sizes[dim];
     int64_t first = count * member / members, last = count * (member + 1) / members;
+    if (first == last)
+        return;
     Place place = place_of(runs, first);
     for (int64_t at = first; at < last; at++) {
         const char *from = work->from + place.offset;

@@ -159,6 +159,14 @@ def test_a_copy_within_the_caches_is_the_copy(
     assert bool((into[-4:] == 1).all())
 
 
+def test_of_nothing_nothing_is_copied() -> None:
+    nothing = torch.empty(2, 0, 3, 64).permute(2, 1, 0, 3)
+    copy, into = native_copy(nothing), torch.full((64,), 5.0)
+    assert copy is not None
+    copy(nothing, into)
+    assert bool((into == 5).all())
+
+
 def test_scattered_elements_and_unaligned_memory_are_left_to_torch() -> None:
     square = torch.arange(256.0 * 256).view(256, 256)
     assert not streamed(square.T, torch.empty(256 * 256))
