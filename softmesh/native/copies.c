@@ -25,31 +25,41 @@ typedef struct {
 
 #ifdef STREAMS
 
-static inline void stream(const char *from, char *to)
+static inline void copy_lane(const char *from, char *to, int past_caches)
 {
-    _mm_stream_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
+    __m128i lane = _mm_loadu_si128((const __m128i *)from);
+    if (past_caches)
+        _mm_stream_si128((__m128i *)to, lane);
+    else
+        _mm_storeu_si128((__m128i *)to, lane);
 }
 
-/* `to` is aligned to a lane, and `count` is a multiple of it. The run after this one begins at `next`: hardware looks
-   ahead within a page, and a short run has little of one. */
-static inline void stream_run(const char *from, char *to, int64_t count, const char *next)
+/* Past the caches, `to` must be aligned to a lane, and `count` a multiple of it. The run after this one begins at
+   `next`: hardware looks ahead within a page, and a short run has little of one. */
+static inline void copy_run(const char *from, char *to, int64_t count, const char *next, int past_caches)
 {
     int64_t at = 0, ahead = count <= SHORT_RUN;
     for (; at + LINE <= count; at += LINE) {
         if (ahead)
             _mm_prefetch(next + at, _MM_HINT_T0);
         for (int lane = 0; lane < LINE; lane += LANE)
-            stream(from + at + lane, to + at + lane);
+            copy_lane(from + at + lane, to + at + lane, past_caches);
     }
-    for (; at < count; at += LANE)
-        stream(from + at, to + at);
+    for (; at + LANE <= count; at += LANE)
+        copy_lane(from + at, to + at, past_caches);
+    memcpy(to + at, from + at, count - at);
 }
 
 static inline void settle(void) { _mm_sfence(); }
 
 #else
 
-static inline void stream_run(const char *from, char *to, int64_t count, const char *next) { memcpy(to, from, count); }
+static inline void copy_run(const char *from, char *to, int64_t count, const char *next, int past_caches)
+{
+    (void)next, (void)past_caches;
+    memcpy(to, from, count);
+}
+
 static inline void settle(void) {}
 
 #endif
@@ -94,11 +104,12 @@ static void copy_share(const void *given, int64_t member, int64_t members)
     Place place = place_of(runs, first);
     for (int64_t at = first; at < last; at++) {
         const char *from = work->from + place.offset;
+        char *to = work->to + at * runs->run;
         step(runs, &place); /* after the very last: back to the first */
         if (runs->past_caches)
-            stream_run(from, work->to + at * runs->run, runs->run, work->from + place.offset);
+            copy_run(from, to, runs->run, work->from + place.offset, 1);
         else
-            memcpy(work->to + at * runs->run, from, runs->run);
+            copy_run(from, to, runs->run, work->from + place.offset, 0);
     }
     settle();
 }
