@@ -49,6 +49,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
     steps = parser.parse_args().steps
+    if steps < 1:
+        parser.error(f"--steps must be at least 1, got {steps}")
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(8, 1))
     mesh.axis_names = ("dp", "tp")

@@ -70,8 +70,12 @@ def test_the_mlp_learns_the_same_by_host_and_by_fabric():
     assert "The losses are the same to the last bit." in result.stdout
 
 
-def test_the_script_refuses_a_form_that_it_does_not_have():
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(["--forms", "TP 9"], "TP 8"), (["--steps", "0"], "--steps must be at least 1, got 0")],
+)
+def test_the_script_refuses_what_it_cannot_do(given, told):
     command = [sys.executable, "-m", "softmesh", "run", str(EXAMPLES / "char_gpt" / "run.py")]
-    result = subprocess.run([*command, "--forms", "TP 9"], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([*command, *given], capture_output=True, text=True, timeout=120)
     assert result.returncode == 2
-    assert "TP 8" in result.stderr
+    assert told in result.stderr

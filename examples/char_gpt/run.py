@@ -29,6 +29,8 @@ def main() -> int:
     parser.add_argument("--forms", nargs="+", choices=NAMES, metavar="FORM")
     parser.add_argument("--plot", type=Path, help="an SVG file for the curves")
     given = parser.parse_args()
+    if given.steps < 1:
+        parser.error(f"--steps must be at least 1, got {given.steps}")
     text = Text()
     shape, plan = Shape(text.vocabulary), Plan(steps=given.steps)
     ways = {form.name: partial(losses, form, text, shape, plan) for form in FORMS}

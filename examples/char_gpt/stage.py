@@ -29,6 +29,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--losses", type=Path, required=True, help="where the last stage writes them")
     given = parser.parse_args()
+    if given.steps < 1:
+        parser.error(f"--steps must be at least 1, got {given.steps}")
     torch.set_num_threads(1)
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
     ttnn.init_distributed_context()
