@@ -61,7 +61,8 @@ def sums_of_columns(
     if adds_in_order(whole, data.dtype, summing.distinct):
         return _one_by_one(summing, fellows, data, columns)
     add = part_adder(whole, part, data.dtype, summing.distinct)
-    if add is None:
+    rounds_too_early = summing.alike > 1 and data.dtype is not torch.float32
+    if add is None or rounds_too_early:
         return None
     own = tuple(data.shape[:lead])
     rows = fellows.ranks.side_by_side((fellows.count, *own, part[-1]), data.dtype, fellows.axes, first=1)

@@ -102,15 +102,23 @@ class Summing:
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         add = self._add
         if add is None:
-            distinct = self.distinct
-            add = self._add = adder(data.shape, data.dtype, distinct) if distinct else lambda same: same
-        found = add(data)
-        return found if self.alike == 1 else found * self.alike
+            add = self._add = self._adder(data.shape, data.dtype)
+        return add(data)
 
     @property
     def direct(self) -> Move:
         """The same for more data like the last."""
-        return self if self._add is None or self.alike > 1 else self._add
+        return self._add or self
+
+    def _adder(self, shape: torch.Size, dtype: torch.dtype) -> Move:
+        distinct, alike = self.distinct, self.alike
+        if not distinct:
+            return lambda same: same if alike == 1 else same * alike
+        if alike == 1:
+            return adder(shape, dtype, distinct)
+        wide = torch.float32 if dtype.is_floating_point else dtype  # multiplied before it is rounded
+        add = adder(shape, wide, distinct)
+        return lambda data: (add(data.to(wide)) * alike).to(dtype)
 
 
 class Scattering:

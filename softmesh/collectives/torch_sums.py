@@ -39,7 +39,7 @@ AddPart = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 class Stack(NamedTuple):
-    """Data that is added up over neighbouring axes."""
+    """Data that is added up over neighbouring axes; one of extent 1 between them is as good as none."""
 
     groups: int  # that are added up apart
     pieces: int
@@ -48,7 +48,7 @@ class Stack(NamedTuple):
     @classmethod
     def of(cls, shape: Sequence[int], axes: tuple[int, ...]) -> Stack | None:
         first, last = min(axes), max(axes)
-        if last - first + 1 != len(axes):
+        if any(n > 1 for axis, n in enumerate(shape[first:last], first) if axis not in axes):
             return None
         return cls(math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :]))
 

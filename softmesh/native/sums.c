@@ -13,24 +13,27 @@
 /* Two bfloat16 are a word wherever they lie. */
 #if defined(__GNUC__)
 typedef uint32_t Word __attribute__((aligned(2), may_alias));
+typedef uint16_t Half __attribute__((may_alias));
 #else
 typedef uint32_t Word;
+typedef uint16_t Half;
 #endif
 
-enum { FLOAT32 = 0, BFLOAT16 = 1 };
+/* What a row is made of: words of one float32, words of two bfloat16, or single bfloat16, where their number is odd. */
+enum { FLOAT32 = 0, BFLOAT16 = 1, ODD_BFLOAT16 = 2 };
 
-/* Words at a time: what is added up of them stays in the nearest cache. */
+/* Units at a time: what is added up of them stays in the nearest cache. */
 enum { BLOCK = 2048 };
 
-/* Rows of `words` 32-bit words each: `pieces` of them, one after the other, are added up to one, `groups` times. */
+/* Rows of `units` each: `pieces` of them, one after the other, are added up to one, `groups` times. */
 typedef struct {
-    int64_t groups, pieces, words, kind;
+    int64_t groups, pieces, units, kind;
 } Stack;
 
 typedef struct {
     const Stack *stack;
-    const Word *data;
-    Word *sums;
+    const char *data;
+    char *sums;
 } Work;
 
 static inline float as_float(uint32_t bits)
@@ -109,21 +112,36 @@ FOR_EACH_CPU static void add_bfloat16(const Word *row, Word *sums, int64_t piece
         sums[i] = packed(low[i], high[i]);
 }
 
+FOR_EACH_CPU static void add_odd_bfloat16(const Half *row, Half *sums, int64_t pieces, int64_t units, int64_t n)
+{
+    float sum[BLOCK];
+    memset(sum, 0, n * sizeof *sum);
+    for (; pieces > 0; pieces--, row += units)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += lower(row[i]);
+    for (int64_t i = 0; i < n; i++)
+        sums[i] = rounded(sum[i]) >> 16;
+}
+
 /* Blocks are dealt out in runs, one to each of the team: neighbours in memory stay together. */
 static void add_share(const void *given, int64_t member, int64_t members)
 {
     const Work *work = given;
     const Stack *stack = work->stack;
-    int64_t per_row = (stack->words + BLOCK - 1) / BLOCK, blocks = stack->groups * per_row;
+    int64_t pieces = stack->pieces, units = stack->units;
+    int64_t size = stack->kind == ODD_BFLOAT16 ? sizeof(Half) : sizeof(Word);
+    int64_t per_row = (units + BLOCK - 1) / BLOCK, blocks = stack->groups * per_row;
     for (int64_t block = blocks * member / members; block < blocks * (member + 1) / members; block++) {
         int64_t group = block / per_row, first = block % per_row * BLOCK;
-        int64_t n = stack->words - first < BLOCK ? stack->words - first : BLOCK;
-        const Word *row = work->data + group * stack->pieces * stack->words + first;
-        Word *sums = work->sums + group * stack->words + first;
-        if (stack->kind == BFLOAT16)
-            add_bfloat16(row, sums, stack->pieces, stack->words, n);
+        int64_t n = units - first < BLOCK ? units - first : BLOCK;
+        const void *row = work->data + (group * pieces * units + first) * size;
+        void *sums = work->sums + (group * units + first) * size;
+        if (stack->kind == FLOAT32)
+            add_float32(row, sums, pieces, units, n);
+        else if (stack->kind == BFLOAT16)
+            add_bfloat16(row, sums, pieces, units, n);
         else
-            add_float32(row, sums, stack->pieces, stack->words, n);
+            add_odd_bfloat16(row, sums, pieces, units, n);
     }
 }
 

@@ -12,24 +12,36 @@ from softmesh.native.library import kernel, threads_for
 # (data, sums): contiguous CPU data of the stack that the sum was made for, and as much memory as its sums take
 AddInto = Callable[[torch.Tensor, torch.Tensor], None]
 
-_KINDS = {torch.float32: 0, torch.bfloat16: 1}
+_FLOAT32, _BFLOAT16, _ODD_BFLOAT16 = range(3)  # the last: pieces that are not made of whole words
 _WORD = 4  # bytes
 
 
 class _Stack(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("groups", "pieces", "words", "kind")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("groups", "pieces", "units", "kind")]
 
 
 def native_sum(groups: int, pieces: int, elements: int, dtype: torch.dtype) -> AddInto | None:
     """Adds to 0 piece after piece in fp32, and rounds once; None where this cannot be done here."""
-    add, kind = kernel("softmesh_sum", _Stack), _KINDS.get(dtype)
-    bytes_of_piece = elements * dtype.itemsize
-    if add is None or kind is None or bytes_of_piece % _WORD:
+    add, kind, bytes_of_piece = (
+        kernel("softmesh_sum", _Stack),
+        _kind(dtype, elements),
+        elements * dtype.itemsize,
+    )
+    if add is None or kind is None:
         return None
-    stack = _Stack(groups, pieces, bytes_of_piece // _WORD, kind)
+    unit = dtype.itemsize if kind == _ODD_BFLOAT16 else _WORD
+    stack = _Stack(groups, pieces, bytes_of_piece // unit, kind)
     count = groups * pieces * bytes_of_piece
 
     def add_into(data: torch.Tensor, sums: torch.Tensor) -> None:
         add(stack, data.data_ptr(), sums.data_ptr(), threads_for(count))
 
     return add_into
+
+
+def _kind(dtype: torch.dtype, elements: int) -> int | None:
+    if dtype is torch.float32:
+        return _FLOAT32
+    if dtype is not torch.bfloat16:
+        return None
+    return _ODD_BFLOAT16 if elements % 2 else _BFLOAT16

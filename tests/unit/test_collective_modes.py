@@ -44,6 +44,18 @@ def test_the_host_and_the_fabric_agree_when_both_round_once():
         assert ttnn.placements(result) == (ttnn.Replicate(), ttnn.Replicate())
 
 
+def test_what_rows_share_is_counted_before_it_is_rounded():
+    """Three times 257, which is no bfloat16."""
+    ttnn.set_fabric_config(FabricConfig.FABRIC_2D)
+    mesh = ttnn.open_mesh_device(MeshShape(3, 2))
+    values = torch.cat([torch.full((32, 64), 256.0), torch.ones(32, 64)], dim=1)
+    mapper = ttnn.ShardTensor2dMesh(mesh, (3, 2), dims=(None, 1))
+    x = ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    for _ in range(3):
+        assert first_piece(ttnn.all_reduce(x)).unique().tolist() == [772]
+    assert first_piece(collectives.all_reduce(x, mode="host")).unique().tolist() == [772]
+
+
 def test_rounding_at_each_hop_loses_ones_that_arrive_late():
     found = first_piece(collectives.all_reduce(ring_of_eight(), numerics="chip"))
     assert set(found.unique().tolist()) <= {256, 260, 264}

@@ -118,3 +118,8 @@ def test_data_that_is_not_contiguous_is_added_in_the_same_order():
     data = torch.randn(512, 256, 8, generator=torch.Generator().manual_seed(5)) * torch.logspace(-4, 4, 8)
     turned = data.permute(2, 0, 1)
     assert torch.equal(summed_over(turned, [0]), summed_over(turned.contiguous(), [0]))
+
+
+def test_an_axis_of_extent_1_between_those_added_up_changes_nothing():
+    data = torch.randn(8, 1, 8, 64, 64)
+    assert torch.equal(summed_over(data, [0, 2]), summed_over(data.view(8, 8, 64, 64), [0, 1]).unsqueeze(1))
