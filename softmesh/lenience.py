@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from softmesh.assumptions import suspended
 from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
+_TOLD: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
 _LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
 
 
@@ -39,8 +41,9 @@ def is_strict() -> bool:
 
 
 def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[MeshError]) -> None:
-    """A warning at the user's line; under SOFTMESH_STRICT=1 an error."""
+    """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error."""
     site = user_call_site()
     if is_strict():
         raise error(f"{message} [{site}]")
-    warnings.warn_explicit(message, warning, site.file, site.line)
+    told = _TOLD.setdefault(site.file, {})
+    warnings.warn_explicit(message, warning, site.file, site.line, registry=told)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmesh.arguments import checked, checked_int
 from softmesh.collectives.groups import Group
-from softmesh.collectives.topology import closes, get_usable_topology
+from softmesh.collectives.topology import closes, get_usable_topology, links_there
 from softmesh.config import CONFIG
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware import Topology
-from softmesh.lenience import warn_or_raise
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
 _WRAPPING = (Topology.Ring, Topology.Torus)
 _ALONG_ONE_AXIS = (Topology.Ring, Topology.Linear)
+_SMALLEST_LINE = 2  # devices, and no ring
 
 
 class Ways(NamedTuple):
@@ -46,83 +47,104 @@ def _usable(tensor: Tensor, topology: Topology | None, axis: int | None) -> Topo
     return get_usable_topology(tensor, topology, axis)
 
 
-def links_there(mesh: MeshDevice, axis: int | None) -> int:
-    axes = range(mesh.shape.dims()) if axis is None else [axis]
-    return mesh.system.links_along([line for a in axes for line in mesh.lines_along(a)], axis)
-
-
-def check_wishes(
+def remarks_on(
     op: str,
     mesh: MeshDevice,
     axis: int | None,
     topology: object,
     num_links: object,
     tensor: Tensor | None = None,
-) -> None:
-    """Refuse what is no topology or no number; say so where the machine has less than is asked for.
+    *,
+    ignores_topology: bool = False,
+) -> list[str]:
+    """Refuses what is no topology or no number; what the machine has less of than is asked for is remarked.
 
     `tensor` is the one that is sent; left out, it lies on all devices.
     """
+    told = []
     if topology is not None:
         checked(op, "topology", topology, Topology, "a ttnn.Topology such as ttnn.Topology.Linear")
-        if topology not in _ALONG_ONE_AXIS:
+        if topology not in _ALONG_ONE_AXIS and not ignores_topology:
             raise MeshError(
                 f"Topology must be either Ring or Linear: {op} got {topology}. "
                 "Each step of a collective runs along one axis."
             )
-        if topology is Topology.Ring:
-            _tell_where_it_does_not_close(op, mesh, axis, tensor)
+        if topology not in _ALONG_ONE_AXIS:
+            told.append(
+                f"{op}: topology={topology} is ignored, as TT-NN ignores it: {op} chooses its own way."
+            )
+    if topology is Topology.Ring or (topology is None and _is_thought_to_close(mesh, axis, tensor)):
+        told += _remarks_on_ring(op, mesh, axis, topology, tensor)
     if num_links is not None:
-        wanted = checked_int(op, "num_links", num_links)
+        wanted, there = checked_int(op, "num_links", num_links), links_there(mesh, axis)
         if wanted < 1:
             raise MeshError(f"num_links must be greater than 0: {op} got {wanted}.")
-        there = links_there(mesh, axis)
         if wanted > there:
-            _tell(
+            told.append(
                 f"{op}: num_links={wanted}, but {mesh.system.name} has {there} for collectives along "
                 f"{_named(axis)} of {mesh.shape}; it goes on with {there}."
             )
+    return told
 
 
-def _tell_where_it_does_not_close(op: str, mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> None:
-    why = _why_open(mesh, axis, tensor)
+def _is_thought_to_close(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> bool:
+    """Whether TT-NN takes a line of devices for a ring though nobody asked for one."""
+    is_line = sum(n > 1 for n in mesh.shape) == 1
+    return is_line and axis is None and tensor is not None and _usable(tensor, None, None) is Topology.Ring
+
+
+def _remarks_on_ring(
+    op: str, mesh: MeshDevice, axis: int | None, topology: Topology | None, tensor: Tensor | None
+) -> list[str]:
+    open_axes, why = _why_open(mesh, axis, tensor)
     if why is None:
-        return
+        return []
+    whence = "was asked for" if topology is not None else f"is what {settings.active().config} stands for"
     asked = (
-        f"{op}: topology={Topology.Ring} was asked for along {_named(axis)} of {mesh.shape} on "
-        f"{mesh.system.name}, but {why}."
+        f"{op}: topology={Topology.Ring} {whence} along {_named(axis)} of {mesh.shape} on {mesh.system.name}"
     )
     if CONFIG.strict_ccl_topology:
-        raise MeshError(f"{asked} ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
-    _tell(f"{asked} It goes on as {Topology.Linear}, which is the longer way.")
+        raise MeshError(f"{asked}, but {why}. ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
+    closed = [a for a in _axes_of(mesh, axis) if a not in open_axes]
+    where = f" along axis {_listed(open_axes)}, and as a ring along axis {_listed(closed)}" if closed else ""
+    is_longer = any(mesh.shape[a] > _SMALLEST_LINE for a in open_axes)
+    return [
+        f"{asked}, but {why}. It goes on as {Topology.Linear}{where}{', which is the longer way' * is_longer}."
+    ]
 
 
-def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> str | None:
-    """What is missing for a ring; None where nothing is, or where there is nobody to send to."""
-    axes = [a for a in range(mesh.shape.dims()) if mesh.shape[a] > 1 and axis in (None, a)]
+def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> tuple[list[int], str | None]:
+    """Axes that go on as lines, and what is missing for a ring: None where nothing is, or nobody to send to."""
+    axes = _axes_of(mesh, axis)
     if not axes:
-        return None
-    if any(mesh.shape[a] == 2 for a in axes):
-        two = next(a for a in axes if mesh.shape[a] == 2)
-        return f"a ring needs more than 2 devices, and axis {two} has 2"
+        return [], None
+    two = next((a for a in axes if mesh.shape[a] == _SMALLEST_LINE), None)
+    if two is not None:
+        return axes, f"a ring needs more than 2 devices, and axis {two} has 2"
     if axis is None and tensor is not None and _usable(tensor, Topology.Ring, None) is not Topology.Ring:
-        return "the tensor does not reach from its first device to its last"
-    unlinked = next((a for a in axes if not closes(mesh, a)), None)
-    if unlinked is None:
-        return None
-    missing = f"{settings.active().config} uses no link from the last device of axis {unlinked} to its first"
+        return axes, "the tensor does not reach from its first device to its last"
+    unlinked = [a for a in axes if not closes(mesh, a)]
+    if not unlinked:
+        return [], None
+    missing = (
+        f"{settings.active().config} uses no link from the last device of axis {unlinked[0]} to its first"
+    )
     if axis is not None:
-        return missing
-    return (
+        return unlinked, missing
+    return unlinked, (
         f"{missing}. ttnn.get_usable_topology keeps {Topology.Ring} here, since without cluster_axis TT-NN looks at "
         "the extents alone: silicon would be told to use a link that is not there. Name the axis, or ask for "
         f"{Topology.Linear}"
     )
 
 
+def _axes_of(mesh: MeshDevice, axis: int | None) -> list[int]:
+    return [a for a in range(mesh.shape.dims()) if mesh.shape[a] > 1 and axis in (None, a)]
+
+
+def _listed(axes: Sequence[int]) -> str:
+    return " and ".join(map(str, axes))
+
+
 def _named(axis: int | None) -> str:
     return "all axes" if axis is None else f"axis {axis}"
-
-
-def _tell(message: str) -> None:
-    warn_or_raise(message, SoftmeshWarning, MeshError)

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.choice import check_wishes
+from softmesh.collectives.choice import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.collectives.reach import Reach
 from softmesh.config import CONFIG
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
-from softmesh.lenience import is_lenient, is_strict
+from softmesh.lenience import is_lenient
 from softmesh.mesh import MeshShape
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
@@ -57,6 +57,7 @@ class Across:
     move: Callable[[Group], Moved]
     needs_fabric: bool = True
     needs_line: bool = True  # without an axis, one-dimensional fabrics want the mesh to be a line
+    ignores_topology: bool = False  # TT-NN takes any one for it
     names_a_device: bool = False  # by its place in the whole mesh, of which a process may hold a block
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
@@ -73,7 +74,14 @@ class CollectivePlanner(Planner):
         device = self.tensors[0].device()
         assert device is not None
         check_fabric(self.op.name, device, across)
-        check_wishes(self.op.name, device, across.cluster_axis, *self._wishes(), self.tensors[0])
+        remarks = remarks_on(
+            self.op.name,
+            device,
+            across.cluster_axis,
+            *self._wishes(),
+            self.tensors[0],
+            ignores_topology=across.ignores_topology,
+        )
         held = [tensor.view_distribution() for tensor in self.tensors]
         self._check_even(held)
         reach = Reach.of(self.op.name, device, None if across.names_a_device else across.cluster_axis)
@@ -83,6 +91,7 @@ class CollectivePlanner(Planner):
         moved = reach.around(across.move(groups[0]), held)
         compute = self._computation(moved.compute)
         plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
+        plan.remarks = tuple(remarks)
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
         results = [raw] if isinstance(raw, torch.Tensor) else list(raw)
@@ -179,16 +188,14 @@ class Collective(Operation):
         device = tensors[0]._storage.device
         parts.append(None if device is None else device.id())  # which links join its chips matters too
         parts.append(settings.serial)
-        is_wishing = any(wish is not None for wish in wishes)
-        parts.append((is_lenient(), is_wishing and is_strict(), CONFIG.strict_ccl_topology))
+        parts.append((is_lenient(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        is_strictly_wishing = _is_wishing(kwargs) and is_strict()
-        return settings.serial, is_lenient(), is_strictly_wishing, CONFIG.strict_ccl_topology
+        return settings.serial, is_lenient(), CONFIG.strict_ccl_topology
 
     def asks_more(self, kwargs: dict[str, Any]) -> bool:
-        return _is_wishing(kwargs) or is_lenient()
+        return "topology" in kwargs or "num_links" in kwargs or is_lenient()
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)
@@ -208,10 +215,6 @@ class Collective(Operation):
     def _wishes_at(self) -> list[int]:
         names = self.definition.signature.names
         return [names.index(wish) for wish in ("topology", "num_links") if wish in names]
-
-
-def _is_wishing(kwargs: dict[str, Any]) -> bool:
-    return "topology" in kwargs or "num_links" in kwargs
 
 
 def collective(

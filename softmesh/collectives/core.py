@@ -44,7 +44,7 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         topology = label_by_rule(group, dist, REPLICATE)
         return Moved(Gathering(group, at), (dist,), topology)
 
-    return Across(checked_axis("all_gather", cluster_axis), move)
+    return Across(checked_axis("all_gather", cluster_axis), move, ignores_topology=True)
 
 
 @collective(tuning=f"subdevice_id {_LINKS}", precision="native")

@@ -40,9 +40,9 @@ def get_usable_topology(
     if topology is None:
         topology = _configured()
     checked(where, "topology", topology, Topology, "a ttnn.Topology or None")
+    axis = _checked_axis(where, mesh, cluster_axis)
     if topology not in _WITHOUT_WRAP:
         return topology
-    axis = _checked_axis(where, mesh, cluster_axis)
     keeps = _spans_whole(tensor, mesh) if axis is None else closes(mesh, axis)
     return topology if keeps else _WITHOUT_WRAP[topology]
 
@@ -89,6 +89,9 @@ def get_num_links(mesh_device: MeshDevice, cluster_axis: int | None = None) -> i
     where = "get_num_links"
     mesh = checked(where, "mesh_device", mesh_device, MeshDevice, "a MeshDevice")
     axis = _checked_axis(where, mesh, cluster_axis)
+    return links_there(mesh, axis)
+
+
+def links_there(mesh: MeshDevice, axis: int | None) -> int:
     axes = range(mesh.shape.dims()) if axis is None else [axis]
-    lines = [line for a in axes for line in mesh.lines_along(a)]
-    return mesh.system.links_along(lines, axis)
+    return mesh.system.links_along([line for a in axes for line in mesh.lines_along(a)], axis)

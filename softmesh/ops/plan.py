@@ -72,7 +72,8 @@ class Plan:
     outputs: tuple[Output, ...] = ()
     finishes: tuple[Adapt, ...] = ()
     container: type | None = None  # list or tuple, for ops of several results
-    problem: str | None = None
+    problem: str | None = None  # of a value that is only a part of what it is taken for
+    remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise

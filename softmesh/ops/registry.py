@@ -22,7 +22,7 @@ import torch
 from softmesh import assumptions
 from softmesh.autograd.graph import GRADIENTS, tracks
 from softmesh.callsite import raw_call_site
-from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning
+from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.ops.cost import flops_per_element
 from softmesh.ops.definition import Define, Definition
@@ -205,6 +205,8 @@ class Operation:
             plan, results = self._planned(key, values, tensors, data, target)
         if plan.problem is not None:
             warn_or_raise(plan.problem, PartialWarning, PartialError)
+        for remark in plan.remarks:
+            warn_or_raise(remark, SoftmeshWarning, MeshError)
         recording = None if device is None else self._launch(device, plan, values)
         if is_tracked:
             self._refuse_untracked(recording, target)
@@ -217,7 +219,8 @@ class Operation:
             made = _store(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
-        if target is None and marking is None and plan.problem is None and plan.container is None:
+        is_silent = plan.problem is None and not plan.remarks
+        if target is None and marking is None and is_silent and plan.container is None:
             self._latest = plan if signature.queue_at is None or values[signature.queue_at] is None else None
         if observed():
             self._tell(lambda: values, tensors, made, plan, device, self._queue(values))

@@ -5,7 +5,7 @@ A mark lies with the storage, and goes along with what each device makes of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 4
 _CHOOSING = ("where",)  # of what it reads it takes a part, and that may be the part that was written
+# Ops that make a yes or no of a NaN, so that it cannot be seen in what they make.
+_DECIDING = frozenset(
+    {
+        *("eq", "ne", "gt", "ge", "lt", "le", "eqz", "nez", "gtz", "gez", "ltz", "lez", "isclose", "signbit"),
+        *("isnan", "isinf", "isfinite", "isposinf", "isneginf"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not"),
+    }
+)
 _SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
 
 
@@ -53,14 +61,25 @@ def undefined_in(tensor: Tensor) -> Undefined | None:
     return undefined.within(devices_of(tensor.view_distribution()))
 
 
-def carried(op: str, operands: Iterable[Tensor]) -> Undefined | None:
+def carried(op: str, operands: Sequence[Tensor]) -> Undefined | None:
     """The mark of what an op makes of these where every device reads its own piece."""
     if op.endswith(_SHAPE_ONLY):
         return None
+    if op in _CHOOSING:
+        condition, chosen = _decided(operands[0]), carried("", operands[1:])
+        joined = _joined(condition, chosen)
+        return joined and joined._replace(in_rows=condition is None)
     found: Undefined | None = None
     for operand in operands:
-        found = _joined(found, undefined_in(operand))
-    return found._replace(in_rows=True) if found is not None and op in _CHOOSING else found
+        found = _joined(found, _decided(operand) if op in _DECIDING else undefined_in(operand))
+    return found
+
+
+def _decided(operand: Tensor) -> Undefined | None:
+    """The mark of what is decided by its values: where a NaN stands now, none will."""
+    undefined = undefined_in(operand)
+    left = undefined and undefined.within(frozenset(_still_undefined(operand, undefined)))
+    return left and left._replace(in_rows=False)
 
 
 def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:
@@ -102,6 +121,8 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
 
 
 def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoordinate]:
+    if 0 in tensor.shape:
+        return []
     coords = tensor.view_distribution().coordinates()
     if undefined.in_rows and (pieces := tensor.pieces()).is_floating_point():
         poisoned = pieces.isnan().flatten(1).any(1).tolist()

@@ -11,7 +11,7 @@ import torch
 import softmesh as ttnn
 from softmesh import FabricConfig, MeshShape, Topology, collectives
 from softmesh.collectives import modes
-from softmesh.collectives.choice import check_wishes, ways_of
+from softmesh.collectives.choice import remarks_on, ways_of
 from softmesh.collectives.groups import group_of
 from softmesh.ops.registry import OPERATIONS
 
@@ -153,7 +153,6 @@ def test_a_dim_that_is_none_is_refused_by_every_way(how, dim, error, said):
         ({"num_links": 0}, RuntimeError, "num_links must be greater than 0"),
         ({"num_links": 1.5}, TypeError, "num_links must be an int.*got 1.5"),
         ({"topology": "Ring"}, TypeError, r"topology must be a ttnn\.Topology"),
-        ({"topology": Topology.Torus}, RuntimeError, "Topology must be either Ring or Linear"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused_by_every_way(how, arguments, error, said):
@@ -232,7 +231,7 @@ def test_hops_of_a_line_fabric_need_an_axis_and_the_host_does_not():
 
 @pytest.mark.parametrize("how", [{"numerics": "chip"}, {"numerics": "fp32"}, {}])
 def test_wishes_that_the_machine_cannot_grant_are_told_by_every_way(how, monkeypatch):
-    x = on_t3000((2, 4), FabricConfig.FABRIC_1D, columns=96)  # told once for each program, so one of its own
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
     wishes = [
         ({"topology": Topology.Ring}, r"topology=Topology\.Ring was asked for along axis 1"),
         ({"num_links": 9}, "num_links=9, but T3000 has 1"),
@@ -390,6 +389,51 @@ def test_a_ring_that_tt_nn_would_keep_without_a_link_is_told():
     assert "silicon" not in str(told[0].message)
 
 
+def test_a_ring_that_nobody_asked_for_is_told_where_no_link_closes_it():
+    x = on_t3000((1, 4), FabricConfig.FABRIC_1D_RING)
+    for _ in range(3):
+        with pytest.warns(
+            ttnn.SoftmeshWarning, match=r"Ring is what FabricConfig\.FABRIC_1D_RING stands for"
+        ):
+            ttnn.all_reduce(x)
+
+
+def test_every_line_that_asks_for_too_much_is_told_once():
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            ttnn.all_reduce(x, cluster_axis=1, num_links=4)
+        ttnn.all_reduce(x, cluster_axis=1, num_links=4)
+    assert [one.lineno - told[0].lineno for one in told] == [0, 1]
+
+
+def test_axes_that_close_stay_rings_beside_those_that_do_not():
+    ttnn.use_system("Galaxy")
+    ttnn.set_fabric_config(FabricConfig.FABRIC_2D_TORUS_X)
+    mesh = ttnn.open_mesh_device(MeshShape(8, 4))
+    x = ttnn.from_torch(torch.ones(32, 32), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+    with pytest.warns(
+        ttnn.SoftmeshWarning, match="as Topology.Linear along axis 0, and as a ring along axis 1"
+    ):
+        ttnn.all_reduce(x, topology=Topology.Ring)
+    assert ways_of(group_of(x.view_distribution(), None), x, Topology.Ring, None).wraps == (False, True)
+
+
+def test_a_line_of_two_is_no_longer_than_a_ring():
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"goes on as Topology\.Linear\.$"):
+        ttnn.all_reduce(x, cluster_axis=0, topology=Topology.Ring)
+
+
+def test_a_gather_takes_any_topology_and_chooses_itself():
+    x = on_t3000((2, 4), FabricConfig.FABRIC_2D)
+    usable = ttnn.get_usable_topology(x, None, 1)
+    with pytest.warns(ttnn.SoftmeshWarning, match=r"topology=Topology\.Mesh is ignored"):
+        gathered = ttnn.all_gather(x, 0, cluster_axis=1, topology=usable)
+    assert gathered.shape == ttnn.all_gather(x, 0, cluster_axis=1).shape
+
+
 @pytest.mark.parametrize(
     ("system", "shape", "config"),
     [
@@ -410,12 +454,10 @@ def test_rings_are_taken_and_told_of_as_the_usable_topology_says(system, shape, 
     x = ttnn.from_torch(torch.ones(32, 32), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
     for axis in (None, 0, 1):
         kept = ttnn.get_usable_topology(x, Topology.Ring, axis) is Topology.Ring
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            check_wishes("all_reduce", mesh, axis, Topology.Ring, None, x)
+        told = remarks_on("all_reduce", mesh, axis, Topology.Ring, None, x)
         has_others = axis is None or mesh.shape[axis] > 1
         assert kept or bool(told) == has_others
-        assert not (kept and told) or "get_usable_topology keeps" in str(told[0].message)
+        assert not (kept and told) or "get_usable_topology keeps" in told[0]
         group = group_of(x.view_distribution(), axis)
         for asked in (None, Topology.Ring, Topology.Linear):
             usable = ttnn.get_usable_topology(x, asked, axis)

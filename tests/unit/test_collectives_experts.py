@@ -155,6 +155,7 @@ def test_a_nan_of_the_program_itself_is_not_called_undefined(mesh):
     tokens, metadata = all_to_all_dispatch(*operands, cluster_axis=1)
     assert told_undefined(tokens) == list(range(1, 8))
     assert told_undefined(ttnn.relu(ttnn.to_layout(tokens, ttnn.TILE_LAYOUT))) == list(range(1, 8))
+    assert told_undefined(ttnn.gt(tokens, 0.0)) == list(range(1, 8))
     back = all_to_all_combine(tokens, metadata, operands[2], cluster_axis=1)
     assert told_undefined(back) == [4, 5, 6, 7]  # no device of the second row has the expert
 

@@ -367,6 +367,21 @@ def test_what_is_masked_out_or_only_shaped_like_it_is_defined(mesh):
     assert told_undefined(ttnn.where(ttnn.eq(x, 1), received, 0.0)) == [0]
 
 
+def test_a_choice_by_what_nobody_wrote_is_undefined(mesh):
+    x = numbered(mesh)
+    received, others = point_to_point(x, At(0, 1), At(0, 3)), [0, 1, 2, 4, 5, 6, 7]
+    for condition in (received, ttnn.gt(received, 0.0), ttnn.isnan(received)):
+        assert told_undefined(condition) == others
+        assert told_undefined(ttnn.where(condition, x, 0.0)) == others
+
+
+def test_nothing_of_an_empty_tensor_is_undefined(mesh):
+    x = ttnn.from_torch(
+        torch.zeros(8, 0, 32), ttnn.bfloat16, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
+    )
+    assert told_undefined(point_to_point(x, At(0, 1), At(0, 3))) == []
+
+
 COLLECTIVES = {
     "all_reduce": lambda x: ttnn.all_reduce(x, cluster_axis=1),
     "all_gather": lambda x: ttnn.all_gather(x, 0, cluster_axis=1),
