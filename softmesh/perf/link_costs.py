@@ -35,8 +35,8 @@ FREE = LinkCost(0.0, 0)
 
 def all_gather(line: Line, piece: int) -> LinkCost:
     """Every device gets the pieces of all; `piece` is the bytes of one."""
-    hops = _hops(line)
-    return _timed(line, hops, hops * piece)
+    others = (line.devices - 1) * piece
+    return _timed(line, _hops(line), -(-others // 2) if line.is_ring else others)
 
 
 def reduce_scatter(line: Line, whole: int) -> LinkCost:
@@ -45,8 +45,12 @@ def reduce_scatter(line: Line, whole: int) -> LinkCost:
 
 
 def all_reduce(line: Line, whole: int) -> LinkCost:
+    """The one, then the other. In a line they keep different links busy: the first of each way, then the last."""
     scattered, gathered = reduce_scatter(line, whole), all_gather(line, -(-whole // line.devices))
-    return LinkCost(scattered.seconds + gathered.seconds, scattered.bytes_per_link + gathered.bytes_per_link)
+    if line.devices == 1:
+        return FREE
+    through = scattered.bytes_per_link + gathered.bytes_per_link if line.is_ring else -(-whole // line.links)
+    return LinkCost(scattered.seconds + gathered.seconds, through)
 
 
 def all_to_all(line: Line, whole: int) -> LinkCost:

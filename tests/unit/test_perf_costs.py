@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from softmesh.collectives import bytes_per_link, schedule_for
 from softmesh.perf import chip_costs, link_costs
 from softmesh.perf.link_costs import Line
 from softmesh.systems.chip import N150, N300, P150
@@ -38,8 +39,8 @@ def test_nothing_is_faster_than_its_launch():
 def test_a_ring_halves_the_way_and_more_links_the_bytes():
     row, ring = Line(N300, 8, 1, False), Line(N300, 8, 1, True)
     assert link_costs.all_gather(row, _MIB).bytes_per_link == 7 * _MIB
-    assert link_costs.all_gather(ring, _MIB).bytes_per_link == 4 * _MIB
-    assert link_costs.all_gather(ring._replace(links=4), _MIB).bytes_per_link == _MIB
+    assert link_costs.all_gather(ring, 2 * _MIB).bytes_per_link == 7 * _MIB
+    assert link_costs.all_gather(ring._replace(links=4), 8 * _MIB).bytes_per_link == 7 * _MIB
     assert link_costs.all_gather(ring, _MIB).seconds < link_costs.all_gather(row, _MIB).seconds
 
 
@@ -47,8 +48,21 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():
     row = Line(N300, 4, 2, False)
     parts = link_costs.reduce_scatter(row, 4 * _MIB), link_costs.all_gather(row, _MIB)
     whole = link_costs.all_reduce(row, 4 * _MIB)
-    assert whole.bytes_per_link == sum(part.bytes_per_link for part in parts)
     assert whole.seconds == pytest.approx(sum(part.seconds for part in parts))
+
+
+@pytest.mark.parametrize("links", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("devices", "is_ring"), [*((n, False) for n in (2, 3, 4, 5, 8, 9)), *((n, True) for n in (3, 4, 5, 8, 9))]
+)
+@pytest.mark.parametrize("name", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
+def test_the_busiest_link_carries_what_the_schedule_sends_over_it(name, devices, is_ring, links):
+    piece = 16 * 9 * 1024
+    schedule = schedule_for(name, (devices,), is_ring, links)
+    carried = max(bytes_per_link(schedule, piece).values())
+    given = piece if name == "all_gather" else piece * devices
+    line = Line(N300, devices, links, is_ring)
+    assert getattr(link_costs, name)(line, given).bytes_per_link == carried
 
 
 def test_an_exchange_sends_half_of_the_devices_shares_through_the_middle():

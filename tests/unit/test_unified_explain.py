@@ -38,7 +38,7 @@ matmul on a 2x4 mesh: 208.9 us, 4.0 MiB on each device
   dp (2 devices)  split m
   tp (4 devices)  split k
    18.2 us  matmul of [512, 1024] and [1024, 1024] on each device
-  190.8 us  all_reduce(tp) of the result: 1.5 MiB through the link between neighbours in a line of 4
+  190.8 us  all_reduce(tp) of the result: 1.0 MiB through the link between neighbours in a line of 4
   lost:
     349.6 us  tp: split k; all_gather(dim 0, dp) of a makes it 122.5 us longer
     405.8 us  dp: split n, tp: split k; all_gather(dim 0, dp) of a makes it 132.6 us longer
