@@ -1,61 +1,75 @@
 """Whether a schedule keeps the rules: what is sent is there, nothing counts twice, all goals are reached.
 
-Follows contributions through the steps, not values; needs no tensors and no machine. Steps are numbered from
-0 in the messages, as they are in `Schedule.steps`.
+Follows contributions through the steps, not values; needs no tensors and no machine. Steps are counted from 1
+in the messages, as in the pictures: step 1 is `Schedule.steps[0]`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from softmesh.arguments import described, refused
+from softmesh.collectives.contributions import Arrival, Place, after_step, arrivals
 from softmesh.collectives.schedule import Action, Schedule, Send, checked_mesh, checked_schedule
+from softmesh.collectives.whereabouts import Whereabouts, in_words, values_of
+from softmesh.errors import ArgumentValueError
 
 Joined = Callable[[int, int], bool]
-Place = tuple[int, int]  # device and slot
-Contributions = dict[Place, frozenset[int]]
-Origins = dict[Place, frozenset[Place]]  # the places of the start whose values have come here
+LinksBetween = Callable[[int, int], int]
+Origins = Mapping[Place, frozenset[Place]]  # the places of the start whose values have come here
+_MOST_TOLD = 3
 
 
 def violations(
     schedule: Schedule,
     joined: Joined | None = None,
     *,
-    links_between: Callable[[int, int], int] | None = None,
+    links_between: LinksBetween | None = None,
     one_send_per_link: bool = False,
     keeps_places: bool = True,
 ) -> list[str]:
-    """What is wrong with a schedule, one sentence each; an empty list if nothing is.
+    """What is wrong with a schedule and how to mend it, one sentence each; an empty list if nothing is.
 
     `joined` says which devices are neighbours, `links_between` how many links two of them have; left out,
     anyone may send to anyone over any link. `one_send_per_link` asks that no link carries two sends one way in
     one step. A schedule that renumbers its pieces on the way sets `keeps_places` to False; in any other, what
     ends in a slot must have begun in the same slot, at every device that began with something there.
     """
-    walk = _Walk(checked_schedule("violations", schedule))
+    checked_schedule("violations", schedule)
     _check_callable("joined", joined)
     _check_callable("links_between", links_between)
-    complaints = [
-        *_out_of_range(schedule, "start", schedule.start),
-        *_out_of_range(schedule, "goal", schedule.goal),
-    ]
-    for number, step in enumerate(schedule.steps):
-        sends = []
-        for send in step:
-            wrong = _impossible(schedule, send) or _unlinked(send, joined, links_between)
-            if wrong:
-                complaints.append(f"step {number}: {wrong}")
-            else:
-                sends.append(send)
-        if one_send_per_link:
-            complaints += (f"step {number}: {text}" for text in _crowded(sends))
-        complaints += (f"step {number}: {text}" for text in walk.take(sends))
+    complaints = [*_misnamed(schedule, "start", schedule.start), *_misnamed(schedule, "goal", schedule.goal)]
+    walk = _Walk(schedule, follows_places=keeps_places)
+    for number, step in enumerate(schedule.steps, 1):
+        wrong = {
+            at: fault
+            for at, send in enumerate(step)
+            if (fault := _impossible(schedule, send) or _unlinked(send, joined, links_between))
+        }
+        sends = [send for at, send in enumerate(step) if at not in wrong]
+        crowded = _crowded(sends) if one_send_per_link else ()
+        complaints += (
+            f"step {number}: {text}" for text in (*wrong.values(), *crowded, *walk.take(number, sends))
+        )
     complaints += walk.missed_goals()
     if keeps_places:
         complaints += walk.misplaced()
     return complaints
+
+
+def refuse_broken(where: str, schedule: Schedule) -> None:
+    """Refuse what no machine can run. Asked once of each object: those of `schedule_for` are run again and again."""
+    known = vars(checked_schedule(where, schedule))
+    if "faults" not in known:
+        known["faults"] = violations(schedule, keeps_places=False)
+    faults = known["faults"]
+    if faults:
+        more = len(faults) - _MOST_TOLD
+        rest = [f"and {more} more; softmesh.collectives.violations(schedule) tells all"] if more > 0 else []
+        told = "\n  ".join([*faults[:_MOST_TOLD], *rest])
+        raise ArgumentValueError(f"{where}(): the schedule {schedule.name!r} is broken:\n  {told}")
 
 
 def neighbours(shape: Sequence[int], wraps: bool | Sequence[bool] = False) -> Joined:
@@ -87,48 +101,76 @@ def neighbours(shape: Sequence[int], wraps: bool | Sequence[bool] = False) -> Jo
 class _Walk:
     """What every slot holds as the steps are taken."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, follows_places: bool) -> None:
         self.schedule = schedule
-        self.held: Contributions = {place: held for place, held in schedule.start.items() if held}
-        self.origins: Origins = {place: frozenset({place}) for place in self.held}
+        self.held = dict(schedule.start)
+        self.origins = {place: frozenset({place}) for place in self.held} if follows_places else {}
+        self.whereabouts = Whereabouts(self.held)
+        self._arriving: dict[Place, list[int]] | None = None
 
-    def take(self, step: Iterable[Send]) -> Iterator[str]:
-        arrivals: dict[Place, list[Send]] = defaultdict(list)
-        for send in step:
-            if (send.sender, send.slot) in self.held:
-                arrivals[send.receiver, send.target].append(send)
-            else:
-                yield f"{_said(send)}, but device {send.sender} has nothing there yet"
-        held, origins = dict(self.held), dict(self.origins)
-        for place, sends in arrivals.items():
+    def take(self, number: int, step: Sequence[Send]) -> Iterator[str]:
+        targets: dict[Place, list[Send]] = defaultdict(list)
+        written: dict[Place, frozenset[int]] = {}
+        for arrival in arrivals(step, self.held):
+            yield from self._faults(number, arrival)
+            place = arrival.send.receiver, arrival.send.target
+            written[place] = arrival.after
+            if arrival.carried:
+                targets[place].append(arrival.send)
+        for place, sends in targets.items():
             yield from _collisions(place, sends)
-            for send in sends:
-                yield from self._arrive(send, held, origins)
-        self.held, self.origins = held, origins
+        if self.origins:
+            self.origins.update(after_step(step, self.origins))
+        self.held.update(written)
+        self.whereabouts.note(number, step, written)
 
-    def _arrive(self, send: Send, held: Contributions, origins: Origins) -> Iterator[str]:
-        source, place = (send.sender, send.slot), (send.receiver, send.target)
-        if send.action is Action.STORE:
-            held[place], origins[place] = self.held[source], self.origins[source]
-            return
-        if place not in held:
-            yield f"{_said(send)}, to be added to slot {send.target}, but device {send.receiver} has nothing there"
-        twice = self.held[source] & held.get(place, frozenset())
-        if twice:
-            yield f"{_said(send)}, which adds {_values(twice)} a second time to slot {send.target}"
-        held[place] = held.get(place, frozenset()) | self.held[source]
-        origins[place] = origins.get(place, frozenset()) | self.origins[source]
+    def _faults(self, number: int, arrival: Arrival) -> Iterator[str]:
+        send, carried, before, _ = arrival
+        if not carried:
+            when = self._when_something_comes((send.sender, send.slot), number)
+            yield f"{_said(send)}, but device {send.sender} has nothing there yet: {when}"
+        elif send.action is Action.ADD and not before:
+            yield (
+                f"{_said(send)}, to be added to slot {send.target}, but device {send.receiver} has nothing there; "
+                "let it store, or start with something there"
+            )
+        elif send.action is Action.ADD and carried & before:
+            yield (
+                f"{_said(send)}, which adds {values_of(carried & before)} a second time to slot {send.target}; "
+                "leave this send out, or let it store"
+            )
+
+    def _when_something_comes(self, place: Place, number: int) -> str:
+        if self._arriving is None:
+            self._arriving = defaultdict(list)
+            for index, send in self.schedule.sends():
+                self._arriving[send.receiver, send.target].append(index + 1)
+        later = [step for step in self._arriving.get(place, ()) if step >= number]
+        if later:
+            return f"step {later[0]} brings something; send it on after that"
+        return "no step brings anything; send something there first, or start with it"
 
     def missed_goals(self) -> Iterator[str]:
-        for (device, slot), goal in self.schedule.goal.items():
-            held = self.held.get((device, slot), frozenset())
-            wanted = f"in the end device {device} should have {_values(goal)} in slot {slot}"
-            if not held:
-                yield f"{wanted}, but has nothing there"
-            elif goal - held:
-                yield f"{wanted}, but {_values(goal - held)} never came"
-            elif held - goal:
-                yield f"{wanted}, but has {_values(held - goal)} there, too"
+        slots, devices = range(self.schedule.slots), range(self.schedule.devices)
+        for place, goal in self.schedule.goal.items():
+            device, slot = place
+            held = self.held.get(place, frozenset())
+            if held == goal or device not in devices or slot not in slots:  # the last are told of elsewhere
+                continue
+            wanted = f"in the end device {device} should have {values_of(goal)} in slot {slot}"
+            if goal <= held:
+                more = held - goal
+                yield f"{wanted}, but has {values_of(more)} there, too: {self._where_from(place, more)}"
+            else:
+                lack = f"{values_of(goal - held)} never came" if held else "has nothing there"
+                yield f"{wanted}, but {lack}: {self.whereabouts.why_missing(place, goal - held)}"
+
+    def _where_from(self, place: Place, extra: frozenset[int]) -> str:
+        since = self.whereabouts.since(place, extra)
+        what = in_words(extra, extra)
+        if since:
+            return f"step {since} brings {what}; leave that send out, or name {what} in the goal"
+        return f"{what} was there from the start; store over {what}, or name {what} in the goal"
 
     def misplaced(self) -> Iterator[str]:
         splits = self.schedule.splits
@@ -138,7 +180,7 @@ class _Walk:
                 if origin != slot and (begins_here or origin % splits != slot % splits):
                     yield (
                         f"in the end slot {slot} of device {device} has what was slot {origin} of device {owner}, "
-                        "not the same slot"
+                        "not the same slot; send it to the slot that it comes from, or ask with keeps_places=False"
                     )
 
 
@@ -153,29 +195,34 @@ def _collisions(place: Place, sends: Sequence[Send]) -> Iterator[str]:
     device, slot = place
     if len(sends) > 1 and any(send.action is Action.STORE for send in sends):
         senders = " and ".join(f"device {send.sender}" for send in sends)
-        yield f"slot {slot} of device {device} is written by {senders} at once, so what it holds is undefined"
+        yield (
+            f"slot {slot} of device {device} is written by {senders} at once, so what it holds is undefined; "
+            "let them come in different steps, or all add"
+        )
 
 
 def _impossible(schedule: Schedule, send: Send) -> str | None:
     for device in (send.sender, send.receiver):
         if not 0 <= device < schedule.devices:
-            return f"{_said(send)}, but there is no device {device}; there are {schedule.devices}"
+            return f"{_said(send)}, but there is no device {device}; {_known('device', schedule.devices)}"
     for slot in (send.slot, send.target):
         if not 0 <= slot < schedule.slots:
-            return f"{_said(send)}, but there is no slot {slot}; there are {schedule.slots}"
+            return f"{_said(send)}, but there is no slot {slot}; {_known('slot', schedule.slots)}"
     return None
 
 
-def _unlinked(
-    send: Send, joined: Joined | None, links_between: Callable[[int, int], int] | None
-) -> str | None:
+def _unlinked(send: Send, joined: Joined | None, links_between: LinksBetween | None) -> str | None:
     if send.is_local:
         return None
     count = links_between(send.sender, send.receiver) if links_between else None
     if count == 0 or (joined and not joined(send.sender, send.receiver)):
-        return f"{_said(send)}, but no link joins them"
+        return f"{_said(send)}, but no link joins them; send it hop by hop, over devices that are joined"
     if send.link < 0 or (count is not None and send.link >= count):
-        has = "links are counted from 0" if count is None else f"they have {count}, counted from 0"
+        has = (
+            "links are counted from 0; use 0 or more"
+            if count is None
+            else f"they have {count}; {_known('link', count)}"
+        )
         return f"{_said(send)} over link {send.link}, but {has}"
     return None
 
@@ -184,20 +231,41 @@ def _crowded(step: Iterable[Send]) -> Iterator[str]:
     counts = Counter((send.sender, send.receiver, send.link) for send in step if not send.is_local)
     for (sender, receiver, link), count in counts.items():
         if count > 1:
-            yield f"link {link} from device {sender} to {receiver} carries {count} sends at once"
+            yield (
+                f"link {link} from device {sender} to {receiver} carries {count} sends at once; spread them over "
+                "links or steps"
+            )
 
 
-def _out_of_range(schedule: Schedule, which: str, places: Iterable[Place]) -> Iterator[str]:
-    for device, slot in places:
-        if not (0 <= device < schedule.devices and 0 <= slot < schedule.slots):
-            yield f"the {which} speaks of slot {slot} of device {device}, which does not exist"
+def _misnamed(schedule: Schedule, which: str, held: Mapping[Place, frozenset[int]]) -> Iterator[str]:
+    """Places and devices of the start or the goal that do not exist, and pieces named in part."""
+    everyone, slots = frozenset(range(schedule.devices)), range(schedule.slots)
+    named: dict[Place, list[int]] = defaultdict(list)  # slots by device and piece
+    for (device, slot), values in held.items():
+        fault = None
+        if device not in everyone:
+            fault = f"there is no device {device}; {_known('device', schedule.devices)}"
+        elif slot not in slots:
+            fault = f"there is no slot {slot}; {_known('slot', schedule.slots)}"
+        else:
+            named[device, slot // schedule.splits].append(slot)
+            if not values <= everyone:
+                gone = min(values - everyone)
+                fault = f"has the value of device {gone} there, and there is none; {_known('device', schedule.devices)}"
+        if fault:
+            yield f"the {which} speaks of slot {slot} of device {device}, but {fault}"
+    for (device, piece), there in named.items():
+        if len(there) < schedule.splits:
+            absent = next(slot for slot in slots[piece * schedule.splits :] if slot not in there)
+            yield (
+                f"the {which} names slot {there[0]} of device {device} without slot {absent}, another split of "
+                f"piece {piece}; name all {schedule.splits} splits of a piece"
+            )
+
+
+def _known(what: str, count: int) -> str:
+    return f"use {what} 0" if count == 1 else f"use {what}s 0 to {count - 1}"
 
 
 def _said(send: Send) -> str:
     return f"device {send.sender} sends slot {send.slot} to {send.receiver}"
-
-
-def _values(devices: Iterable[int]) -> str:
-    numbers = sorted(devices)
-    listed = ", ".join(map(str, numbers))
-    return f"the value of device {listed}" if len(numbers) == 1 else f"the values of devices {listed}"

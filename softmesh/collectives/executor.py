@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from softmesh.arguments import checked, described, refused
-from softmesh.collectives.schedule import Action, Schedule, Step, checked_schedule
+from softmesh.collectives.checking import refuse_broken
+from softmesh.collectives.schedule import Action, Schedule, Step
 from softmesh.errors import ArgumentValueError, MeshError
 
 Pieces = Mapping[tuple[int, int], torch.Tensor]  # (device, piece)
@@ -31,13 +32,14 @@ def run(
     `inputs` has the pieces of the start the same way, or for each device a list of them in order. Sums are
     computed in float32 at least. By default each is rounded as soon as it is formed, at every hop, as the chip
     does; with `accumulate` partial sums travel in that type and are rounded once, at the end. `round_to` rounds
-    element by element; left out, it rounds to the dtype of the inputs, to nearest even.
+    element by element; left out, it rounds to the dtype of the inputs, to nearest even. A schedule that
+    `violations` finds broken is refused with what is wrong; who is joined to whom is not asked.
 
     >>> from softmesh.collectives.schedules import schedule_for
     >>> run(schedule_for("all_reduce", (2,)), [[torch.ones(2), torch.zeros(1)], [torch.ones(2), torch.ones(1)]])[0, 0]
     tensor([2., 2.])
     """
-    checked_schedule("run", schedule)
+    refuse_broken("run", schedule)
     _check_rounding(accumulate, round_to)
     pieces = dict(inputs) if isinstance(inputs, Mapping) else _numbered(schedule, inputs)
     _check(schedule, pieces)
@@ -45,7 +47,7 @@ def run(
         return {}
     arithmetic = _Arithmetic(next(iter(pieces.values())).dtype, accumulate, round_to)
     slots = _cut(schedule, pieces)
-    for number, step in enumerate(schedule.steps):
+    for number, step in enumerate(schedule.steps, 1):
         slots.update(_taken(step, number, slots, arithmetic))
     return _joined(schedule, slots, pieces, arithmetic)
 
@@ -81,31 +83,18 @@ def _taken(step: Step, number: int, slots: Slots, arithmetic: _Arithmetic) -> Sl
     stored: Slots = {}
     terms: dict[tuple[int, int], list[torch.Tensor]] = {}
     for send in step:
-        place = send.receiver, send.target
-        value = _read(slots, (send.sender, send.slot), number)
-        if place in stored or (send.action is Action.STORE and place in terms):
-            raise _broken(number, f"writes slot {send.target} of device {send.receiver} twice")
+        place, value = (send.receiver, send.target), slots[send.sender, send.slot]
         if send.action is Action.STORE:
             stored[place] = value
             continue
-        own = terms.setdefault(place, [_read(slots, place, number)])
+        own = terms.setdefault(place, [slots[place]])
         if value.shape != own[0].shape:
-            raise _broken(number, f"adds {value.numel()} elements to {own[0].numel()}")
+            raise MeshError(
+                f"step {number} adds {value.numel()} elements to {own[0].numel()} at device {send.receiver}: pieces "
+                "that are added up must have one size."
+            )
         own.append(value)
     return stored | {place: arithmetic.sum(values) for place, values in terms.items()}
-
-
-def _read(slots: Slots, place: tuple[int, int], number: int) -> torch.Tensor:
-    if place not in slots:
-        device, slot = place
-        raise _broken(number, f"needs slot {slot} of device {device}, which has nothing there yet")
-    return slots[place]
-
-
-def _broken(number: int, fault: str) -> MeshError:
-    return MeshError(
-        f"step {number} {fault}. softmesh.collectives.checking.violations tells all that is wrong with a schedule."
-    )
 
 
 def _cut(schedule: Schedule, pieces: Pieces) -> Slots:
@@ -120,11 +109,10 @@ def _joined(
     schedule: Schedule, slots: Slots, pieces: Pieces, arithmetic: _Arithmetic
 ) -> dict[tuple[int, int], torch.Tensor]:
     shapes = {piece: value.shape for (_, piece), value in pieces.items()}
-    last = len(schedule.steps)
     final: dict[tuple[int, int], torch.Tensor] = {}
     for device, piece in dict.fromkeys((device, slot // schedule.splits) for device, slot in schedule.goal):
         places = [(device, schedule.slot(piece, split)) for split in range(schedule.splits)]
-        whole = torch.cat([_read(slots, place, last) for place in places])
+        whole = torch.cat([slots[place] for place in places])
         final[device, piece] = arithmetic.final(whole).reshape(shapes.get(piece, whole.shape))
     return final
 

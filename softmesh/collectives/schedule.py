@@ -92,25 +92,15 @@ class Schedule:
     def slot(self, piece: int, split: int) -> int:
         return piece * self.splits + split
 
-    def piece_of(self, slot: int) -> int:
-        return slot // self.splits
-
-    def split_of(self, slot: int) -> int:
-        return slot % self.splits
-
     def starting_pieces(self, device: int) -> list[int]:
         """The pieces that a device brings along."""
-        return _pieces(self.start, self.splits, device)
-
-    def final_pieces(self, device: int) -> list[int]:
-        """The pieces that a device is promised in the end."""
-        return _pieces(self.goal, self.splits, device)
+        return sorted({slot // self.splits for owner, slot in self.start if owner == device})
 
     def sends(self) -> Iterator[tuple[int, Send]]:
-        """Every send with the number of its step."""
-        for number, step in enumerate(self.steps):
+        """Every send with the index of its step."""
+        for index, step in enumerate(self.steps):
             for send in step:
-                yield number, send
+                yield index, send
 
 
 def part_sizes(total: int, parts: int) -> list[int]:
@@ -171,27 +161,30 @@ def _check_send(number: int, send: object) -> None:
     if not isinstance(send.action, Action):
         raise refused(
             "Schedule",
-            f"action must be Action.STORE or Action.ADD, got {send.action!r} in step {number}: {send}",
+            f"action must be Action.STORE or Action.ADD, got {send.action!r} in steps[{number}]: {send}",
         )
     for name, value in zip(send._fields, send, strict=True):
         if value.__class__ is not int and name != "action":
-            checked_int("Schedule", f"{name} of a Send in step {number}", value)
+            checked_int("Schedule", f"{name} of a Send in steps[{number}]", value)
 
 
 def _check_held(name: str, held: object) -> None:
     """Places and whose values they hold."""
+    wanted = f"{name} must be a dict from (device, slot) to device numbers"
     if not isinstance(held, Mapping):
-        raise refused(
-            "Schedule", f"{name} must be a dict from (device, slot) to device numbers, got {described(held)}"
-        )
+        raise refused("Schedule", f"{wanted}, got {described(held)}")
     for place, devices in held.items():
         if not (isinstance(place, tuple) and len(place) == 2 and isinstance(devices, frozenset | set)):
             raise refused(
                 "Schedule",
-                f"{name} must be a dict from (device, slot) to device numbers such as frozenset({{0}}), got "
-                f"{described(place)}: {described(devices)}",
+                f"{wanted} such as frozenset({{0}}), got {described(place)}: {described(devices)}",
             )
-
-
-def _pieces(held: Held, splits: int, device: int) -> list[int]:
-    return sorted({slot // splits for owner, slot in held if owner == device})
+        for number in place:
+            if number.__class__ is not int:
+                checked_int("Schedule", f"a device or slot of the {name}", number)
+        if not devices:
+            raise refused("Schedule", f"{name}[{place}] is empty: name a device, or leave the place out")
+    for devices in {id(devices): devices for devices in held.values()}.values():  # many places share a set
+        for number in devices:
+            if number.__class__ is not int:
+                checked_int("Schedule", f"a device whose value the {name} holds", number)

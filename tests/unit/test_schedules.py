@@ -22,6 +22,7 @@ from softmesh.collectives.traffic import (
 from softmesh.errors import ArgumentError, ArgumentValueError
 
 ADD, STORE = Action.ADD, Action.STORE
+ZERO = frozenset({0})
 
 
 @pytest.mark.parametrize("module", ["schedule", "schedules", "checking", "traffic", "executor"])
@@ -213,8 +214,11 @@ def test_device_numbers_and_directions_are_ints() -> None:
 def test_a_send_is_checked_where_it_is_put_into_a_schedule() -> None:
     good = schedule_for("broadcast", (2,), root=0)
     for send, message in (
-        (Send(0, 1, 0, "store", 0), r"action must be Action\.STORE or Action\.ADD, got 'store' in step 0"),
-        (Send(0, 1.5, 0, STORE, 0), "receiver of a Send in step 0 must be an int, got 1.5"),
+        (
+            Send(0, 1, 0, "store", 0),
+            r"action must be Action\.STORE or Action\.ADD, got 'store' in steps\[0\]",
+        ),
+        (Send(0, 1.5, 0, STORE, 0), r"receiver of a Send in steps\[0\] must be an int, got 1.5"),
         ((0, 1, 0, STORE, 0), r"steps\[0\] must hold Sends"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -232,6 +236,9 @@ def test_a_send_is_checked_where_it_is_put_into_a_schedule() -> None:
         ("steps", 3, "steps must be a tuple of steps, got 3"),
         ("start", [0], r"start must be a dict from \(device, slot\) to device numbers, got \[0\]"),
         ("goal", {(0, 0): 0}, r"goal must be a dict .* got \(0, 0\): 0"),
+        ("start", {("a", 0): ZERO}, "a device or slot of the start must be an int, got 'a'"),
+        ("goal", {(0, 0): frozenset({"a"})}, "a device whose value the goal holds must be an int, got 'a'"),
+        ("goal", {(0, 0): frozenset()}, r"goal\[\(0, 0\)\] is empty: name a device, or leave the place out"),
     ],
 )
 def test_the_parts_of_a_schedule_are_checked(field: str, value: object, message: str) -> None:
@@ -294,7 +301,6 @@ def test_bytes_of_the_steps_add_up() -> None:
 
 # Broken schedules. Each breaks one rule of a schedule that keeps them all: device 0's value goes down a line.
 
-ZERO = frozenset({0})
 PASSED_ON = Schedule(
     name="pass it on",
     devices=3,
@@ -305,6 +311,7 @@ PASSED_ON = Schedule(
     goal={(device, 0): ZERO for device in range(3)},
 )
 LINE = neighbours((3,))
+UNJOINED = "but no link joins them; send it hop by hop, over devices that are joined"
 
 
 def with_first_step(*sends: Send) -> Schedule:
@@ -317,9 +324,12 @@ def test_schedule_of_ones_own_passes_if_it_keeps_the_rules() -> None:
 
 def test_sending_what_is_not_there_yet_is_found() -> None:
     early = replace(PASSED_ON, steps=PASSED_ON.steps[::-1])
-    assert (
-        violations(early, LINE)[0] == "step 0: device 1 sends slot 0 to 2, but device 1 has nothing there yet"
+    assert violations(early, LINE)[0] == (
+        "step 1: device 1 sends slot 0 to 2, but device 1 has nothing there yet: "
+        "step 2 brings something; send it on after that"
     )
+    never = replace(PASSED_ON, steps=PASSED_ON.steps[1:])
+    assert "no step brings anything; send something there first" in violations(never, LINE)[0]
 
 
 def test_arriving_and_leaving_in_the_same_step_is_too_early() -> None:
@@ -329,22 +339,67 @@ def test_arriving_and_leaving_in_the_same_step_is_too_early() -> None:
 def test_adding_to_nothing_is_found() -> None:
     adding = replace(PASSED_ON, steps=((Send(0, 1, 0, ADD, 0),), PASSED_ON.steps[1]))
     assert violations(adding, LINE) == [
-        "step 0: device 0 sends slot 0 to 1, to be added to slot 0, but device 1 has nothing there"
+        "step 1: device 0 sends slot 0 to 1, to be added to slot 0, but device 1 has nothing there; "
+        "let it store, or start with something there"
     ]
 
 
 def test_adding_a_value_twice_is_found() -> None:
     twice = replace(PASSED_ON, steps=(*PASSED_ON.steps, (Send(0, 1, 0, ADD, 0),)))
     assert violations(twice, LINE) == [
-        "step 2: device 0 sends slot 0 to 1, which adds the value of device 0 a second time to slot 0"
+        "step 3: device 0 sends slot 0 to 1, which adds the value of device 0 a second time to slot 0; "
+        "leave this send out, or let it store"
     ]
 
 
 def test_goal_that_is_not_reached_is_found() -> None:
     short = replace(PASSED_ON, steps=PASSED_ON.steps[:1])
     assert violations(short, LINE) == [
-        "in the end device 2 should have the value of device 0 in slot 0, but has nothing there"
+        "in the end device 2 should have the value of device 0 in slot 0, but has nothing there: device 1 has it "
+        "since step 1, and no later step sends slot 0 to slot 0 of device 2; add a send after step 1"
     ]
+
+
+def test_a_step_that_sends_too_soon_is_named() -> None:
+    """A sum that leaves before all of it has come."""
+    start: Held = {(device, 0): frozenset({device}) for device in range(3)}
+    steps = ((Send(1, 2, 0, ADD, 0),), (Send(0, 1, 0, ADD, 0),))
+    relay = Schedule("relay", 3, 1, 1, steps, start, {(2, 0): frozenset({0, 1, 2})})
+    assert violations(relay) == [
+        "in the end device 2 should have the values of devices 0, 1, 2 in slot 0, but the value of device 0 never "
+        "came: device 1 has it since step 2, but step 1 sends slot 0 on before; send it after step 2"
+    ]
+
+
+def test_a_value_that_is_stored_over_is_told_of() -> None:
+    lost = replace(PASSED_ON, steps=(*PASSED_ON.steps, (Send(2, 1, 1, STORE, 0),)))
+    assert "step 3 stores over what was there; let it add, or store into another slot" in violations(lost)[0]
+    goal: Held = {(2, 0): frozenset({1})}
+    one: Held = {(0, 0): ZERO, (1, 0): frozenset({1})}
+    gone = Schedule("gone", 3, 1, 1, PASSED_ON.steps, one, goal)
+    assert (
+        "step 1 stores over the last of it, in slot 0 of device 1; send it on before" in violations(gone)[0]
+    )
+    nobody = replace(PASSED_ON, goal={(0, 0): frozenset({2, 0})}, start={(0, 0): ZERO})
+    assert "no device starts with it; name it in the start" in violations(nobody)[0]
+
+
+def test_one_who_got_it_in_another_slot_is_told_of() -> None:
+    aside = replace(PASSED_ON, start={(0, 1): ZERO}, steps=())
+    assert (
+        "slot 1 of device 0 has it from the start, and no step sends slot 1 to slot 0" in violations(aside)[0]
+    )
+
+
+def test_pieces_are_named_with_all_their_splits() -> None:
+    whole: Held = {(0, 0): ZERO, (0, 1): ZERO}
+    for part in (0, 1):
+        partly = Schedule("partly", 1, 1, 2, (), whole, {(0, part): ZERO})
+        assert violations(partly) == [
+            f"the goal names slot {part} of device 0 without slot {1 - part}, another split of piece 0; "
+            "name all 2 splits of a piece"
+        ]
+    assert violations(Schedule("x", 1, 1, 2, (), {(0, 0): ZERO}, {}))[0].startswith("the start names slot 0")
 
 
 def test_sum_that_lacks_a_value_is_found() -> None:
@@ -352,19 +407,22 @@ def test_sum_that_lacks_a_value_is_found() -> None:
     sum_of_two = replace(PASSED_ON, steps=((Send(2, 1, 1, ADD, 1),),), goal=goal)
     assert violations(sum_of_two, LINE) == [
         "in the end device 1 should have the values of devices 0, 1, 2 in slot 1, but the value of device 0 never came"
+        ": slot 0 of device 0 has it from the start, and no step sends slot 0 to slot 1 of device 1; add a send"
     ]
 
 
 def test_sum_that_has_too_much_is_found() -> None:
     too_much = replace(PASSED_ON, steps=(*PASSED_ON.steps, (Send(2, 1, 1, ADD, 0),)))
     assert violations(too_much, LINE) == [
-        "in the end device 1 should have the value of device 0 in slot 0, but has the value of device 2 there, too"
+        "in the end device 1 should have the value of device 0 in slot 0, but has the value of device 2 there, too: "
+        "step 3 brings it; leave that send out, or name it in the goal"
     ]
 
 
 def test_writing_a_slot_twice_at_once_is_found() -> None:
     assert violations(with_first_step(Send(2, 1, 1, STORE, 0)), LINE)[0] == (
-        "step 0: slot 0 of device 1 is written by device 0 and device 2 at once, so what it holds is undefined"
+        "step 1: slot 0 of device 1 is written by device 0 and device 2 at once, so what it holds is undefined; "
+        "let them come in different steps, or all add"
     )
 
 
@@ -377,35 +435,38 @@ def test_several_may_add_to_a_slot_at_once() -> None:
 @pytest.mark.parametrize(
     ("send", "message"),
     [
-        (Send(0, 3, 0, STORE, 0), "device 0 sends slot 0 to 3, but there is no device 3; there are 3"),
-        (Send(-1, 0, 0, STORE, 0), "device -1 sends slot 0 to 0, but there is no device -1; there are 3"),
-        (Send(0, 1, 2, STORE, 1), "device 0 sends slot 2 to 1, but there is no slot 2; there are 2"),
-        (Send(0, 1, 0, STORE, 2), "device 0 sends slot 0 to 1, but there is no slot 2; there are 2"),
-        (Send(0, 2, 0, STORE, 1), "device 0 sends slot 0 to 2, but no link joins them"),
+        (Send(0, 3, 0, STORE, 0), "device 0 sends slot 0 to 3, but there is no device 3; use devices 0 to 2"),
+        (
+            Send(-1, 0, 0, STORE, 0),
+            "device -1 sends slot 0 to 0, but there is no device -1; use devices 0 to 2",
+        ),
+        (Send(0, 1, 2, STORE, 1), "device 0 sends slot 2 to 1, but there is no slot 2; use slots 0 to 1"),
+        (Send(0, 1, 0, STORE, 2), "device 0 sends slot 0 to 1, but there is no slot 2; use slots 0 to 1"),
+        (Send(0, 2, 0, STORE, 1), f"device 0 sends slot 0 to 2, {UNJOINED}"),
         (
             Send(0, 1, 0, STORE, 1, link=1),
-            "device 0 sends slot 0 to 1 over link 1, but they have 1, counted from 0",
+            "device 0 sends slot 0 to 1 over link 1, but they have 1; use link 0",
         ),
         (
             Send(0, 1, 0, STORE, 1, link=-1),
-            "device 0 sends slot 0 to 1 over link -1, but they have 1, counted from 0",
+            "device 0 sends slot 0 to 1 over link -1, but they have 1; use link 0",
         ),
     ],
 )
 def test_devices_slots_and_links_that_do_not_exist_are_found(send: Send, message: str) -> None:
-    assert violations(with_first_step(send), LINE, links_between=lambda a, b: 1) == [f"step 0: {message}"]
+    assert violations(with_first_step(send), LINE, links_between=lambda a, b: 1) == [f"step 1: {message}"]
 
 
 def test_pair_without_links_is_not_joined() -> None:
     complaints = violations(PASSED_ON, links_between=lambda a, b: 0 if 2 in (a, b) else 1)
-    assert complaints[0] == "step 1: device 1 sends slot 0 to 2, but no link joins them"
+    assert complaints[0] == f"step 2: device 1 sends slot 0 to 2, {UNJOINED}"
 
 
 def test_two_sends_over_one_link_at_once_are_found_if_asked_for() -> None:
     crowded = with_first_step(Send(0, 1, 0, STORE, 1))
     assert violations(crowded, LINE) == []
     assert violations(crowded, LINE, one_send_per_link=True) == [
-        "step 0: link 0 from device 0 to 1 carries 2 sends at once"
+        "step 1: link 0 from device 0 to 1 carries 2 sends at once; spread them over links or steps"
     ]
 
 
@@ -415,14 +476,25 @@ def test_what_lands_in_the_wrong_slot_is_found() -> None:
     goal: Held = {(1, 0): ZERO, (1, 1): ZERO}
     crossed = Schedule("x", 2, 2, 1, ((Send(0, 1, 0, STORE, 1), Send(0, 1, 1, STORE, 0)),), start, goal)
     assert violations(crossed)[0] == (
-        "in the end slot 0 of device 1 has what was slot 1 of device 0, not the same slot"
+        "in the end slot 0 of device 1 has what was slot 1 of device 0, not the same slot; "
+        "send it to the slot that it comes from, or ask with keeps_places=False"
     )
     assert violations(crossed, keeps_places=False) == []
 
 
 def test_start_or_goal_beyond_the_devices_is_found() -> None:
     beyond = replace(PASSED_ON, start={**PASSED_ON.start, (7, 0): ZERO})
-    assert violations(beyond) == ["the start speaks of slot 0 of device 7, which does not exist"]
+    assert violations(beyond) == [
+        "the start speaks of slot 0 of device 7, but there is no device 7; use devices 0 to 2"
+    ]
+    foreign = replace(PASSED_ON, start={**PASSED_ON.start, (1, 1): frozenset({9})})
+    assert violations(foreign) == [
+        "the start speaks of slot 1 of device 1, but has the value of device 9 there, and there is none; "
+        "use devices 0 to 2"
+    ]
+    assert violations(replace(PASSED_ON, goal={(5, 0): ZERO})) == [
+        "the goal speaks of slot 0 of device 5, but there is no device 5; use devices 0 to 2"
+    ]
 
 
 def test_neighbours_of_a_mesh_are_one_apart_along_one_axis() -> None:
@@ -434,7 +506,7 @@ def test_neighbours_of_a_mesh_are_one_apart_along_one_axis() -> None:
 def test_line_schedule_for_a_ring_is_legal_but_not_the_other_way_round() -> None:
     assert violations(schedule_for("all_gather", (5,)), neighbours((5,), wraps=True)) == []
     wrapping = violations(schedule_for("all_gather", (5,), wraps=True), neighbours((5,)))
-    assert "step 0: device 0 sends slot 0 to 4, but no link joins them" in wrapping
+    assert f"step 1: device 0 sends slot 0 to 4, {UNJOINED}" in wrapping
 
 
 def test_devices_outside_a_mesh_are_neighbours_of_nobody() -> None:
