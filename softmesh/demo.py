@@ -82,7 +82,7 @@ def _multiply_in_slices(mesh: ttnn.MeshDevice, console: Console) -> None:
     whole = ttnn.all_reduce(y, cluster_axis=1)
     console.print(f"after all_reduce {ttnn.placements(whole)}, stored once; on a ring it goes like this:")
     schedule = schedule_for("all_reduce", (4,), wraps=True)
-    console.print(SchedulePicture(Story(schedule, (4,), (True,), input_bytes=32 * 64 * 2)))
+    console.print(SchedulePicture(Story(schedule, (4,), (True,), piece_bytes=32 * 64 * 2 // 4)))
 
 
 def grow_to_a_thousand(console: Console) -> None:

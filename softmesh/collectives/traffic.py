@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.arguments import checked_ints
 from softmesh.collectives.schedule import Schedule, checked_count, checked_schedule, part_sizes
+from softmesh.errors import ArgumentValueError
+
+PieceBytes = int | Sequence[int]  # of all pieces, or of each
 
 
 class Lane(NamedTuple):
@@ -16,8 +21,8 @@ class Lane(NamedTuple):
     link: int = 0
 
 
-def bytes_per_link(schedule: Schedule, piece_bytes: int) -> dict[Lane, int]:
-    """Bytes over each lane, (sender, receiver, link), if a piece has `piece_bytes`.
+def bytes_per_link(schedule: Schedule, piece_bytes: PieceBytes) -> dict[Lane, int]:
+    """Bytes over each lane, (sender, receiver, link), if a piece has `piece_bytes`: one size, or one for each.
 
     Moves within a device cross no link.
 
@@ -26,42 +31,51 @@ def bytes_per_link(schedule: Schedule, piece_bytes: int) -> dict[Lane, int]:
     {Lane(sender=0, receiver=1, link=0): 10, Lane(sender=1, receiver=0, link=0): 10}
     """
     total: Counter[Lane] = Counter()
-    for step in bytes_per_step(schedule, piece_bytes):
+    for step in _carried("bytes_per_link", schedule, piece_bytes):
         total.update(step)
     return dict(sorted(total.items()))
 
 
-def bytes_per_step(schedule: Schedule, piece_bytes: int) -> list[dict[Lane, int]]:
+def bytes_per_step(schedule: Schedule, piece_bytes: PieceBytes) -> list[dict[Lane, int]]:
     """For each step, what each lane carries in it: a step takes as long as its busiest lane."""
-    where = "bytes_per_step"
-    splits = checked_schedule(where, schedule).splits
-    sizes = part_sizes(checked_count(where, "piece_bytes", piece_bytes, least=0), splits)
+    return _carried("bytes_per_step", schedule, piece_bytes)
+
+
+def busiest_link(schedule: Schedule, piece_bytes: PieceBytes) -> tuple[Lane, int] | None:
+    """The lane that carries most and its bytes, the first of equals; None where nothing is sent."""
+    carried = bytes_per_link(schedule, piece_bytes)
+    return max(carried.items(), key=lambda item: item[1], default=None)
+
+
+def piece_sizes(schedule: Schedule, input_bytes: int) -> list[int]:
+    """Of each piece, if what a device brings along has so many bytes: near-equal shares of it."""
+    sizes = [0] * schedule.pieces
+    for device in {device for device, _ in schedule.start}:
+        own = schedule.starting_pieces(device)
+        for piece, size in zip(own, part_sizes(input_bytes, len(own)), strict=True):
+            sizes[piece] = max(sizes[piece], size)
+    return sizes
+
+
+def _carried(where: str, schedule: Schedule, piece_bytes: PieceBytes) -> list[dict[Lane, int]]:
+    sizes = _slot_sizes(where, checked_schedule(where, schedule), piece_bytes)
     steps = []
     for step in schedule.steps:
         carried: Counter[Lane] = Counter()
         for send in step:
             if not send.is_local:
-                carried[Lane(send.sender, send.receiver, send.link)] += sizes[send.slot % splits]
+                carried[Lane(send.sender, send.receiver, send.link)] += sizes[send.slot % len(sizes)]
         steps.append(dict(carried))
     return steps
 
 
-def bytes_per_pair(schedule: Schedule, piece_bytes: int) -> dict[tuple[int, int], int]:
-    """Bytes from each device to each neighbour, all their links together."""
-    pairs: Counter[tuple[int, int]] = Counter()
-    for (sender, receiver, _), count in bytes_per_link(schedule, piece_bytes).items():
-        pairs[sender, receiver] += count
-    return dict(pairs)
-
-
-def total_bytes(schedule: Schedule, piece_bytes: int) -> int:
-    return sum(bytes_per_link(schedule, piece_bytes).values())
-
-
-def busiest_link(schedule: Schedule, piece_bytes: int) -> tuple[Lane, int] | None:
-    """The lane that carries most and its bytes, the first of equals; None where nothing is sent."""
-    carried = bytes_per_link(schedule, piece_bytes)
-    if not carried:
-        return None
-    lane = max(carried, key=lambda lane: carried[lane])
-    return lane, carried[lane]
+def _slot_sizes(where: str, schedule: Schedule, piece_bytes: PieceBytes) -> list[int]:
+    """Of all slots; of those of one piece where all pieces are alike."""
+    if not isinstance(piece_bytes, list | tuple):
+        return part_sizes(checked_count(where, "piece_bytes", piece_bytes, least=0), schedule.splits)
+    sizes = checked_ints(where, "piece_bytes", piece_bytes)
+    if len(sizes) != schedule.pieces or min(sizes) < 0:
+        raise ArgumentValueError(
+            f"{where}(): piece_bytes must have a size for each of the {schedule.pieces} pieces, 0 or more, got {sizes}."
+        )
+    return [part for size in sizes for part in part_sizes(size, schedule.splits)]

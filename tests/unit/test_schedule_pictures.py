@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,6 +15,8 @@ from rich.console import Console
 
 from softmesh.collectives.schedule import Action, Schedule, Send
 from softmesh.collectives.schedules import schedule_for
+from softmesh.collectives.traffic import bytes_per_link, piece_sizes
+from softmesh.errors import ArgumentValueError
 from softmesh.report.schedules.command import schedule as command
 from softmesh.report.schedules.page import embedded, schedule_page
 from softmesh.report.schedules.staging import staged
@@ -42,7 +45,8 @@ GROUPS = [
 
 
 def story_of(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...], links: int = 1) -> Story:
-    return Story(schedule_for(name, shape, wraps, links), shape, wraps, 65536)
+    schedule = schedule_for(name, shape, wraps, links)
+    return Story(schedule, shape, wraps, piece_sizes(schedule, 65536))
 
 
 @pytest.fixture(params=GROUPS, ids=lambda group: f"{group[0]}-{group[1]}-{group[3]}")
@@ -80,7 +84,7 @@ def test_every_send_is_drawn_once(story: Story) -> None:
 def test_every_lane_in_use_has_its_total(story: Story) -> None:
     root = ElementTree.fromstring(schedule_svg(story))
     drawn = [element for element in root.iter() if element.get("class") == "traffic"]
-    assert len(drawn) == len(story.sends_over)
+    assert len(drawn) == len(story.carried)
 
 
 def test_devices_and_slots_are_on_the_stage_and_apart(story: Story) -> None:
@@ -159,7 +163,42 @@ def test_chunks_of_all_to_all_are_named_by_their_journey() -> None:
 
 def test_a_link_of_a_ring_carries_seven_eighths_of_the_bytes_each_way() -> None:
     story = story_of("all_reduce", (8,), (True,))
-    assert {story.amount(sends) for sends in story.sends_over.values()} == {"56 KiB"}
+    assert {story.amount(carried) for carried in story.carried.values()} == {"56 KiB"}
+
+
+def test_all_pictures_tell_the_bytes_of_the_links() -> None:
+    """Ten bytes over three links are 4, 3 and 3; not 3.333 each."""
+    line = schedule_for("all_gather", (3,), num_links=3)
+    story = Story(line, (3,), (False,), 10)
+    assert story.carried == bytes_per_link(line, 10)
+    assert max(story.carried.values()) == 8
+    assert "the busiest link carries 8 B a way" in schedule_svg(story)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', schedule_page(story))[1])  # type: ignore[index]
+    over = [
+        sum(token[3] for step in data["steps"] for token in step if token[0] == lane) for lane in range(12)
+    ]
+    assert over == list(story.carried.values())
+    options = ["--devices", "3", "--topology", "line", "--links", "3", "--bytes", "10"]
+    told = CliRunner().invoke(command, ["all_gather", *options])
+    assert "1 → 0, link 0         8 B" in told.output
+    assert "1 → 0, link 1         6 B" in told.output
+
+
+def test_links_that_carry_nothing_are_drawn_too() -> None:
+    story = Story(schedule_for("all_gather", (3,), num_links=3), (3,), (False,), 0)
+    assert "0 B" in schedule_svg(story)
+    assert schedule_page(story)
+
+
+def test_what_is_broken_or_does_not_fit_its_shape_is_not_drawn() -> None:
+    line = schedule_for("broadcast", (2,), root=0)
+    astray = replace(line, steps=((Send(0, 5, 0, Action.STORE, 0),),))
+    with pytest.raises(
+        ArgumentValueError, match=r"draw\(\): the schedule 'broadcast' is broken:\n .* no device 5"
+    ):
+        Story(astray, (2,), (False,))
+    with pytest.raises(ArgumentValueError, match=r"is for 2 devices, and a shape of \[2, 2\] has 4"):
+        Story(line, (2, 2), (False, False))
 
 
 def test_the_page_is_whole_in_itself_and_plays(story: Story) -> None:
@@ -174,7 +213,7 @@ def test_the_page_is_whole_in_itself_and_plays(story: Story) -> None:
     assert len(data["steps"]) == steps
     assert len(data["states"]) == len(data["captions"]) == len(data["sentences"]) == steps + 1
     assert len(data["slots"]) == len(data["states"][0])
-    assert sum(token[3] for step in data["steps"] for token in step) == len(list(story.schedule.sends()))
+    assert sum(token[3] for step in data["steps"] for token in step) == sum(story.carried.values())
 
 
 def test_without_scripts_the_page_shows_the_strip_and_no_player() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,8 @@ from softmesh.collectives.traffic import (
     Lane,
     busiest_link,
     bytes_per_link,
-    bytes_per_pair,
     bytes_per_step,
-    total_bytes,
+    piece_sizes,
 )
 from softmesh.errors import ArgumentError, ArgumentValueError
 
@@ -30,6 +30,18 @@ def test_examples_in_docstrings_are_true(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.{module}"))
     assert outcome.attempted
     assert not outcome.failed
+
+
+def bytes_per_pair(schedule: Schedule, piece_bytes: int) -> dict[tuple[int, int], int]:
+    """From each device to each neighbour, all their links together."""
+    pairs: Counter[tuple[int, int]] = Counter()
+    for (sender, receiver, _), carried in bytes_per_link(schedule, piece_bytes).items():
+        pairs[sender, receiver] += carried
+    return dict(pairs)
+
+
+def total_bytes(schedule: Schedule, piece_bytes: int) -> int:
+    return sum(bytes_per_link(schedule, piece_bytes).values())
 
 
 def hops(schedule: Schedule) -> list[list[tuple[int, int, int]]]:
@@ -249,7 +261,7 @@ def test_the_parts_of_a_schedule_are_checked(field: str, value: object, message:
 
 
 def test_only_a_schedule_can_be_checked_and_counted() -> None:
-    for call in (violations, lambda it: bytes_per_link(it, 8), lambda it: total_bytes(it, 8)):
+    for call in (violations, lambda it: bytes_per_link(it, 8), lambda it: bytes_per_step(it, 8)):
         with pytest.raises(ArgumentError, match=r"schedule must be a Schedule, such as .* got 3"):
             call(3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="joined must be a function of two device numbers, got 4"):
@@ -258,9 +270,11 @@ def test_only_a_schedule_can_be_checked_and_counted() -> None:
 
 def test_bytes_are_whole_and_not_negative() -> None:
     ring = schedule_for("all_gather", (4,), wraps=True)
-    for call in (bytes_per_link, bytes_per_step, bytes_per_pair, total_bytes, busiest_link):
+    for call in (bytes_per_link, bytes_per_step, busiest_link):
         with pytest.raises(ArgumentValueError, match="piece_bytes must be 0 or more, got -1"):
             call(ring, -1)
+        with pytest.raises(ArgumentValueError, match="a size for each of the 4 pieces, 0 or more, got"):
+            call(ring, [1, 2])
         with pytest.raises(ArgumentError, match=r"piece_bytes must be an int, got 1.5"):
             call(ring, 1.5)  # type: ignore[arg-type]
 
@@ -286,6 +300,16 @@ def test_links_side_by_side_share_the_bytes() -> None:
     carried = bytes_per_link(schedule_for("all_gather", (4,), wraps=True, num_links=2), piece_bytes=8)
     assert set(carried.values()) == {6}
     assert {lane.link for lane in carried} == {0, 1}
+
+
+def test_pieces_may_differ_in_size() -> None:
+    line = schedule_for("all_gather", (3,))
+    carried = bytes_per_link(line, [5, 7, 11])
+    assert [carried[Lane(*ends)] for ends in ((0, 1), (1, 2), (2, 1), (1, 0))] == [5, 12, 11, 18]
+    assert bytes_per_link(line, [4] * 3) == bytes_per_link(line, 4)
+    assert piece_sizes(schedule_for("all_reduce", (3,)), 10) == [4, 3, 3]
+    assert piece_sizes(line, 10) == [10, 10, 10]
+    assert piece_sizes(schedule_for("all_to_all", (2,)), 3) == [2, 1, 2, 1]
 
 
 def test_busiest_link_of_a_line_is_the_last_one() -> None:

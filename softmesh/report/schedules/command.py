@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from softmesh.collectives.schedules import ENDPOINTS, GENERATORS, schedule_for
+from softmesh.collectives.traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
 from softmesh.report.schedules.on_machine import Seats, seated
 from softmesh.report.schedules.page import schedule_page
@@ -161,18 +162,18 @@ def _story(
 ) -> Story:
     wraps = _wraps(group, topology, seats)
     made = schedule_for(collective, group, wraps, links, **endpoints)
-    size = None if collective == "barrier" else input_bytes
-    story = Story(made, group, wraps, size)
+    sizes = None if collective == "barrier" else piece_sizes(made, input_bytes)
+    story = Story(made, group, wraps, sizes)
     if seats is None:
         return story
     return Story(
         made,
         group,
         wraps,
-        size,
+        sizes,
         f"{story.heading}, chips of {seats.machine.name}",
         seats.names,
-        seats.lane_names(story.sends_over),
+        seats.lane_names(story.carried),
     )
 
 

@@ -105,8 +105,8 @@ def _data(story: Story, stage: Stage) -> dict[str, Any]:
         "lanes": [
             {"path": stage.ways[lane].path, "aside": _rounded(stage.ways[lane].aside)} for lane in lanes
         ],
-        "most": max(story.sends_over.values(), default=1),
-        "unit": story.slot_bytes or 0,
+        "most": story.most_carried,
+        "bytes": story.piece_bytes is not None,
         "states": [_state(story, stage, step) for step in range(len(story.schedule.steps) + 1)],
         "steps": [_tokens(story, step, number) for step in steps],
         "captions": ["Start: nothing has been sent.", *(_caption(story, step) for step in steps)],
@@ -143,7 +143,7 @@ def _state(story: Story, stage: Stage, step: int) -> list[float]:
 
 
 def _tokens(story: Story, step: int, number: dict[Lane, int]) -> list[list[Any]]:
-    """What travels on each lane: its number (of a device at home: -1 - device), colour, label, chunks."""
+    """What travels on each lane: its number (of a device at home: -1 - device), colour, label, amount."""
     by_lane: dict[Lane, list[Told]] = {}
     for told in story.told(step):
         by_lane.setdefault(told.lane, []).append(told)
@@ -152,7 +152,7 @@ def _tokens(story: Story, step: int, number: dict[Lane, int]) -> list[list[Any]]
             -1 - lane.sender if lane.sender == lane.receiver else number[lane],
             story.colour(told[0].send.slot),
             story.label([each.send.slot for each in told]),
-            len(told),
+            story.carried_in[step].get(lane, 0),
         ]
         for lane, told in by_lane.items()
     ]
@@ -164,15 +164,14 @@ def _rounded(numbers: Iterable[float]) -> list[float]:
 
 def _traffic_table(story: Story) -> str:
     """All lanes in the order of their numbers; the script keeps the amounts up to date."""
-    carried = story.sends_over
+    carried = story.carried
     if not carried:
         return ""
-    most = max(carried.values())
     rows = "".join(
         f"<tr><td>{escape(story.lane_name(lane))}</td>"
-        f'<td><meter min="0" max="{most}" value="{carried[lane]}"></meter></td>'
+        f'<td><meter min="0" max="{story.most_carried}" value="{carried[lane]}"></meter></td>'
         f'<td class="amount">{escape(story.amount(carried[lane]))}</td></tr>\n'
-        for lane in sorted(carried)
+        for lane in carried
     )
     is_open = " open" if len(carried) <= _MOST_SENTENCES else ""
     return (

@@ -67,7 +67,7 @@ SCRIPT = r"""
     return {meter: row.querySelector('meter'), text: row.querySelector('.amount')};
   }) : [];
 
-  // carried[step][lane]: how many chunks have crossed a lane before that step
+  // carried[step][lane]: how much has crossed a lane before that step
   var carried = [data.lanes.map(function () { return 0; })];
   data.steps.forEach(function (step, number) {
     var next = carried[number].slice();
@@ -75,9 +75,9 @@ SCRIPT = r"""
     carried.push(next);
   });
 
-  function amount(chunks) {
-    if (!data.unit) return Math.round(chunks * 10) / 10 + (chunks === 1 ? ' chunk' : ' chunks');
-    var units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'], bytes = chunks * data.unit, unit = 0;
+  function amount(carried) {
+    if (!data.bytes) return Math.round(carried * 10) / 10 + (carried === 1 ? ' chunk' : ' chunks');
+    var units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'], bytes = carried, unit = 0;
     while (bytes >= 1024 && unit < units.length - 1) { bytes /= 1024; unit += 1; }
     return parseFloat(bytes.toPrecision(4)) + ' ' + units[unit];
   }

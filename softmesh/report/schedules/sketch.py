@@ -173,18 +173,16 @@ def traffic_sketch(story: Story, stage: Stage) -> Sketch:
     sketch = Sketch()
     sketch.devices(story, stage)
     sketch.contents(story, stage, len(story.schedule.steps))
-    carried = story.sends_over
     labelled = not (story.is_even or story.is_crowded)
-    most = max(carried.values(), default=1)
-    last = {(lane.sender, lane.receiver): lane for lane in sorted(carried)}
+    last = {(lane.sender, lane.receiver): lane for lane in story.carried}
     written: list[Box] = []
-    for lane, sends in carried.items():
-        share, way = sends / most, stage.ways[lane]
-        tip = f"{story.lane_name(lane)}: {story.amount(sends)}"
+    for lane, carried in story.carried.items():
+        share, way = carried / story.most_carried, stage.ways[lane]
+        tip = f"{story.lane_name(lane)}: {story.amount(carried)}"
         sketch.arrow(way, heat(share), 1 + 2.4 * share, tip, **{"class": "traffic"})
-        box = way.label_box(story.short_amount(sends))
+        box = way.label_box(story.short_amount(carried))
         crowded = any(box.touches(other) for other in written)  # where bows of two axes meet
         if labelled and not crowded and last[lane.sender, lane.receiver] == lane:
-            sketch.label(way, story.short_amount(sends), FADED)
+            sketch.label(way, story.short_amount(carried), FADED)
             written.append(box)
     return sketch

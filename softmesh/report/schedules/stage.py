@@ -77,7 +77,7 @@ def side_by_side(story: Story) -> dict[Lane, int]:
     """The number of each lane among those with the same two ends."""
     seen: dict[tuple[int, int], int] = {}
     numbers = {}
-    for lane in sorted(story.sends_over):
+    for lane in story.carried:
         ends = (lane.sender, lane.receiver)
         numbers[lane] = seen[ends] = seen.get(ends, -1) + 1
     return numbers

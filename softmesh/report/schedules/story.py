@@ -5,18 +5,20 @@ All pictures tell this one story; nothing here knows of ink or of columns.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from softmesh.collectives.checking import refuse_broken
+from softmesh.collectives.contributions import Contributions, after_step
 from softmesh.collectives.schedule import Action, Schedule, Send
-from softmesh.collectives.traffic import Lane
+from softmesh.collectives.traffic import Lane, PieceBytes, bytes_per_link, bytes_per_step
+from softmesh.errors import ArgumentValueError
 
 _MOST_LABELLED = 24
-
-State = Mapping[tuple[int, int], frozenset[int]]
 
 
 class Told(NamedTuple):
@@ -37,16 +39,24 @@ class Story:
     """A schedule on devices that lie along `shape`; `wraps` tells which of its axes close to rings.
 
     `names` are what the devices are called (chips of a machine, say), `lane_names` what the links are.
-    `input_bytes` is the size of what a device brings along; None where nobody asked.
+    `piece_bytes` is the size of each piece, or of all; None where nobody asked.
     """
 
     schedule: Schedule
     shape: tuple[int, ...]
     wraps: tuple[bool, ...]
-    input_bytes: int | None = None
+    piece_bytes: PieceBytes | None = None
     title: str = ""
     names: tuple[str, ...] = ()
     lane_names: Mapping[Lane, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse_broken("draw", self.schedule)
+        if math.prod(self.shape) != self.schedule.devices or len(self.wraps) != len(self.shape):
+            raise ArgumentValueError(
+                f"draw(): {self.schedule.name} is for {self.schedule.devices} devices, and a shape of "
+                f"{list(self.shape)} has {math.prod(self.shape)}; wraps has an entry for each of its axes."
+            )
 
     @property
     def heading(self) -> str:
@@ -69,11 +79,11 @@ class Story:
         return long == [True]
 
     @cached_property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[Contributions, ...]:
         """What is held at the start and after each step: one more than there are steps."""
-        states: list[State] = [{key: held for key, held in self.schedule.start.items() if held}]
+        states: list[Contributions] = [self.schedule.start]
         for step in self.schedule.steps:
-            states.append(_after(states[-1], step))
+            states.append({**states[-1], **after_step(step, states[-1])})
         return tuple(states)
 
     def told(self, step: int) -> list[Told]:
@@ -124,42 +134,56 @@ class Story:
                 return not matters
         return (device, slot) not in self.schedule.goal
 
-    @cached_property
-    def slot_bytes(self) -> float | None:
-        """A device's input is spread evenly over the slots it fills at the start."""
-        filled = Counter(device for (device, _), held in self.schedule.start.items() if held)
-        if self.input_bytes is None or not filled:
-            return None
-        return self.input_bytes / max(filled.values())
+    @property
+    def _sizes(self) -> PieceBytes:
+        """Where no sizes are known, chunks are counted: each split of a piece is one."""
+        return self.schedule.splits if self.piece_bytes is None else self.piece_bytes
 
     @cached_property
-    def sends_over(self) -> Counter[Lane]:
-        """How many slots each lane carries in all."""
-        return Counter(
-            Lane(send.sender, send.receiver, send.link)
-            for _, send in self.schedule.sends()
-            if not send.is_local
-        )
+    def carried(self) -> dict[Lane, int]:
+        """Bytes over each lane in all, or chunks."""
+        return bytes_per_link(self.schedule, self._sizes)
+
+    @cached_property
+    def carried_in(self) -> list[dict[Lane, int]]:
+        """The same of each step."""
+        return bytes_per_step(self.schedule, self._sizes)
+
+    @cached_property
+    def most_carried(self) -> int:
+        return max(self.carried.values(), default=1) or 1
+
+    @cached_property
+    def input_bytes(self) -> int | None:
+        """What a device brings along, at most."""
+        size = self.piece_bytes
+        if size is None:
+            return None
+        brought: Counter[int] = Counter()
+        for device, slot in self.schedule.start:
+            if slot % self.schedule.splits == 0:
+                brought[device] += size if isinstance(size, int) else size[slot // self.schedule.splits]
+        return max(brought.values(), default=0)
 
     @property
     def is_even(self) -> bool:
         """Whether all lanes in use carry the same."""
-        return len(set(self.sends_over.values())) <= 1
+        return len(set(self.carried.values())) <= 1
 
     def busiest_first(self) -> list[tuple[Lane, int]]:
-        return sorted(self.sends_over.items(), key=lambda item: (-item[1], item[0]))
+        return sorted(self.carried.items(), key=lambda item: (-item[1], item[0]))
 
-    def amount(self, sends: float) -> str:
-        """So many slots in words: as bytes where sizes are known."""
-        if not self.slot_bytes:
-            return f"{sends:g} {'chunk' if sends == 1 else 'chunks'}"
-        return bytes_text(sends * self.slot_bytes)
+    def amount(self, carried: int) -> str:
+        """In words: bytes where sizes are known, else chunks."""
+        if self.piece_bytes is None:
+            return f"{carried} {'chunk' if carried == 1 else 'chunks'}"
+        return bytes_text(carried)
 
-    def short_amount(self, sends: float) -> str:
+    def short_amount(self, carried: int) -> str:
         """The same in few characters."""
-        if not self.slot_bytes:
-            return f"{sends:g}"
-        return bytes_text(sends * self.slot_bytes, digits=3).replace(" ", "").removesuffix("iB")
+        if self.piece_bytes is None:
+            return str(carried)
+        return bytes_text(carried, digits=3).replace(" ", "").removesuffix("iB")
 
     def name(self, device: int) -> str:
         return self.names[device] if self.names else str(device)
@@ -174,7 +198,7 @@ class Story:
     def lane_name(self, lane: Lane) -> str:
         if lane in self.lane_names:
             return self.lane_names[lane]
-        several = any(other.link for other in self.sends_over)
+        several = any(other.link for other in self.carried)
         return f"{self.name(lane.sender)} → {self.name(lane.receiver)}" + (
             f", link {lane.link}" if several else ""
         )
@@ -214,7 +238,7 @@ class Story:
         if self.is_crowded:
             return 0
         labels = [label for step in range(len(self.schedule.steps)) for label in self.labels(step).values()]
-        totals = [] if self.is_even else [self.short_amount(sends) for sends in self.sends_over.values()]
+        totals = [] if self.is_even else [self.short_amount(amount) for amount in self.carried.values()]
         return max(map(len, labels + totals), default=0)
 
     @cached_property
@@ -250,22 +274,12 @@ class Story:
         return self.journeys[piece][0] if self.journeys else piece
 
 
-def _single_owners(schedule: Schedule, held: State) -> dict[int, int]:
+def _single_owners(schedule: Schedule, held: Contributions) -> dict[int, int]:
     """The device that has a piece, for the pieces that one device has."""
     owners: dict[int, set[int]] = {}
     for device, slot in held:
         owners.setdefault(slot // schedule.splits, set()).add(device)
     return {piece: devices.pop() for piece, devices in owners.items() if len(devices) == 1}
-
-
-def _after(state: State, step: tuple[Send, ...]) -> State:
-    """All sends read what was there when the step began; stores come before adds to the same slot."""
-    result = dict(state)
-    for send in sorted(step, key=lambda send: send.action is Action.ADD):
-        carried = state.get((send.sender, send.slot), frozenset())
-        target = (send.receiver, send.target)
-        result[target] = carried | result.get(target, frozenset()) if send.action is Action.ADD else carried
-    return result
 
 
 def letters(number: int) -> str:

@@ -44,7 +44,7 @@ def _page(story: Story) -> Panel:
 def subheading(story: Story) -> str:
     steps = len(story.schedule.steps)
     parts = [f"{steps} {'step' if steps == 1 else 'steps'}"]
-    if story.slot_bytes and story.input_bytes:
+    if story.input_bytes:
         parts.append(f"{bytes_text(story.input_bytes)} per device")
     busiest = story.busiest_first()
     if busiest:
@@ -88,7 +88,7 @@ def _total(story: Story) -> str:
     busiest = story.busiest_first()
     if busiest and story.is_even:
         return f"{story.amount(busiest[0][1])} a link, each way"
-    return "bytes over each link" if story.slot_bytes else "chunks over each link"
+    return "chunks over each link" if story.piece_bytes is None else "bytes over each link"
 
 
 def _step_heading(story: Story, step: int) -> tuple[str, str]:

@@ -134,10 +134,10 @@ class SchedulePicture:
             return
         yield Text("\nover each link", style="bold")
         width = max(len(self.story.lane_name(lane)) for lane, _ in busiest[:_MOST_LINKS])
-        for lane, sends in busiest[:_MOST_LINKS]:
-            bar = "█" * max(1, round(20 * sends / busiest[0][1]))
+        for lane, carried in busiest[:_MOST_LINKS]:
+            bar = "█" * max(1, round(20 * carried / self.story.most_carried))
             yield Text(
-                f"  {self.story.lane_name(lane).ljust(width)}  {self.story.amount(sends).rjust(10)}  {bar}"
+                f"  {self.story.lane_name(lane).ljust(width)}  {self.story.amount(carried).rjust(10)}  {bar}"
             )
         if len(busiest) > _MOST_LINKS:
             yield Text(f"  and {len(busiest) - _MOST_LINKS} more")
