@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from softmesh import collectives
 from softmesh.collectives.schedule import Action, Schedule, Send
 from softmesh.collectives.schedules import schedule_for
 from softmesh.collectives.traffic import bytes_per_link, piece_sizes
-from softmesh.errors import ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.report.schedules.command import schedule as command
 from softmesh.report.schedules.page import embedded, schedule_page
 from softmesh.report.schedules.staging import staged
@@ -288,6 +289,26 @@ def test_on_a_machine_devices_are_chips_and_links_have_channels() -> None:
     result = CliRunner().invoke(command, ["all_gather", "--devices", "4", "--system", "T3000"])
     assert result.exit_code == 0
     assert re.search(r"chip \d+ ch \d+ → chip \d+ ch \d+ +\d+ KiB", result.output)
+
+
+def test_a_schedule_of_ones_own_is_drawn_by_the_public_name(tmp_path: Path) -> None:
+    own = two_on_a_line().schedule
+    text = collectives.draw(own, piece_bytes=1024)
+    assert text.startswith("there and back: 2 devices in a line\n2 steps · 1 KiB per device")
+    assert "0 → 1       1 KiB" in text
+    assert "1 chunk " in collectives.draw(own)
+    seats = collectives.on_system("T3000", (2,))
+    assert re.search(r"chip \d ch \d+ → chip \d ch \d+", collectives.draw(own, seats=seats))
+    for name, start in (("a.svg", "<svg"), ("b.HTML", "<!DOCTYPE html>")):
+        drawn = collectives.draw(own, path=tmp_path / name)
+        assert drawn.startswith(start)
+        assert (tmp_path / name).read_text(encoding="utf-8") == drawn
+    ring = collectives.schedule_for("all_gather", (4,), wraps=True)
+    assert "4 devices in a ring" in collectives.draw(ring, (4,), wraps=True)
+    with pytest.raises(ArgumentError, match=r"path must end in \.svg or \.html, got 'x\.png'"):
+        collectives.draw(own, path="x.png")
+    with pytest.raises(ArgumentError, match="schedule must be a Schedule"):
+        collectives.draw("all_gather")
 
 
 def test_the_command_writes_strips_and_pages(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from softmesh import collectives
 from softmesh.collectives.checking import neighbours, violations
 from softmesh.collectives.schedule import Action, Held, Schedule, Send, part_sizes
 from softmesh.collectives.schedules import schedule_for
+from softmesh.collectives.seats import on_system
 from softmesh.collectives.traffic import (
     Lane,
     busiest_link,
@@ -19,13 +22,13 @@ from softmesh.collectives.traffic import (
     bytes_per_step,
     piece_sizes,
 )
-from softmesh.errors import ArgumentError, ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 ADD, STORE = Action.ADD, Action.STORE
 ZERO = frozenset({0})
 
 
-@pytest.mark.parametrize("module", ["schedule", "schedules", "checking", "traffic", "executor"])
+@pytest.mark.parametrize("module", ["schedule", "schedules", "checking", "traffic", "executor", "seats"])
 def test_examples_in_docstrings_are_true(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.{module}"))
     assert outcome.attempted
@@ -46,6 +49,16 @@ def total_bytes(schedule: Schedule, piece_bytes: int) -> int:
 
 def hops(schedule: Schedule) -> list[list[tuple[int, int, int]]]:
     return [[(send.sender, send.receiver, send.slot) for send in step] for step in schedule.steps]
+
+
+def test_public_names_are_told_and_found() -> None:
+    assert {"draw", "on_system", "reduce_scatter", "busiest_link", "violations"} <= set(collectives.__all__)
+    assert set(collectives.__all__) <= set(dir(collectives))
+    everything: dict[str, object] = {}
+    exec("from softmesh.collectives import *", everything)
+    assert set(collectives.__all__) <= set(everything)
+    with pytest.raises(AttributeError, match="has no attribute 'drawn'"):
+        collectives.drawn
 
 
 # How they look
@@ -519,6 +532,32 @@ def test_start_or_goal_beyond_the_devices_is_found() -> None:
     assert violations(replace(PASSED_ON, goal={(5, 0): ZERO})) == [
         "the goal speaks of slot 0 of device 5, but there is no device 5; use devices 0 to 2"
     ]
+
+
+def test_a_machine_says_who_is_joined_and_names_its_links() -> None:
+    seats = on_system("T3000", (8,))
+    ring = schedule_for("all_reduce", (8,), seats.wraps)
+    assert seats.wraps == (True,)
+    assert violations(ring, seats.joined, links_between=seats.links_between) == []
+    carried = seats.bytes_per_link(ring, 1 << 20)
+    assert set(carried.values()) == {7 << 20}
+    assert all(re.fullmatch(r"chip \d ch \d+ → chip \d ch \d+", name) for name in carried)
+    assert len(carried) == 16
+    assert seats.links_between(0, 8) == 0
+
+
+def test_what_a_machine_has_not_is_told() -> None:
+    row = on_system("T3000", (4,))
+    assert row.wraps == (False,)
+    ring = schedule_for("all_reduce", (4,), wraps=True)
+    assert "no link joins them" in violations(ring, row.joined)[0]
+    with pytest.raises(MeshError, match="a line instead of a ring"):
+        row.bytes_per_link(ring, 8)
+    with pytest.raises(MeshError, match="no device 4 among the 4 chips"):
+        row.bytes_per_link(schedule_for("all_gather", (8,)), 8)
+    assert on_system("T3000", (8,), down=["link:0-4"]).wraps == (False,)
+    with pytest.raises(ArgumentError, match="name must be the name of a machine such as 'T3000', got 3"):
+        on_system(3, (4,))  # type: ignore[arg-type]
 
 
 def test_neighbours_of_a_mesh_are_one_apart_along_one_axis() -> None:

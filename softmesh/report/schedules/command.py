@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from softmesh.collectives.schedules import ENDPOINTS, GENERATORS, schedule_for
+from softmesh.collectives.seats import Seats, on_system
 from softmesh.collectives.traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
-from softmesh.report.schedules.on_machine import Seats, seated
-from softmesh.report.schedules.page import schedule_page
+from softmesh.report.schedules.draw import PAINTERS, story_of
 from softmesh.report.schedules.story import Story
-from softmesh.report.schedules.svg import schedule_svg
 from softmesh.report.schedules.text import SchedulePicture
 from softmesh.report.terminal import print_pictures
 
@@ -23,7 +22,6 @@ _MOST_LINKS = 8
 _MOST_BYTES = 2**50
 _MOST_AXES = 4
 _TOPOLOGIES = {"line": False, "mesh": False, "ring": True, "torus": True}
-_SUFFIXES = {".svg": schedule_svg, ".html": schedule_page}
 
 
 def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -39,7 +37,7 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
 
 
 def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in _SUFFIXES:
+    if path is not None and path.suffix.lower() not in PAINTERS:
         raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
     return path
 
@@ -116,14 +114,14 @@ def schedule(
     group = _group(collective, devices, shape)
     endpoints = _endpoints(collective, math.prod(group), {"root": root, "src": src, "dst": dst})
     try:
-        seats = None if system is None else seated(system, group, down)
+        seats = None if system is None else on_system(system, group, down)
         story = _story(collective, group, topology, links, input_bytes, endpoints, seats)
     except (SoftmeshError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if output is None:
         print_pictures(SchedulePicture(story))
         return
-    _write(output, _SUFFIXES[output.suffix.lower()](story))
+    _write(output, PAINTERS[output.suffix.lower()](story))
     click.echo(f"Wrote {output}")
 
 
@@ -163,25 +161,14 @@ def _story(
     wraps = _wraps(group, topology, seats)
     made = schedule_for(collective, group, wraps, links, **endpoints)
     sizes = None if collective == "barrier" else piece_sizes(made, input_bytes)
-    story = Story(made, group, wraps, sizes)
-    if seats is None:
-        return story
-    return Story(
-        made,
-        group,
-        wraps,
-        sizes,
-        f"{story.heading}, chips of {seats.machine.name}",
-        seats.names,
-        seats.lane_names(story.carried),
-    )
+    return story_of(made, group, wraps, sizes, seats)
 
 
 def _wraps(group: tuple[int, ...], topology: str | None, seats: Seats | None) -> tuple[bool, ...]:
     if topology is not None:
         return tuple(_TOPOLOGIES[topology] and extent > 1 for extent in group)
     if seats is not None:
-        return tuple(seats.closes(axis) for axis in range(len(group)))
+        return seats.wraps
     return (group[0] > 1,) if len(group) == 1 else (False,) * len(group)
 
 

@@ -93,7 +93,7 @@ class SchedulePicture:
         width = self._widest(short=short)
         if self.story.adds:
             heads = " ".join(self.story.chunk(slot).center(width) for slot in range(schedule.slots))
-            yield Text(" " * lead + heads, style="bright_black", no_wrap=True, overflow="ellipsis")
+            yield Text(" " * lead + heads.rstrip(), style="bright_black", no_wrap=True, overflow="ellipsis")
         for device, name in enumerate(names):
             line = Text(f"  {name.rjust(lead - 4)}  ", no_wrap=True, overflow="ellipsis")
             for slot in range(schedule.slots):
