@@ -9,90 +9,34 @@ placements, warnings and commands of TT-NN's own; only the arithmetic differs. T
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from softmesh.arguments import knows_its_names, refused
+from softmesh.arguments import refused
 from softmesh.collectives import core
 from softmesh.collectives.choice import ways_of
 from softmesh.collectives.collective import Across, Collective, CollectivePlanner
 from softmesh.collectives.groups import Group
 from softmesh.collectives.spelling import across
 from softmesh.collectives.stepwise import Arithmetic, OverHost, Stepwise
+from softmesh.errors import ArgumentError
 from softmesh.hardware import Topology
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
 from softmesh.ops.operand import Operand
+from softmesh.ops.plan import Plan
+from softmesh.ops.refusal import CallRefused, refused_call
 from softmesh.ops.signature import Signature
+from softmesh.runtime.commands import emit
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.claim import Claim
 from softmesh.tensor.tensor import Tensor
 
 _MODES = ("host", "fabric")
 _NUMERICS = ("chip", "fp32")
-
-
-@knows_its_names
-def all_reduce(
-    tensor: Tensor,
-    mode: str = "fabric",
-    *,
-    cluster_axis: int | None = None,
-    numerics: str | None = None,
-    topology: Topology | None = None,
-    num_links: int | None = None,
-) -> Tensor:
-    """The sum over a group. `numerics="chip"` rounds at each hop of the schedule, "fp32" once at its end."""
-    wishes = {"cluster_axis": cluster_axis, "topology": topology, "num_links": num_links}
-    if _is_plain(mode, numerics):
-        return _one(core.all_reduce(tensor, **wishes))
-    return _one(_all_reduce(tensor, mode, numerics=numerics, **wishes))
-
-
-@knows_its_names
-def all_gather(
-    tensor: Tensor,
-    dim: int = 0,
-    mode: str = "fabric",
-    *,
-    cluster_axis: int | None = None,
-    numerics: str | None = None,
-    topology: Topology | None = None,
-    num_links: int | None = None,
-) -> Tensor:
-    """Every member's piece, side by side along `dim`."""
-    wishes = {"cluster_axis": cluster_axis, "topology": topology, "num_links": num_links}
-    if _is_plain(mode, numerics):
-        return _one(core.all_gather(tensor, dim, **wishes))
-    return _one(_all_gather(tensor, dim, mode, numerics=numerics, **wishes))
-
-
-@knows_its_names
-def reduce_scatter(
-    tensor: Tensor,
-    dim: int,
-    mode: str = "fabric",
-    *,
-    cluster_axis: int | None = None,
-    numerics: str | None = None,
-    topology: Topology | None = None,
-    num_links: int | None = None,
-) -> Tensor:
-    """To each member its chunk, along `dim`, of the sum over the group."""
-    wishes = {"cluster_axis": cluster_axis, "topology": topology, "num_links": num_links}
-    if _is_plain(mode, numerics):
-        return _one(core.reduce_scatter(tensor, dim, **wishes))
-    return _one(_reduce_scatter(tensor, dim, mode, numerics=numerics, **wishes))
-
-
-def _is_plain(mode: object, numerics: object) -> bool:
-    return isinstance(mode, str) and mode == "fabric" and numerics is None
-
-
-def _one(result: Any) -> Tensor:
-    assert isinstance(result, Tensor)
-    return result
 
 
 class OperandOnMesh(Operand):
@@ -112,58 +56,140 @@ class _ModePlanner(CollectivePlanner):
 
 
 class _ByMode(Collective):
+    """The fabric without `numerics` is TT-NN's own collective."""
+
     planner = _ModePlanner
 
+    def __init__(self, definition: Definition, own: Collective) -> None:
+        super().__init__(definition)
+        self._own = own
 
-def _by_mode(define: Callable[..., Across]) -> _ByMode:
-    name = f"collectives.{define.__name__.removeprefix('_')}"
-    signature = Signature(name, define, [], [])
-    return _ByMode(Definition(name, define, signature, moves_bytes, "data"))  # type: ignore[arg-type]
+    @property
+    def python_fully_qualified_name(self) -> str:
+        return f"softmesh.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<operation {self.__name__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._in_order(args, kwargs)
+        given = self._bound(args, kwargs)
+        tensor, mode, numerics = given.pop("tensor"), given.pop("mode"), given.pop("numerics")
+        if isinstance(mode, str) and mode == "fabric" and numerics is None:
+            try:
+                return self._own(
+                    tensor, **{name: value for name, value in given.items() if value is not None}
+                )
+            except CallRefused as error:
+                cause = cast(ArgumentError, error.__cause__)
+                raise refused_call(self.__name__, self._signature, cause, args, kwargs) from error
+        device = tensor.device()
+        if isinstance(mode, str) and mode == "host" and device is not None and device.is_open:
+            device.note_read(self.__name__, None, blocking=True)
+            device.note_write(self.__name__, None)
+        return super().__call__(*args, **kwargs)
+
+    def _in_order(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A mode in second place is the mode, also where `dim` is expected, which is then the third."""
+        if self._signature.names[1] == "mode" or "mode" in kwargs or len(args) < 2:
+            return args, kwargs
+        tensor, mode, *others = args
+        if not (isinstance(mode, str) and mode in _MODES):
+            return args, kwargs
+        if others:
+            return (tensor, others[0], mode, *others[1:]), kwargs
+        return (tensor,), {**kwargs, "mode": mode}
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        try:
+            given = dict(zip(self._signature.names, self._signature.bind(args, kwargs), strict=True))
+            if not isinstance(given["tensor"], Tensor):
+                raise refused(
+                    self.name,
+                    f"it needs a ttnn.Tensor, got {type(given['tensor']).__name__}. Make one with "
+                    "ttnn.from_torch(..., device=mesh_device)",
+                )
+        except ArgumentError as error:
+            raise refused_call(self.__name__, self._signature, error, args, kwargs) from error
+        return given
+
+    def _tell(
+        self,
+        values: Callable[[], list[Any]],
+        tensors: Sequence[Tensor],
+        made: Sequence[Tensor],
+        plan: Plan,
+        device: MeshDevice | None,
+        queue: int,
+        claim: Claim | None = None,
+    ) -> None:
+        """Over the host, what is read and what is written are commands too."""
+        is_host = values()[self._signature.places["mode"]] == "host"
+        coords = plan.outputs[0].dist.coordinates()
+        if is_host:
+            emit("from_device", tensors, (), coords=coords, queue=queue, blocking=True)
+        super()._tell(values, tensors, made, plan, device, queue, claim)
+        if is_host:
+            emit("to_device", (), made, coords=coords, queue=queue)
 
 
-@_by_mode
-def _all_reduce(
-    tensor: OperandOnMesh,
-    mode: str,
+def _by_mode(own: Collective) -> Callable[[Callable[..., Across]], _ByMode]:
+    def make(define: Callable[..., Across]) -> _ByMode:
+        name = f"collectives.{define.__name__}"
+        signature = Signature(name, define, [], [])
+        return _ByMode(Definition(name, define, signature, moves_bytes, "data"), own)  # type: ignore[arg-type]
+
+    return make
+
+
+@_by_mode(core.all_reduce)
+def all_reduce(
+    tensor: Operand,
+    mode: str = "fabric",
     *,
     cluster_axis: int | None = None,
     numerics: str | None = None,
     topology: Topology | None = None,
     num_links: int | None = None,
 ) -> Across:
+    """The sum over a group. `numerics="chip"` rounds at each hop of the schedule, "fp32" once at its end."""
     arithmetic = _arithmetic(tensor, mode, numerics, topology, num_links)
     plain = across(core.all_reduce)(tensor, cluster_axis=cluster_axis)
     return _computed(plain, mode, lambda group: arithmetic(group).summed)
 
 
-@_by_mode
-def _all_gather(
-    tensor: OperandOnMesh,
-    dim: int,
-    mode: str,
+@_by_mode(core.all_gather)
+def all_gather(
+    tensor: Operand,
+    dim: int = 0,
+    mode: str = "fabric",
     *,
     cluster_axis: int | None = None,
     numerics: str | None = None,
     topology: Topology | None = None,
     num_links: int | None = None,
 ) -> Across:
+    """Every member's piece, side by side along `dim`. `all_gather(tensor, "host", dim)` is understood, too."""
     arithmetic = _arithmetic(tensor, mode, numerics, topology, num_links)
     plain = across(core.all_gather)(tensor, dim, cluster_axis=cluster_axis)
     at = dim % tensor.rank
     return _computed(plain, mode, lambda group: _along(arithmetic(group).gathered, at))
 
 
-@_by_mode
-def _reduce_scatter(
-    tensor: OperandOnMesh,
+@_by_mode(core.reduce_scatter)
+def reduce_scatter(
+    tensor: Operand,
     dim: int,
-    mode: str,
+    mode: str = "fabric",
     *,
     cluster_axis: int | None = None,
     numerics: str | None = None,
     topology: Topology | None = None,
     num_links: int | None = None,
 ) -> Across:
+    """To each member its chunk, along `dim`, of the sum over the group."""
     arithmetic = _arithmetic(tensor, mode, numerics, topology, num_links)
     plain = across(core.reduce_scatter)(tensor, dim, cluster_axis=cluster_axis)
     at = dim % tensor.rank
@@ -171,22 +197,26 @@ def _reduce_scatter(
 
 
 def _arithmetic(
-    tensor: OperandOnMesh, mode: str, numerics: str | None, topology: Topology | None, num_links: int | None
+    tensor: Operand, mode: str, numerics: str | None, topology: Topology | None, num_links: int | None
 ) -> Callable[[Group], Arithmetic]:
     """How a group computes, once it is known."""
     if mode not in _MODES:
         raise refused(tensor.op, f"mode must be 'host' or 'fabric', got {mode!r}")
-    if numerics is None:
-        return OverHost
-    if numerics not in _NUMERICS:
+    if numerics is not None and numerics not in _NUMERICS:
         raise refused(tensor.op, f"numerics must be 'chip' or 'fp32', got {numerics!r}")
     if mode == "host":
-        raise refused(
-            tensor.op, "numerics is about the hops of a fabric; mode='host' adds in fp32 and rounds once"
-        )
-    return lambda group: Stepwise(
-        group, ways_of(group, tensor.tensor, topology, num_links), tensor.dtype, numerics
-    )
+        _refuse_links(tensor.op, {"numerics": numerics, "topology": topology, "num_links": num_links})
+        return OverHost
+    assert numerics is not None  # else it is TT-NN's own
+    sent = cast(OperandOnMesh, tensor).tensor
+    return lambda group: Stepwise(group, ways_of(group, sent, topology, num_links), tensor.dtype, numerics)
+
+
+def _refuse_links(op: str, wishes: dict[str, object]) -> None:
+    for name, wish in wishes.items():
+        if wish is not None:
+            why = "adds in fp32 and rounds once" if name == "numerics" else "reads back and writes"
+            raise refused(op, f"{name} is about the hops of a fabric; mode='host' uses no links: it {why}")
 
 
 def _along(compute: Callable[[torch.Tensor, int], torch.Tensor], dim: int) -> Callable[..., torch.Tensor]:

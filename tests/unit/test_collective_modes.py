@@ -157,6 +157,8 @@ def test_a_dim_that_is_none_is_refused_by_every_way(how, dim, error, said):
 )
 def test_arguments_that_make_no_sense_are_refused_by_every_way(how, arguments, error, said):
     x = split_over_four()
+    if how == {"mode": "host"} and error is RuntimeError and "cluster_axis" not in arguments:
+        error, said = TypeError, "mode='host' uses no links"
     for call in (collectives.all_reduce, collectives.all_gather):
         with pytest.raises(error, match=said) as caught:
             call(x, **how, **arguments)
@@ -273,10 +275,93 @@ def test_every_way_is_a_command_and_a_program(how):
         for _ in range(2):
             collectives.all_reduce(x, **how)
             collectives.all_gather(x, 0, **how)
-    names = [command.name.removeprefix("collectives.") for command in seen]
-    assert names == ["all_reduce", "all_gather"] * 2
-    assert all(command.arguments.items() >= how.items() for command in seen)
+    launched = [command for command in seen if not command.name.endswith("_device")]
+    assert [command.name.removeprefix("collectives.") for command in launched] == [
+        "all_reduce",
+        "all_gather",
+    ] * 2
+    assert all(command.arguments.items() >= how.items() for command in launched)
+    assert len(seen) == len(launched) * (3 if "mode" in how else 1)
     assert x.device().num_program_cache_entries() == 2
+
+
+def test_the_host_reads_and_writes_and_the_log_shows_it():
+    x = split_over_four()
+    for _ in range(3):  # planned, by a shortcut, and by heart
+        seen: list[ttnn.Command] = []
+        with ttnn.observe(SimpleNamespace(on_command=seen.append)):
+            y = collectives.all_reduce(x, "host")
+        assert [command.name for command in seen] == ["from_device", "collectives.all_reduce", "to_device"]
+        read, _, write = seen
+        assert (read.inputs, read.outputs, read.blocking) == ((x,), (), True)
+        assert (write.inputs, write.outputs) == ((), (y,))
+        assert {command.site.file for command in seen} == {__file__}
+
+
+def test_the_host_reads_nothing_while_a_trace_is_captured():
+    x = split_over_four()
+    for _ in range(2):
+        collectives.all_reduce(x, "host")
+        collectives.all_reduce(x, numerics="chip")
+    trace = ttnn.begin_trace_capture(x.device(), cq_id=0)
+    said = r"Reads are not supported during trace capture\. softmesh\.collectives\.all_reduce was called"
+    with pytest.raises(RuntimeError, match=said):
+        collectives.all_reduce(x, "host")
+    collectives.all_reduce(x, numerics="chip")
+    ttnn.end_trace_capture(x.device(), trace, cq_id=0)
+    assert first_piece(collectives.all_reduce(x, "host")).sum().item() == torch.arange(128.0).sum().item()
+
+
+@pytest.mark.parametrize("wish", [{"topology": Topology.Ring}, {"num_links": 9}])
+def test_the_host_uses_no_links(wish):
+    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
+    with pytest.raises(TypeError, match=f"{next(iter(wish))} is about the hops .* mode='host' uses no links"):
+        collectives.all_reduce(x, "host", cluster_axis=1, **wish)
+
+
+def test_a_mode_may_stand_in_second_place():
+    x = split_over_four()
+    expected = ttnn.to_torch(x, mesh_composer=ttnn.ConcatMeshToTensor(x.device(), 0))
+    seen: list[ttnn.Command] = []
+    with ttnn.observe(SimpleNamespace(on_command=seen.append)):
+        gathered = [
+            collectives.all_gather(x, "host"),
+            collectives.all_gather(x, "host", 0),
+            collectives.all_gather(x, "host", dim=0),
+            collectives.all_gather(x, 0, "host"),
+            collectives.all_gather(x, 0, mode="host"),
+            collectives.all_gather(x, "fabric", 0, numerics="chip"),
+        ]
+        dealt = collectives.reduce_scatter(x, "host", 1)
+    assert all(torch.equal(first_piece(one), expected) for one in gathered)
+    assert list(dealt.shape) == [1, 8]
+    modes_asked = [command.arguments["mode"] for command in seen if command.name.startswith("collectives.")]
+    assert modes_asked == ["host"] * 5 + ["fabric", "host"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda x: collectives.all_reduce(x, "host", "x"),
+            r"takes 2 positional arguments \(tensor, mode\), got 3",
+        ),
+        (lambda x: collectives.all_reduce(), "argument 'tensor' is missing"),
+        (lambda x: collectives.reduce_scatter(x), "argument 'dim' is missing"),
+        (lambda x: collectives.all_reduce([x], "host"), r"needs a ttnn\.Tensor, got list"),
+        (lambda x: collectives.all_reduce([x]), r"needs a ttnn\.Tensor, got list"),
+        (lambda x: collectives.all_gather(x, "hst"), "dim must be an int, got 'hst'"),
+        (lambda x: collectives.all_gather(x, "host", "fabric"), "dim must be an int, got 'fabric'"),
+    ],
+)
+def test_wrong_calls_are_told_by_the_name_that_was_called(call, said):
+    with pytest.raises(ttnn.ArgumentError, match=said) as caught:
+        call(split_over_four())
+    told = str(caught.value)
+    assert told.startswith("\nsoftmesh.collectives.")
+    assert "mode='fabric'" in told
+    assert "OperandOnMesh" not in told
+    assert "ttnn.collectives" not in told
 
 
 def test_the_ways_are_no_names_of_the_registry():
