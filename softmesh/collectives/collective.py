@@ -91,7 +91,7 @@ class CollectivePlanner(Planner):
         moved = reach.around(across.move(groups[0]), held)
         compute = self._computation(moved.compute)
         plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
-        plan.remarks = tuple(remarks)
+        plan.remarks = tuple(remarks) if across.needs_fabric else ()
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
         results = [raw] if isinstance(raw, torch.Tensor) else list(raw)

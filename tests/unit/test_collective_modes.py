@@ -481,6 +481,10 @@ def test_a_ring_that_nobody_asked_for_is_told_where_no_link_closes_it():
             ttnn.SoftmeshWarning, match=r"Ring is what FabricConfig\.FABRIC_1D_RING stands for"
         ):
             ttnn.all_reduce(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ttnn.mesh_partition(ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT), 1, 1)
+        collectives.all_reduce(x, "host")
 
 
 def test_every_line_that_asks_for_too_much_is_told_once():
