@@ -13,10 +13,13 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import described, refused
+from softmesh.collectives.argument_kinds import KIND_OF, KINDS
 from softmesh.collectives.choice import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.collectives.reach import Reach
+from softmesh.collectives.resources import check_buffer, check_resources
 from softmesh.config import CONFIG
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
@@ -33,10 +36,13 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.topology import TensorTopology
 from softmesh.placement.words import Partial, Shard
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues import sub_devices
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
+
+_ROUTE = ("topology", "num_links")  # what is asked of the fabric
 
 
 @dataclass(frozen=True)
@@ -179,26 +185,51 @@ class Collective(Operation):
 
     planner = CollectivePlanner
     reads_other_devices = True
+    has_forms = False  # which check all arguments themselves
 
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+        device = tensors[0]._storage.device
+        if self._tuning_at and device is not None:
+            self._check_tuning(values, device)
         wishes = [values[at] for at in self._wishes_at]
         parts += wishes
-        device = tensors[0]._storage.device
         parts.append(None if device is None else device.id())  # which links join its chips matters too
         parts.append(settings.serial)
         parts.append((is_lenient(), CONFIG.strict_ccl_topology))
         return super()._planned(parts, values, tensors, data, target)
 
     def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        return settings.serial, is_lenient(), CONFIG.strict_ccl_topology
+        loaded = sub_devices.serial if "subdevice_id" in kwargs else None
+        return settings.serial, is_lenient(), CONFIG.strict_ccl_topology, loaded
 
     def asks_more(self, kwargs: dict[str, Any]) -> bool:
         return "topology" in kwargs or "num_links" in kwargs or is_lenient()
 
     def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
         return differentiated(self, plan, values, data)
+
+    def _check_tuning(self, values: list[Any], device: MeshDevice) -> None:
+        """What steers hardware only, where no form has looked at it."""
+        given = {name: values[at] for at, name in self._tuning_at if values[at] is not None}
+        for name, value in given.items():
+            kind = KINDS[KIND_OF.get(name, "any")]
+            if not kind.fits(value):
+                raise refused(self.name, kind.misfit(name, value))
+        check_resources(self.name, given, device)
+
+    def _check(self, tensors: list[Tensor], data: list[Any], target: Any) -> MeshDevice | None:
+        if isinstance(target, list | tuple) and self._signature.output_name == "output_tensor":
+            raise refused(self.name, f"output_tensor must be a ttnn.Tensor, got {described(target)}")
+        return super()._check(tensors, data, target)
+
+    def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
+        if self._signature.output_name is not None and device is not None:
+            for target in targets:
+                if isinstance(target, Tensor) and target._storage.device is not device:
+                    check_buffer(self.name, self._signature.output_name, target, device)
+        super()._check_targets(targets, tensors, device)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         if all(tensor._storage.device is not None for tensor in tensors):
@@ -212,9 +243,16 @@ class Collective(Operation):
         )
 
     @cached_property
+    def _tuning_at(self) -> list[tuple[int, str]]:
+        if self.has_forms:
+            return []
+        names = [(at, self._signature.names[at]) for at in self._signature.tuning_at]
+        return [(at, name) for at, name in names if name not in _ROUTE]
+
+    @cached_property
     def _wishes_at(self) -> list[int]:
         names = self.definition.signature.names
-        return [names.index(wish) for wish in ("topology", "num_links") if wish in names]
+        return [names.index(wish) for wish in _ROUTE if wish in names]
 
 
 def collective(
@@ -238,14 +276,30 @@ def collective(
     return register
 
 
-def check_fabric(name: str, device: MeshDevice, across: Across) -> None:
-    """A fabric must be there, and reach every member of the group."""
-    axis = across.cluster_axis
+def group_along(name: str, tensor: Tensor, axis: int | None) -> Group:
+    """The group of a tensor on a mesh."""
+    device = tensor.device()
+    assert device is not None
+    return group_of(Reach.of(name, device, axis).wide(tensor.view_distribution()), axis)
+
+
+def check_axis(name: str, device: MeshDevice, axis: int | None) -> None:
     rank = device.shape.dims()
     if axis is not None and axis >= rank:
         raise MeshError(
             f"{name}: cluster axis {axis} is out of range for mesh shape rank {rank}: {device.shape}."
         )
+
+
+def axes_in_words(rank: int) -> str:
+    """Which axes a mesh has to choose from."""
+    return "0 down a column, 1 along a row" if rank == 2 else f"0 to {rank - 1}"
+
+
+def check_fabric(name: str, device: MeshDevice, across: Across) -> None:
+    """A fabric must be there, and reach every member of the group."""
+    axis = across.cluster_axis
+    check_axis(name, device, axis)
     if not across.needs_fabric or is_lenient():
         return
     active = settings.active()

@@ -119,7 +119,13 @@ def all_to_all_async_generic(
     return _swapped(op, input_tensor, in_dim, out_dim, cluster_axis)
 
 
-def _check_whole_frame(op: str, given: Arguments) -> None:
+def _check_frame(op: str, given: Arguments) -> None:
+    for name in ("neighbor_semaphore", "barrier_semaphore"):
+        semaphores = given[name]
+        if isinstance(semaphores, list | tuple) and len(semaphores) != len(given["dim"]):
+            raise MeshError(
+                f"{op}: {name} needs one entry for each padded dim, {list(given['dim'])}; got {len(semaphores)}."
+            )
     for name in ("logical_h", "t_front_pad"):
         if given.get(name):
             raise NotModelled(
@@ -132,7 +138,7 @@ def _check_whole_frame(op: str, given: Arguments) -> None:
     "input_tensor dim:ints padding_left:ints padding_right:ints padding_mode cluster_axis:ints neighbor_semaphore "
     "barrier_semaphore | num_links:ints? memory_config? topology? persistent_output_buffer? logical_h? t_front_pad?",
     output="persistent_output_buffer",
-    check=_check_whole_frame,
+    check=_check_frame,
 )
 def neighbor_pad_async(
     input_tensor: Operand,

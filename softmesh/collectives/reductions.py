@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.collective import Across, Moved, check_axis, group_along
 from softmesh.collectives.core import all_reduce, reduce_scatter
 from softmesh.collectives.groups import Group
 from softmesh.collectives.reduce_type import ReduceType
@@ -93,48 +93,59 @@ def reduce_scatter_minimal_direct(
     return across(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
-def _scratch(tensor: Tensor) -> Tensor:
-    """Opaque bytes, as many as the tensor has."""
+def _scratch(op: str, tensor: Tensor, dim: int, cluster_axis: int | None) -> Tensor:
+    """Opaque bytes, as many as the tensor has; for a reduce_scatter that can be."""
     mesh = tensor.device()
     if mesh is None:
         raise MeshError(
             "Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device)."
         )
+    tensor.check_allocated(op)
+    operand = Operand(op, "input_tensor", tensor.spec)
+    scattering = across(reduce_scatter)(operand, dim, cluster_axis=cluster_axis)
+    check_axis(op, mesh, cluster_axis)
+    scattering.move(group_along(op, tensor, cluster_axis))
     size = (1, tensor.spec.bytes())
     return allocate_tensor_on_device(size, DataType.UINT8, Layout.ROW_MAJOR, mesh, DRAM_MEMORY_CONFIG)
 
 
+_INTERMEDIATE = "experimental.reduce_scatter_minimal_async_create_intermediate_buffer"
+_STAGING = "experimental.reduce_scatter_minimal_direct_create_staging_buffer"
+_PERSISTENT = "experimental.reduce_scatter_minimal_direct_create_persistent_buffers"
+
+
 @composite(
-    "experimental.reduce_scatter_minimal_async_create_intermediate_buffer",
+    _INTERMEDIATE,
     "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?",
 )
 def reduce_scatter_minimal_async_create_intermediate_buffer(
-    input_tensor: Tensor, dim: int, **tuning: Any
+    input_tensor: Tensor, dim: int, cluster_axis: int | None = None, **tuning: Any
 ) -> list[Tensor]:
     """Scratch for reduce_scatter_minimal_async."""
-    return [_scratch(input_tensor)]
+    return [_scratch(_INTERMEDIATE, input_tensor, dim, cluster_axis)]
 
 
 @composite(
-    "experimental.reduce_scatter_minimal_direct_create_staging_buffer",
+    _STAGING,
     "input_tensor:tensor dim | cluster_axis?",
 )
 def reduce_scatter_minimal_direct_create_staging_buffer(
     input_tensor: Tensor, dim: int, cluster_axis: int | None = None
 ) -> Tensor:
     """Scratch for reduce_scatter_minimal_direct."""
-    return _scratch(input_tensor)
+    return _scratch(_STAGING, input_tensor, dim, cluster_axis)
 
 
 @composite(
-    "experimental.reduce_scatter_minimal_direct_create_persistent_buffers",
+    _PERSISTENT,
     "input_tensor:tensor dim | cluster_axis?",
 )
 def reduce_scatter_minimal_direct_create_persistent_buffers(
     input_tensor: Tensor, dim: int, cluster_axis: int | None = None
 ) -> list[Tensor]:
     """[scratch, output]"""
-    return [_scratch(input_tensor), reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis)]
+    scratch = _scratch(_PERSISTENT, input_tensor, dim, cluster_axis)
+    return [scratch, reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis)]
 
 
 def _check_sum(op: str, given: Arguments) -> None:

@@ -9,82 +9,24 @@ Python has no such signature (a required name after an optional one), TT-NN's bi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
+from functools import partial
 from typing import Any, cast
 
-from softmesh.arguments import described, refused
+from softmesh.arguments import refused
+from softmesh.collectives.argument_kinds import HINTS, KIND_OF, KINDS
 from softmesh.collectives.collective import Across, Collective
-from softmesh.collectives.reduce_type import ReduceType
-from softmesh.collectives.semaphores import GlobalSemaphore
+from softmesh.collectives.resources import check_resources, told
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Topology
-from softmesh.mesh import MeshCoordinate
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
 from softmesh.ops.registry import OPERATIONS
 from softmesh.ops.signature import Signature
-from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
 Arguments = dict[str, Any]
 Check = Callable[[str, Arguments], None]
 Misfit = Callable[[], str]  # put into words only where no form fits
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
-
-
-def _is_list_of(is_one: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list | tuple) and all(map(is_one, value))
-
-
-def _is_semaphore(value: object) -> bool:
-    return isinstance(value, GlobalSemaphore)
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)
-
-
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "int": (_is_int, "an int"),
-    "ints": (_is_list_of(_is_int), "a list of ints"),
-    "tensor": (_is_tensor, "a ttnn.Tensor"),
-    "tensors": (_is_list_of(_is_tensor), "a list of ttnn.Tensor"),
-    "semaphores": (
-        lambda value: _is_semaphore(value) or _is_list_of(_is_semaphore)(value),
-        "a semaphore of ttnn.create_global_semaphore(...), or a list of them",
-    ),
-    "mesh": (lambda value: isinstance(value, MeshDevice), "a MeshDevice"),
-    "coordinate": (
-        lambda value: isinstance(value, MeshCoordinate),
-        "a MeshCoordinate such as ttnn.MeshCoordinate(0, 1)",
-    ),
-    "topology": (lambda value: isinstance(value, Topology), "a ttnn.Topology"),
-    "reduction": (lambda value: isinstance(value, ReduceType), "a ttnn.ReduceType"),
-    "string": (lambda value: isinstance(value, str), "a string"),
-    "any": (lambda value: True, ""),
-}
-_KIND_OF = {
-    **dict.fromkeys(("dim", "in_dim", "out_dim", "cluster_axis", "num_devices", "num_links"), "int"),
-    **dict.fromkeys(("output_dim_offset", "output_dim_shape", "reduction_size"), "int"),
-    **dict.fromkeys(("sender_coord", "receiver_coord", "root_coord"), "coordinate"),
-    **dict.fromkeys(("persistent_output_buffer", "persistent_output_tensor", "buffer_tensor"), "tensor"),
-    **dict.fromkeys(("output_tensor", "intermediate_tensor", "persistent_intermediate_buffer"), "tensor"),
-    **dict.fromkeys(("optional_output_tensor", "intermediate_packet_buffer"), "tensor"),
-    **dict.fromkeys(("output_tensors", "persistent_output_buffers", "persistent_buffers"), "tensors"),
-    **dict.fromkeys(
-        ("multi_device_global_semaphore", "barrier_semaphore", "barrier_semaphores"), "semaphores"
-    ),
-    **dict.fromkeys(("rs_global_semaphores", "ag_global_semaphores", "neighbor_semaphore"), "semaphores"),
-    **dict.fromkeys(("final_semaphore", "cross_device_semaphore", "ready_semaphore"), "semaphores"),
-    "data_valid_semaphore": "semaphores",
-    "mesh_device": "mesh",
-    "topology": "topology",
-    "math_op": "reduction",
-    "padding_mode": "string",
-}
 
 
 class Form:
@@ -96,7 +38,10 @@ class Form:
         self.names = [*self.positional, *map(_name, rest.split())]
         words = dict(zip(self.names, [*first.split(), *rest.split()], strict=True))
         self.required = [name for name in self.names if not words[name].endswith("?")]
-        self._checks = {name: (*_kind(name, word), word.endswith("?")) for name, word in words.items()}
+        kinds = {name: _kind(name, word) for name, word in words.items()}
+        self._checks = {
+            name: (KINDS[kind], words[name].endswith("?") or kind in HINTS) for name, kind in kinds.items()
+        }
 
     def fitted(self, args: Sequence[Any], kwargs: Arguments) -> Arguments | Misfit:
         """The arguments by name, or why they do not fit."""
@@ -113,10 +58,17 @@ class Form:
             if name not in given:
                 return lambda: f"argument {name!r} is missing"
         for name, value in given.items():
-            fits, wanted, may_be_none = self._checks[name]
-            if not (fits(value) or (may_be_none and value is None)):
-                return lambda: f"{name} must be {wanted}, got {described(value)}"
+            kind, may_be_none = self._checks[name]
+            if not ((may_be_none and value is None) or kind.fits(value)):
+                return partial(kind.misfit, name, value)
         return given
+
+    def text(self) -> str:
+        """`(input_tensor, persistent_output_buffer=None, dim, *, num_links=None)`"""
+        words = [name if name in self.required else f"{name}=None" for name in self.names]
+        if len(self.positional) < len(words):
+            words.insert(len(self.positional), "*")
+        return f"({', '.join(words)})"
 
     def _too_many(self, count: int) -> str:
         return (
@@ -133,9 +85,9 @@ def _name(word: str) -> str:
     return word.rstrip("?").partition(":")[0]
 
 
-def _kind(name: str, word: str) -> tuple[Callable[[object], bool], str]:
+def _kind(name: str, word: str) -> str:
     own = word.rstrip("?").partition(":")[2]
-    return _KINDS[own or _KIND_OF.get(name, "any")]
+    return own or KIND_OF.get(name, "any")
 
 
 class Spelling:
@@ -155,12 +107,34 @@ class Spelling:
                 _check_route(self.op, given)
                 if self._check is not None:
                     self._check(self.op, given)
+                self._check_resources(given)
                 return given
             misfits.append(given)
         causes = [misfit() for misfit in misfits]
         if len(causes) > 1:
             causes = [f"form {i + 1}: {cause}" for i, cause in enumerate(causes)]
         raise refused(self.op, "; ".join(causes))
+
+    def _check_resources(self, given: Arguments) -> None:
+        operand = _first_operand(given)
+        mesh = None if operand is None else operand.device()
+        if mesh is None or not mesh.is_open:
+            return  # the registry answers for operands
+        named = given.get("mesh_device")
+        if named is not None and named is not mesh:
+            raise MeshError(
+                f"{self.op}: mesh_device is {told(named)}, and the tensor lies on {told(mesh)}: give the tensor's own "
+                "mesh."
+            )
+        check_resources(self.op, given, mesh)
+
+
+def _first_operand(given: Arguments) -> Tensor | None:
+    for value in given.values():
+        one = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(one, Tensor):
+            return one
+    return None
 
 
 def _check_route(op: str, given: Arguments) -> None:
@@ -172,11 +146,6 @@ def _check_route(op: str, given: Arguments) -> None:
         raise MeshError(
             f"Topology must be either Ring or Linear: {op} got {given['topology']}. "
             "Each step of a collective runs along one axis."
-        )
-    mesh, tensor = given.get("mesh_device"), given.get("input_tensor")
-    if mesh is not None and isinstance(tensor, Tensor) and tensor.device() not in (None, mesh):
-        raise MeshError(
-            f"{op}: mesh_device is {mesh}, and the tensor lies on {tensor.device()}: give the tensor's own mesh."
         )
 
 
@@ -198,6 +167,7 @@ class SpelledSignature(Signature):
         )
         self._spelling = spelling
         self._output = output
+        self.output_name = output if isinstance(output, str) else None  # else several may hold them
         if isinstance(output, str) and output in own.names:  # what it holds is an operand too
             self.output_at = self.places[output]
 
@@ -230,6 +200,7 @@ def spelled(
     def register(define: Callable[..., Across]) -> Collective:
         signature = SpelledSignature(Spelling(name, forms, check), define, controls.split(), output)
         made = kind(Definition(name, define, signature, moves_bytes, precision))  # type: ignore[arg-type]
+        made.has_forms = True
         OPERATIONS[name] = made
         return made
 
