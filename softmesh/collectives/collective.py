@@ -18,6 +18,7 @@ from softmesh.collectives.argument_kinds import KIND_OF, KINDS
 from softmesh.collectives.choice import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.groups import Group, group_of, spread
+from softmesh.collectives.outputs import check_output, output_names
 from softmesh.collectives.reach import Reach
 from softmesh.collectives.resources import check_buffer, check_resources
 from softmesh.config import CONFIG
@@ -28,7 +29,7 @@ from softmesh.mesh import MeshShape
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
 from softmesh.ops.kinds import check_kinds
-from softmesh.ops.plan import CostRule, Output, Plan, chain, finisher, lifts
+from softmesh.ops.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
 from softmesh.ops.planning import Planner
 from softmesh.ops.registry import OPERATIONS, Operation
 from softmesh.ops.signature import Signature
@@ -39,7 +40,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues import sub_devices
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.memory import MemoryConfig
-from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
@@ -98,10 +99,13 @@ class CollectivePlanner(Planner):
         compute = self._computation(moved.compute)
         plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=across.cost or moves_bytes)
         plan.remarks = tuple(remarks) if across.needs_fabric else ()
+        lead = groups[0].lead
+        kept_at = set() if self.target is None else self._kept_at()
+        if kept_at:
+            self._check_before_reading(plan, across, lead, kept_at)
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
-        results = [raw] if isinstance(raw, torch.Tensor) else list(raw)
-        lead = groups[0].lead
+        results = _listed(raw)
         specs = self._out_specs(across, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
         plan.outputs = tuple(
             Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True)
@@ -130,22 +134,35 @@ class CollectivePlanner(Planner):
             f"{self.op.name} adds them. Gather them with ttnn.all_gather and take the {others[0].op} of the result."
         )
 
-    def _target_spec(self, target: Tensor, shape: tuple[int, ...], asked: DataType | None) -> TensorSpec:
-        """An output tensor must be what the collective makes, as TT-NN's own checks put it."""
-        given, spec = self.tensors[0].spec, target.spec
-        wanted = make_spec(shape, given.dtype, given.layout, spec.memory_config, given.tile)
-        hint = f"{self.op.name} writes into a tensor that was allocated for its result."
-        if "reduce_scatter" in self.op.name and spec != wanted:
-            raise MeshError(f"Output tensor spec {spec} does not match computed output spec {wanted}. {hint}")
-        if tuple(spec.shape) != shape:
-            raise MeshError(f"Output tensor shape must be {wanted.shape}, got {spec.shape}. {hint}")
-        for what in ("dtype", "layout") if len(self.tensors) == 1 else ():
-            own, other = getattr(spec, what), getattr(given, what)
-            if own is not other:
-                raise MeshError(
-                    f"Output tensor {what} {own} should be same as input tensor {what} {other}. {hint}"
-                )
-        return spec
+    def _kept_at(self) -> set[int]:
+        """Where the data has outputs, as operands: of those a part may stay as it is."""
+        signature, targets = self.op.signature, _listed(self.target)
+        at, found = 0, set()
+        for place in signature.operand_at:
+            for item in _listed(self.values[place]):
+                if signature.defaults[place] is None and any(item is target for target in targets):
+                    found.add(at)
+                at += 1
+        return found
+
+    def _check_before_reading(self, plan: Plan, across: Across, lead: int, kept_at: set[int]) -> None:
+        """Run once as if no outputs were given: they must fit before anything is made of what they hold."""
+        data = [None if i in kept_at else value for i, value in enumerate(self.data)]
+        adapts = tuple(None if i in kept_at else adapt for i, adapt in enumerate(plan.adapts))
+        results = _listed(self._try(Plan(plan.compute, adapts), data))
+        self._out_specs(across, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
+
+    def _target_specs(
+        self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]
+    ) -> list[TensorSpec]:
+        """Outputs must be what the collective makes."""
+        signature, first = self.op.signature, self.tensors[0].spec
+        config = self._control(signature.memory_config_at)
+        named = signature.named(self.values, range(len(signature.names)))
+        names = output_names(self.op.name, named, targets, signature.output_name)
+        for target, name, spec in zip(targets, names, self._computed_specs(local, shapes), strict=True):
+            check_output(self.op.name, name, target.spec, spec, first, config)
+        return [target.spec for target in targets]
 
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
         widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
@@ -172,6 +189,10 @@ class CollectivePlanner(Planner):
                     f"{self.op.name}: the operands lie on the mesh in different ways ({first} and {group.dist}). "
                     "Distribute them over the same devices and the same grid."
                 )
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _spreader(dist: Distribution, group: Group) -> Any:

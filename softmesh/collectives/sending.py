@@ -152,12 +152,6 @@ def point_to_point(
 ) -> Across:
     """The receiver gets the sender's piece. Nothing is written anywhere else."""
     _check_pages(input_tensor)
-    _check_same_line(sender_coord, receiver_coord)
-    if output_tensor is not None and output_tensor.shape != input_tensor.shape:
-        raise MeshError(
-            f"point_to_point: the output tensor has shape {list(output_tensor.shape)}, the input "
-            f"{list(input_tensor.shape)}: allocate it like the input."
-        )
     filler = poison(input_tensor.dtype)
 
     def move(group: Group) -> Moved:
@@ -166,6 +160,7 @@ def point_to_point(
             _held(group, role, coord)
             for role, coord in (("sender", sender_coord), ("receiver", receiver_coord))
         ]
+        _check_same_line(sender_coord, receiver_coord)
         source, target = stored_index(dist, ends[0]), ends[1]
         devices = len(dist.coordinates())
 

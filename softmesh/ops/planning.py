@@ -137,9 +137,9 @@ class Planner:
         device = self.tensors[0]._storage.device
         return form_only(compute) if device is not None and device.is_remote_only() else compute
 
-    def _try(self, plan: Plan) -> Any:
+    def _try(self, plan: Plan, data: list[Any] | None = None) -> Any:
         try:
-            return plan.compute_only(self.data)
+            return plan.compute_only(self.data if data is None else data)
         except SoftmeshError:
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -159,7 +159,12 @@ class Planner:
                 raise MeshError(
                     f"{self.op.name}: {len(targets)} output tensors for {len(shapes)} results: give one for each."
                 )
-            return [self._target_spec(t, shape, asked) for t, shape in zip(targets, shapes, strict=True)]
+            return self._target_specs(targets, local, shapes)
+        return self._computed_specs(local, shapes)
+
+    def _computed_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
+        asked: DataType | None = self._control(self.op.signature.dtype_at)
+        config: MemoryConfig | None = self._control(self.op.signature.memory_config_at)
         first = self.tensors[0].spec
         specs = []
         for i, shape in enumerate(shapes):
@@ -182,6 +187,12 @@ class Planner:
             raise ArgumentError(
                 f"{self.op.name}(): memory_config must be a ttnn.MemoryConfig, got {config!r}."
             )
+
+    def _target_specs(
+        self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]
+    ) -> list[TensorSpec]:
+        asked: DataType | None = self._control(self.op.signature.dtype_at)
+        return [self._target_spec(t, shape, asked) for t, shape in zip(targets, shapes, strict=True)]
 
     def _target_spec(self, target: Tensor, shape: tuple[int, ...], asked: DataType | None) -> TensorSpec:
         if tuple(target.shape) != shape:

@@ -5,7 +5,7 @@ Wrong ones are refused, and then nothing has been written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -53,6 +53,147 @@ def untouched(*tensors: ttnn.Tensor) -> bool:
 
 def semaphores(mesh: ttnn.MeshDevice, count: int = 2) -> list[Any]:
     return [ttnn.create_global_semaphore(mesh, CORES, 0) for _ in range(count)]
+
+
+# -- outputs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (
+            {"dtype": ttnn.float32},
+            "Output tensor dtype DataType.FLOAT32 should be same as input tensor dtype",
+        ),
+        ({"dtype": ttnn.bfloat8_b}, "Output tensor dtype DataType.BFLOAT8_B should be same as input"),
+        ({"layout": ROWS}, "Output tensor layout Layout.ROW_MAJOR should be same as input tensor layout"),
+    ],
+)
+def test_what_is_sent_to_one_device_needs_an_output_of_its_form(line, form, message):
+    output = sevens(line, 1, 1, 32, 64, **form)
+    with pytest.raises(MeshError, match=message) as error:
+        ttnn.point_to_point(split(line), At(0, 0), At(0, 1), output_tensor=output)
+    assert "point_to_point writes into output_tensor" in str(error.value)
+    assert untouched(output)
+
+
+def dispatched(mesh: ttnn.MeshDevice) -> tuple[Callable[..., Any], ttnn.Tensor]:
+    """A call of all_to_all_dispatch, and its mapping: 8 experts, two on each of four devices."""
+    mapper, rows = ttnn.ShardTensorToMesh(mesh, dim=0), {"layout": ROWS, "device": mesh}
+    tokens = ttnn.from_torch(torch.ones(4, 1, 2, 32), dtype=ttnn.bfloat16, mesh_mapper=mapper, **rows)
+    chosen = torch.arange(16).reshape(4, 1, 2, 2) % 8
+    indices = ttnn.from_torch(chosen, dtype=ttnn.uint16, mesh_mapper=mapper, **rows)
+    homes = torch.eye(4).repeat(2, 1).reshape(1, 1, 8, 4)
+    mapping = ttnn.from_torch(homes, dtype=ttnn.uint16, **rows)
+
+    def call(mapping: ttnn.Tensor = mapping, **more: Any) -> Any:
+        return ttnn.all_to_all_dispatch(tokens, indices, mapping, cluster_axis=1, **more)
+
+    return call, mapping
+
+
+def test_each_output_of_a_dispatch_is_compared_with_its_own_result(line):
+    call, _ = dispatched(line)
+    rows = sevens(line, 1, 4, 2, 32, layout=ROWS)
+    told = sevens(line, 1, 4, 2, 2, dtype=ttnn.uint16, layout=ROWS)
+    call(output_tensors=[ttnn.clone(rows), ttnn.clone(told)])
+    wrong = {
+        "shape must be Shape\\(\\[1, 4, 2, 32\\]\\), got": [told, rows],
+        "dtype DataType.FLOAT32 should be": [
+            sevens(line, 1, 4, 2, 32, dtype=ttnn.float32, layout=ROWS),
+            told,
+        ],
+        "dtype DataType.BFLOAT16 should be DataType.UINT16": [rows, sevens(line, 1, 4, 2, 2, layout=ROWS)],
+        "layout Layout.TILE should be": [sevens(line, 1, 4, 2, 32), told],
+        "2 results": [rows],
+        "same tensor": [rows, rows],
+    }
+    for message, outputs in wrong.items():
+        with pytest.raises(MeshError, match=message) as error:
+            call(output_tensors=outputs)
+        assert "non-singleton" not in str(error.value)
+        assert untouched(*outputs)
+
+
+def test_the_outputs_of_combine_and_remap_have_the_form_of_their_results(line):
+    call, mapping = dispatched(line)
+    _, metadata = call()
+    answers = sevens(line, 2, 4, 2, 32, layout=ROWS)
+    for form in ({"dtype": ttnn.float32, "layout": ROWS}, {"layout": TILE}):
+        output = sevens(line, 2, 1, 2, 32, **form)
+        with pytest.raises(MeshError, match="all_to_all_combine writes into output_tensor"):
+            ttnn.all_to_all_combine(answers, metadata, mapping, cluster_axis=1, output_tensor=output)
+        assert untouched(output)
+    weights = sevens(line, 1, 4, 2, 8, layout=ROWS)
+    outputs = [sevens(line, 1, 4, 2, 2, layout=ROWS), sevens(line, 1, 1, 1, 2, layout=ROWS)]
+    with pytest.raises(
+        MeshError, match=r"DataType.BFLOAT16 should be DataType.UINT16.*optional_output_reduced_tensor"
+    ):
+        ttnn.moe_expert_token_remap(
+            weights,
+            mapping,
+            metadata,
+            optional_output_mapping_tensor=outputs[0],
+            optional_output_reduced_tensor=outputs[1],
+        )
+    assert untouched(*outputs)
+
+
+def test_the_outputs_of_a_merge_have_the_form_of_their_results(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(4, 1)) as mesh:
+        parts = [sevens(mesh, 32, 64), sevens(mesh, 32, 32), sevens(mesh, 32, 32)]
+
+        def call(*outputs: ttnn.Tensor) -> Any:
+            names = ("output_tensor_l", "output_tensor_s", "output_tensor_m")
+            return ttnn.reduce_to_root(*parts, At(1, 0), **dict(zip(names, outputs, strict=True)))
+
+        fitting = [ttnn.clone(part) for part in parts]
+        wide, narrow = sevens(mesh, 32, 64, dtype=ttnn.float32), sevens(mesh, 32, 32)
+        with pytest.raises(MeshError, match=r"shape must be Shape\(\[32, 64\]\), got.*output_tensor_l"):
+            call(narrow, *fitting[1:])
+        with pytest.raises(MeshError, match=r"dtype DataType.FLOAT32 should be.*output_tensor_l"):
+            call(wide, *fitting[1:])
+        with pytest.raises(MeshError, match="results 1 and 2 would be written into the same tensor"):
+            call(fitting[0], narrow, narrow)
+        assert untouched(wide, narrow, *fitting)
+        assert call(*fitting)[0] is fitting[0]
+
+
+def test_an_output_elsewhere_is_named(line, other):
+    x = split(line)
+    for call in (
+        lambda output: ttnn.all_gather(x, 3, output_tensor=output),
+        lambda output: ttnn.point_to_point(x, At(0, 0), At(0, 1), output_tensor=output),
+    ):
+        with pytest.raises(MeshError, match=r"output_tensor \[1, 1, 32, 256\] lies on MeshDevice.* of id"):
+            call(sevens(other, 1, 1, 32, 256))
+        with pytest.raises(MeshError, match=r"output_tensor .* lies on the host"):
+            call(sevens(None, 1, 1, 32, 256))
+
+
+def test_a_list_is_no_output_where_there_is_one_result(line):
+    with pytest.raises(TypeError, match=r"output_tensor must be a ttnn.Tensor, got a list"):
+        ttnn.all_gather(split(line), 3, output_tensor=[sevens(line, 1, 1, 32, 256)])
+    with pytest.raises(TypeError, match=r"output_tensor must be a ttnn.Tensor, got a list"):
+        ttnn.reduce_scatter(split(line), 3, output_tensor=[sevens(line, 1, 1, 32, 16)])
+
+
+def test_an_output_lies_where_the_result_is_wanted(line):
+    l1, dram = ttnn.L1_MEMORY_CONFIG, ttnn.DRAM_MEMORY_CONFIG
+    x, piece = split(line), sevens(line, 1, 1, 32, 16, memory_config=l1)
+    for config in (None, dram):
+        with pytest.raises(MeshError, match="does not match computed output spec"):
+            ttnn.reduce_scatter(x, 3, memory_config=config, output_tensor=piece)
+    assert untouched(piece)
+    assert ttnn.reduce_scatter(x, 3, memory_config=l1, output_tensor=piece) is piece
+    whole = sevens(line, 1, 1, 32, 256, memory_config=l1)
+    with pytest.raises(
+        MeshError, match=r"Output tensor memory config .*L1.* should be same as memory_config"
+    ):
+        ttnn.all_gather(x, 3, memory_config=dram, output_tensor=whole)
+    assert untouched(whole)
+    assert ttnn.all_gather(x, 3, output_tensor=whole) is whole
 
 
 # -- scratch and semaphores ------------------------------------------------------------------------
