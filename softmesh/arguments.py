@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 from softmesh.errors import ArgumentError, did_you_mean
 
 _LONGEST_REPR = 60
+_LIBRARIES = {"torch": "torch", "numpy": "numpy", "softmesh": "ttnn"}
+_ARRAYS = ("Tensor", "Parameter", "ndarray")  # told by their shapes, not by their values
 _Kind = TypeVar("_Kind")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -21,6 +23,9 @@ def described(value: object) -> str:
     >>> described("2x4"), described(list(range(100)))
     ("'2x4'", 'a list')
     """
+    library = _LIBRARIES.get(type(value).__module__.partition(".")[0])
+    if library is not None and type(value).__name__ in _ARRAYS:
+        return f"a {library}.{type(value).__name__} {list(getattr(value, 'shape', ()))}"
     text = repr(value)
     return text if len(text) <= _LONGEST_REPR and "\n" not in text else f"a {type(value).__name__}"
 

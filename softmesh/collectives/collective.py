@@ -256,7 +256,7 @@ class Collective(Operation):
         if all(tensor._storage.device is not None for tensor in tensors):
             super()._refuse_devices(tensors)
         said = {
-            "all_reduce": "Mesh device is required for all_reduce operation",
+            "all_reduce": "Mesh device is required for all_reduce operation:",
             "broadcast": "Operands to broadcast need to be on device!",
         }.get(self.name, "Input tensor must to be on device!")
         raise MeshError(
@@ -332,7 +332,8 @@ def check_fabric(name: str, device: MeshDevice, across: Across) -> None:
         )
     is_line = sum(n > 1 for n in device.shape) <= 1
     if axis is None and across.needs_line and not is_line and active.config in settings.ONE_DIMENSIONAL:
+        other_fabric = ", or configure FABRIC_2D" if device.shape.dims() == 2 else ""
         raise MeshError(
             f"1D fabric on a 2D mesh_device requires cluster_axis to be set: {name} on {MeshShape(device.shape)} "
-            f"under {active.config}. Name the axis (0 down a column, 1 along a row), or configure FABRIC_2D."
+            f"under {active.config}. Name the axis ({axes_in_words(device.shape.dims())}){other_fabric}."
         )

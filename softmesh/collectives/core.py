@@ -8,6 +8,7 @@ from softmesh.collectives.expressions import Gathering, Scattering, Summing, par
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
 from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
 from softmesh.ops.operand import Operand
 from softmesh.placement.words import REPLICATE, Shard
 
@@ -23,7 +24,23 @@ def checked_axis(op: str, axis: int | None) -> int | None:
 
 def checked_size(op: str, group: Group, what: str) -> None:
     if group.size < 2:
-        raise MeshError(f"{op} {what} will only work for num_devices > 1, got {group.size}.")
+        raise MeshError(
+            f"{op} {what} will only work for num_devices > 1, got {group.size}: {alone_in_words(group)}"
+        )
+
+
+def alone_in_words(group: Group) -> str:
+    """Why a group has one member, and what to do about it."""
+    mesh = MeshShape(group.dist.mesh)
+    if group.cluster_axis is None:
+        return f"the tensor lies on one device of {mesh}. Leave the call out: there is nobody to send to."
+    longer = [f"cluster_axis={axis}" for axis, n in enumerate(mesh) if n > 1]
+    remedy = f"Use {' or '.join(longer)}, or leave" if longer else "Leave"
+    return f"axis {group.cluster_axis} of {mesh} has one device. {remedy} the call out: there is nobody to send to."
+
+
+def dims_in_words(rank: int) -> str:
+    return f"takes {-rank} to {rank - 1}" if rank else "has no dims to choose from"
 
 
 @collective(controls="memory_config output_tensor", tuning=f"subdevice_id sub_core_grids {_LINKS} {_WORKERS}")
@@ -32,8 +49,8 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
     rank = input_tensor.rank
     if not -rank <= dim < rank:
         raise MeshError(
-            f"Invalid gather dim {dim} for {rank}D input tensor: all_gather of {list(input_tensor.shape)} takes "
-            f"{-rank} to {rank - 1}."
+            f"Invalid gather dim {dim} for {rank}D input tensor: all_gather of {list(input_tensor.shape)} "
+            f"{dims_in_words(rank)}."
         )
     at = dim % rank
 
@@ -100,7 +117,8 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
     rank, shape = input_tensor.rank, input_tensor.shape
     if not -rank <= dim < rank:
         raise MeshError(
-            f"dim must be less than the rank of the input tensor: mesh_partition got dim={dim} for {list(shape)}."
+            f"dim must be less than the rank of the input tensor: mesh_partition got dim={dim} for {list(shape)}, "
+            f"which {dims_in_words(rank)}."
         )
     checked_axis("mesh_partition", cluster_axis)
     if cluster_axis not in (None, 0, 1):

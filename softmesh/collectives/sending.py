@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Collective, Moved
-from softmesh.collectives.core import checked_axis
+from softmesh.collectives.collective import Across, Collective, Moved, axes_in_words
+from softmesh.collectives.core import alone_in_words, checked_axis
 from softmesh.collectives.expressions import picked
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping, replicating, shares_one_value
@@ -36,11 +36,12 @@ def _check_line(op: str, group: Group) -> None:
     if group.cluster_axis is None and sum(n > 1 for n in label) > 1:
         raise MeshError(
             f"{op} op is only supported for a linear tensor topology shape: the tensor is distributed as "
-            f"{MeshShape(label)}. Name the axis: cluster_axis=0 down a column, 1 along a row."
+            f"{MeshShape(label)}. Name the axis, cluster_axis={axes_in_words(len(group.dist.mesh))}."
         )
     if group.size < 2:
         raise MeshError(
-            f"{op} op will only work for num_devices > 1, but has {group.size}, shape: {MeshShape(label)}."
+            f"{op} op will only work for num_devices > 1, but has {group.size}, shape: {MeshShape(label)}: "
+            f"{alone_in_words(group)}"
         )
 
 

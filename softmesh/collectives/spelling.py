@@ -171,6 +171,9 @@ class SpelledSignature(Signature):
         if isinstance(output, str) and output in own.names:  # what it holds is an operand too
             self.output_at = self.places[output]
 
+    def texts(self) -> list[str]:
+        return [form.text() for form in self._spelling.forms]
+
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> list[Any]:
         given = self._spelling.arguments(args, kwargs)
         if isinstance(given.get("num_links"), list | tuple):  # one for each axis of a call

@@ -24,9 +24,10 @@ def refused_call(
 ) -> CallRefused:
     cause = _OPENING.sub("", str(error), count=1)
     given = [*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())]
+    ways = "".join(f"\n    {name}{text}" for text in signature.texts())
     return CallRefused(
         f"\n{name}(): incompatible function arguments. {cause}\n"
-        f"Called with: ({', '.join(given)})\nAvailable signatures:\n    {name}{signature.text()}"
+        f"Called with: ({', '.join(given)})\nAvailable signatures:{ways}"
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from softmesh import assumptions
+from softmesh.arguments import described, refused
 from softmesh.autograd.graph import GRADIENTS, tracks
 from softmesh.callsite import raw_call_site
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
@@ -263,7 +264,7 @@ class Operation:
     def _check(self, tensors: list[Tensor], data: list[Any], target: Any) -> MeshDevice | None:
         """All operands live, on one open device (or on the host, for the few ops that work there)."""
         if not tensors:
-            given = ", ".join(type(value).__name__ for value in data) or "nothing"
+            given = ", ".join(map(_kind_in_words, data)) or "nothing"
             raise ArgumentError(
                 f"{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
                 "Make one with ttnn.from_torch(..., device=mesh_device)."
@@ -303,7 +304,7 @@ class Operation:
     def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
         for target in targets or [None]:
             if not isinstance(target, Tensor):
-                raise ArgumentError(f"{self.name}(): the output tensor must be a ttnn.Tensor, got {target!r}")
+                raise refused(self.name, f"the output tensor must be a ttnn.Tensor, got {described(target)}")
             target.check_allocated(f"{self.name} (output tensor)")
             if target._storage.device is not device:
                 self._refuse_devices([*tensors, target])
@@ -432,6 +433,10 @@ def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, targe
 
 def _holds_tensors(value: Any) -> bool:
     return value is None or any(isinstance(item, Tensor) for item in _listed(value))
+
+
+def _kind_in_words(value: Any) -> str:
+    return described(value) if hasattr(value, "shape") else type(value).__name__
 
 
 def _listed(value: Any) -> list[Any]:

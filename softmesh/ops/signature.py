@@ -118,5 +118,9 @@ class Signature:
             parts.insert(self.positional, "*")
         return f"({', '.join(parts)})"
 
+    def texts(self) -> list[str]:
+        """One for each way to call it."""
+        return [self.text()]
+
     def named(self, values: list[Any], positions: Sequence[int]) -> dict[str, Any]:
         return {self.names[i]: values[i] for i in positions}

@@ -331,3 +331,72 @@ def test_a_sub_device_is_one_that_is_loaded(line):
         ttnn.all_broadcast(x, subdevice_id=second)
     line.clear_loaded_sub_device_manager()
     refuse_second()
+
+
+# -- what messages say -----------------------------------------------------------------------------
+
+
+def test_a_device_outside_the_mesh_comes_before_the_way_to_it(line):
+    with pytest.raises(MeshError, match="Mesh device must contain sender coordinate device"):
+        ttnn.point_to_point(split(line), At(5, 5), At(0, 1))
+    with pytest.raises(MeshError, match="Mesh device must contain receiver coordinate device"):
+        ttnn.point_to_point(split(line), At(0, 0), At(3, 3))
+
+
+def test_the_element_that_is_no_tensor_is_named(line):
+    call, _ = dispatched(line)
+    rows = sevens(line, 1, 4, 2, 32, layout=ROWS)
+    with pytest.raises(
+        TypeError, match=r"output_tensors\[1\] must be a ttnn.Tensor, got a torch.Tensor \[2, 2\]"
+    ):
+        call(output_tensors=[rows, torch.zeros(2, 2)])
+
+
+def test_tensors_of_torch_are_told_as_such_and_by_their_shape(line):
+    with pytest.raises(TypeError, match=r"got a torch.Tensor \[2, 2\]. Make one with ttnn.from_torch"):
+        ttnn.all_gather(torch.zeros(2, 2), 0)
+    with pytest.raises(TypeError, match=r"got a torch.Tensor \[2, 2\]") as error:
+        ttnn.all_gather(split(line), 3, output_tensor=torch.zeros(2, 2))
+    assert "0., 0." not in str(error.value)
+
+
+def test_an_axis_of_one_device_is_named_with_a_remedy(line):
+    said = r"axis 0 of MeshShape\(\[1, 4\]\) has one device. Use cluster_axis=1"
+    with pytest.raises(
+        MeshError, match=f"all_gather collective will only work for num_devices > 1, got 1: {said}"
+    ):
+        ttnn.all_gather(split(line), 3, cluster_axis=0)
+    with pytest.raises(MeshError, match=f"broadcast op will only work for num_devices > 1, .*{said}"):
+        ttnn.broadcast(split(line), At(0, 0), cluster_axis=0)
+
+
+def test_a_mesh_of_three_axes_is_told_its_own(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 2, 2)) as mesh:
+        with pytest.raises(MeshError, match=r"Name the axis \(0 to 2\)") as error:
+            ttnn.all_gather(sevens(mesh, 32, 32), 1)
+        assert "column" not in str(error.value)
+        assert "FABRIC_2D" not in str(error.value)
+
+
+def test_a_tensor_without_dims_has_none_to_gather(line):
+    scalar = ttnn.from_torch(torch.tensor(1.0), device=line)
+    with pytest.raises(
+        MeshError, match=r"Invalid gather dim 0 for 0D input tensor: .* has no dims to choose from"
+    ):
+        ttnn.all_gather(scalar, 0)
+
+
+def test_a_sum_on_the_host_says_so_in_two_sentences(line):
+    with pytest.raises(MeshError, match="Mesh device is required for all_reduce operation: all_reduce got"):
+        ttnn.all_reduce(sevens(None, 32, 32))
+
+
+def test_every_form_is_shown_as_it_is_called(line):
+    with pytest.raises(TypeError) as error:
+        X.high_bw_all_gather(split(line), 3, None)
+    assert "high_bw_all_gather(input_tensor, dim, output_tensor, *, cluster_axis=None" in str(error.value)
+    with pytest.raises(TypeError) as error:
+        X.all_gather_async(split(line), 3)
+    assert str(error.value).count("ttnn.experimental.all_gather_async(input_tensor,") == 3
+    assert "out=None" not in str(error.value)
