@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.collective import Across, Moved, check_fabric, group_along
 from softmesh.collectives.core import all_gather
 from softmesh.collectives.expressions import Gathering
 from softmesh.collectives.groups import Group
+from softmesh.collectives.outputs import check_output
+from softmesh.collectives.resources import check_buffer
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.spelling import Arguments, across, composite, spelled
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.operand import Operand
+from softmesh.tensor.memory import MemoryConfig
+from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
 
 _WORKERS = "num_workers_per_link? num_buffers_per_channel?"
@@ -122,18 +126,45 @@ def ring_attention_all_gather_async(
             "persistent output buffers: give one buffer for each tensor."
         )
     route = {name: tuning.get(name) for name in ("topology", "num_links")}
+    for i, (tensor, buffer) in enumerate(zip(input_tensor, persistent_output_buffer, strict=True)):
+        _check_pair(i, tensor, buffer, dim, cluster_axis, tuning.get("memory_config"))
     return [
         all_gather(tensor, dim, cluster_axis=cluster_axis, output_tensor=buffer, **route)
         for tensor, buffer in zip(input_tensor, persistent_output_buffer, strict=True)
     ]
 
 
-_SELECTION = ("input_batch_index", "gathered_dim_size", "input_batch_index_tensor", "gathered_prefix_tensor")
+def _check_pair(
+    i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None
+) -> None:
+    """What is gathered fits its buffer: asked of all pairs before the first buffer is written."""
+    op, mesh = "experimental.ring_attention_all_gather_async", buffer.device()
+    assert mesh is not None  # as the form has checked
+    check_buffer(op, f"input_tensor[{i}]", tensor, mesh)
+    gathering = across(all_gather)(Operand(op, f"input_tensor[{i}]", tensor.spec), dim, cluster_axis=axis)
+    check_fabric(op, mesh, gathering)
+    group = group_along(op, tensor, axis)
+    gathering.move(group)
+    spec, shape = tensor.spec, list(tensor.shape)
+    shape[dim] *= group.size
+    wanted = make_spec(tuple(shape), spec.dtype, spec.layout, config or spec.memory_config, spec.tile)
+    check_output(op, f"persistent_output_buffer[{i}]", buffer.spec, wanted, spec, config)
+
+
+_SELECTION: dict[str, int | None] = {  # with what stands for all of it
+    "input_batch_index": None,
+    "gathered_dim_size": None,
+    "input_batch_index_tensor": None,
+    "batch_slot_num_layers": 1,
+    "batch_slot_layer_idx": 0,
+    "gathered_prefix_tensor": None,
+    "gathered_slab_global": 0,
+}
 
 
 def _check_whole(op: str, given: Arguments) -> None:
-    for name in _SELECTION:
-        if given.get(name) is not None:
+    for name, default in _SELECTION.items():
+        if given.get(name) is not None and given[name] is not default:
             raise NotModelled(
                 f"ttnn.{op} with {name} is not modelled: slice the operand and the output first."
             )

@@ -196,6 +196,37 @@ def test_an_output_lies_where_the_result_is_wanted(line):
     assert ttnn.all_gather(x, 3, output_tensor=whole) is whole
 
 
+# -- several at once -------------------------------------------------------------------------------
+
+
+def test_a_refused_gather_of_several_has_written_none(line, other):
+    x = split(line)
+    good, small = sevens(line, 1, 1, 32, 256), sevens(line, 1, 1, 32, 64)
+
+    def call(tensors: list[Any], buffers: list[Any], mesh: Any = line, dim: int = 3) -> Any:
+        return X.ring_attention_all_gather_async(
+            tensors,
+            buffers,
+            dim,
+            multi_device_global_semaphore=semaphores(line),
+            cluster_axis=1,
+            mesh_device=mesh,
+            topology=LINEAR,
+        )
+
+    with pytest.raises(MeshError, match=r"shape must be .*persistent_output_buffer\[1\]"):
+        call([x, x], [good, small])
+    with pytest.raises(MeshError, match=r"dtype .*persistent_output_buffer\[1\]"):
+        call([x, x], [good, sevens(line, 1, 1, 32, 256, dtype=ttnn.float32)])
+    with pytest.raises(MeshError, match=r"input_tensor\[1\] .* lies on"):
+        call([x, split(other)], [good, sevens(line, 1, 1, 32, 256)])
+    with pytest.raises(MeshError, match=r"mesh_device is .* of id"):
+        call([x], [good], mesh=other)
+    assert untouched(good, small)
+    assert call([x], [good])[0] is good
+    assert not untouched(good)
+
+
 # -- scratch and semaphores ------------------------------------------------------------------------
 
 
@@ -400,3 +431,16 @@ def test_every_form_is_shown_as_it_is_called(line):
         X.all_gather_async(split(line), 3)
     assert str(error.value).count("ttnn.experimental.all_gather_async(input_tensor,") == 3
     assert "out=None" not in str(error.value)
+
+
+# -- all of it, or none ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", ["batch_slot_num_layers", "batch_slot_layer_idx", "gathered_slab_global"])
+def test_a_part_of_a_batch_is_not_modelled(line, choice):
+    x, whole = split(line), sevens(line, 1, 1, 32, 256)
+    with pytest.raises(ttnn.NotModelled, match=choice):
+        X.high_bw_all_gather(x, 3, whole, cluster_axis=1, **{choice: 2})
+    assert untouched(whole)
+    default = 1 if choice == "batch_slot_num_layers" else 0
+    assert X.high_bw_all_gather(x, 3, whole, cluster_axis=1, **{choice: default}) is whole
