@@ -39,6 +39,7 @@ from softmesh.placement.words import Partial, Shard
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues import sub_devices
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -54,6 +55,7 @@ class Moved:
     dists: tuple[Distribution, ...]
     topology: TensorTopology | None = None  # TT-NN's label, where it says something else
     only_sums: bool = False  # contributions that combine otherwise (max, say) would come out wrong
+    keeps_memory: bool = False  # the result is the operand, unless it is wanted elsewhere
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class CollectivePlanner(Planner):
             finisher(result, output.spec, self.data)
             for result, output in zip(results, plan.outputs, strict=True)
         )
+        if moved.keeps_memory:
+            plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
         if moved.only_sums:
             plan.problem = self._wrong_kind(groups[0])
         return plan, plan.finish(raw)

@@ -10,6 +10,7 @@ from softmesh.collectives.labels import dealing, label_by_rule, replicating, sha
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
 from softmesh.ops.operand import Operand
+from softmesh.placement.topology import topology_of
 from softmesh.placement.words import REPLICATE, Shard
 
 _LINKS = "num_links topology"
@@ -134,6 +135,8 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
         _check_tiles(input_tensor, at, shape[at] // group.size, group.size)
         dist = dealing(group, at, from_one_value=shares_one_value(group))
         label = label_by_rule(group, dist, Shard(at), combines=False)
+        if group.size == 1:
+            return Moved(lambda data: data, (group.dist,), topology_of(group.dist), keeps_memory=True)
         return Moved(lambda data: partitioned(data, group, at), (dist,), label)
 
     return Across(cluster_axis, move, needs_fabric=False)

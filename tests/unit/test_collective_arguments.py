@@ -444,3 +444,14 @@ def test_a_part_of_a_batch_is_not_modelled(line, choice):
     assert untouched(whole)
     default = 1 if choice == "batch_slot_num_layers" else 0
     assert X.high_bw_all_gather(x, 3, whole, cluster_axis=1, **{choice: default}) is whole
+
+
+def test_along_an_axis_of_one_device_a_partition_is_its_input(line):
+    x = split(line)
+    for _ in range(4):
+        same = ttnn.mesh_partition(x, 3, 0)
+        assert same.buffer_address() == x.buffer_address()
+        assert same.tensor_topology() == x.tensor_topology()
+    assert torch.equal(*(ttnn.to_torch(t, mesh_composer=ttnn.ConcatMeshToTensor(line, 3)) for t in (x, same)))
+    moved = ttnn.mesh_partition(x, 3, 0, memory_config=ttnn.L1_MEMORY_CONFIG)
+    assert moved.memory_config() == ttnn.L1_MEMORY_CONFIG
