@@ -110,6 +110,7 @@ def _dispatched(
 ) -> list[torch.Tensor]:
     """The rows, where not written those of `kept` or else the filler; and the metadata."""
     homes.check_known(chosen, "expert_indices_tensor")
+    homes.tell_homeless(chosen, mapping)
     lead = group.lead
     rows = gathered(data, group, joined).transpose(lead, lead + 1)
     told = gathered(chosen, group, joined).transpose(lead, lead + 1)

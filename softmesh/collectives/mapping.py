@@ -1,8 +1,8 @@
 """Which expert lives where: TT-NN's one-hot mapping (1, 1, experts, devices), asked for all devices at once.
 
-A mapping that is not one-hot is not refused. What TT-NN then writes nowhere is undefined: the answers of an
-expert without a home, and of those that a device has beyond its share. An expert of several homes gets its
-tokens on all of them, and the first one's answer counts.
+A mapping that is not one-hot is not refused; all_to_all_dispatch tells of a chosen expert without a home. What TT-NN
+then writes nowhere is undefined: the answers of an expert without a home, and of those that a device has beyond its
+share. An expert of several homes gets its tokens on all of them, and the first one's answer counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import math
 import torch
 
 from softmesh.collectives.groups import Group
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import LOCAL, REPLICATE
@@ -70,6 +71,21 @@ class ExpertHomes:
             raise MeshError(
                 f"{self._op}: {name} names expert {highest}, and expert_mapping_tensor has {self.experts} experts: "
                 f"their numbers run from 0 to {self.experts - 1}."
+            )
+
+    def tell_homeless(self, chosen: torch.Tensor, mapping: torch.Tensor) -> None:
+        """Warn of a chosen expert that no device holds: its tokens go nowhere."""
+        has_home = (mapping.reshape(-1, self.experts, mapping.shape[-1]) != 0).any(-1).any(0)
+        if has_home.all():
+            return
+        numbers = chosen.long().unique()
+        homeless = numbers[~has_home[numbers]].tolist()
+        if homeless:
+            warn_or_raise(
+                f"{self._op}: expert {homeless[0]} is chosen, and no device holds it: row {homeless[0]} of "
+                "expert_mapping_tensor is all zero. Its tokens go nowhere: give each row one 1, at its device.",
+                SoftmeshWarning,
+                MeshError,
             )
 
     def own(self, mapping: torch.Tensor) -> torch.Tensor:

@@ -446,6 +446,14 @@ def test_a_part_of_a_batch_is_not_modelled(line, choice):
     assert X.high_bw_all_gather(x, 3, whole, cluster_axis=1, **{choice: default}) is whole
 
 
+def test_a_chosen_expert_that_no_device_holds_is_told(line):
+    call, mapping = dispatched(line)
+    nobody = ttnn.from_torch(torch.zeros(1, 1, 8, 4), dtype=ttnn.uint16, layout=ROWS, device=line)
+    with pytest.warns(ttnn.SoftmeshWarning, match="expert 0 is chosen, and no device holds it: row 0 of"):
+        call(nobody)
+    call(mapping)
+
+
 def test_along_an_axis_of_one_device_a_partition_is_its_input(line):
     x = split(line)
     for _ in range(4):
