@@ -72,7 +72,8 @@ ttnn_output = ttnn_model(hidden_states)
 with ttnn.distribute(ttnn.ConcatMeshToTensor(mesh_device, dim=3)):
     composed = ttnn.to_torch(ttnn_output)
 pcc = ttnn.pearson_correlation_coefficient(torch_output, composed)
-print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {(composed.float() - torch_output).abs().max():.1e}")
+error = (composed.float() - torch_output).abs().max()
+print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {error:.1e}")
 
 # ... or by the devices, after which each has it all
 whole = ttnn.all_gather(ttnn_output, dim=3, num_links=1)
@@ -82,3 +83,7 @@ print(f"gathered on the devices: {whole.shape} on each, the same on all {len(rep
 
 ttnn.close_mesh_device(mesh_device)
 ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+assert pcc >= 0.999, f"pcc {pcc:.5f} is below 0.999: the result is not torch's"
+assert error <= 0.01, f"the result is not torch's: off by up to {error:.1e}"
+assert agree, "not every device has the whole result after the last all_gather"

@@ -83,8 +83,13 @@ ttnn_output = ttnn_model(hidden_states)
 replicas = [ttnn.to_torch(replica) for replica in ttnn.get_device_tensors(ttnn_output)]
 agree = all(torch.equal(replica, replicas[0]) for replica in replicas)
 pcc = ttnn.pearson_correlation_coefficient(torch_output, replicas[0])
-print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {(replicas[0].float() - torch_output).abs().max():.1e}")
+error = (replicas[0].float() - torch_output).abs().max()
+print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {error:.1e}")
 print(f"the same on all {len(replicas)}: {agree}")
 
 ttnn.close_mesh_device(mesh_device)
 ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+assert pcc >= 0.999, f"pcc {pcc:.5f} is below 0.999: the result is not torch's"
+assert error <= 0.01, f"the result is not torch's: off by up to {error:.1e}"
+assert agree, "the devices have different results: nobody added them up"

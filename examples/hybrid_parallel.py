@@ -61,8 +61,13 @@ side_by_side = ttnn.to_torch(
 columns = side_by_side.chunk(MESH_SHAPE[1], dim=3)
 agree = all(torch.equal(column, columns[0]) for column in columns)
 pcc = ttnn.pearson_correlation_coefficient(torch_output, columns[0])
-print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {(columns[0].float() - torch_output).abs().max():.1e}")
+error = (columns[0].float() - torch_output).abs().max()
+print(f"{mesh_device}: pcc {pcc:.5f}, off by at most {error:.1e}")
 print(f"the same along each row: {agree}")
 
 ttnn.close_mesh_device(mesh_device)
 ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+assert pcc >= 0.999, f"pcc {pcc:.5f} is below 0.999: the result is not torch's"
+assert error <= 0.04, f"the result is not torch's: off by up to {error:.1e}"
+assert agree, "the devices of a row have different results: nobody added them up"

@@ -30,7 +30,7 @@ with ttnn.open_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
     EnqueueWriteMeshBuffer(queue, buffer, source)
     read_back = EnqueueReadMeshBuffer(queue, None, buffer, blocking=True)
 
-    assert torch.equal(read_back, source)
+    assert torch.equal(read_back, source), "what was read is not what was written"
     print(
         f"{size >> 20} MiB round trip, {buffer.device_local_size() >> 20} MiB on each device at {buffer.address():#x}"
     )

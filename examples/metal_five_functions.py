@@ -66,7 +66,7 @@ def fit(mesh: CardMesh, mode: str) -> torch.Tensor:
         enqueue_mesh_workload(mesh, {ttnn.MeshCoordinateRange(mesh.shape): (PROGRAM, args)})
         weight = weight - RATE * all_reduce(gradient, mode=mode).read()
     everybody = all_gather(inputs, mode=mode, dim=0).read()
-    assert torch.equal(everybody, x)
+    assert torch.equal(everybody, x), "the gathered samples are not those that were dealt out"
     return weight[0]
 
 
@@ -77,11 +77,12 @@ for name, rack in (("virtual", virtual_rack(4)), ("bytearray", byte_rack(4))):
             fitted[name, mode] = fit(mesh, mode)
             error = (fitted[name, mode] - truth).abs().max()
             print(f"{mesh}, {mode:6} off by at most {error:.4f}")
-            assert error < 1e-2
+            assert error < 1e-2, f"the line is not the one that the samples lie on: off by {error:.4f}"
 
 first, *others = fitted.values()
-print("the same bits on every kind of card and in both modes:", all(first.equal(other) for other in others))
-assert all(first.equal(other) for other in others)
+same = all(first.equal(other) for other in others)
+print("the same bits on every kind of card and in both modes:", same)
+assert same, "another kind of card, or mode, fitted another line"
 
 hangs_later = {2: [Fault("run", FaultKind.HANG, after=3)]}
 with open_mesh_device((1, 4), drivers=byte_rack(4, faults=hangs_later), timeouts=Timeouts(run=0.5)) as mesh:
@@ -89,7 +90,7 @@ with open_mesh_device((1, 4), drivers=byte_rack(4, faults=hangs_later), timeouts
         fit(mesh, "host")
     except TimeoutError as error:
         print(f"\na card that hangs: {error}")
-    assert [card.info.serial for card in mesh.failed] == ["SM-0002"]
+    assert [card.info.serial for card in mesh.failed] == ["SM-0002"], "the card that hangs was not found out"
     mesh.reset()
-    assert not mesh.failed
+    assert not mesh.failed, "a reset did not bring the card back"
 print("all checks passed")

@@ -183,9 +183,9 @@ with ttnn.open_mesh_device(
     release_mesh_trace(compute_queue, trace)
 
     half = len(mixture) // 2
-    assert (added == 5).all()
-    assert (mixture[:half] == 35).all()
-    assert (mixture[half:] == 2).all()
+    assert (added == 5).all(), "2 + 3 is not 5 everywhere"
+    assert (mixture[:half] == 35).all(), "7 * 5 is not 35 on the whole top row"
+    assert (mixture[half:] == 2).all(), "7 - 5 is not 2 on the whole bottom row"
     print(
         f"replayed on {rows}x{columns} devices: 2 + 3 = 5 everywhere, 7 * 5 = 35 on the top row, 7 - 5 = 2 below"
     )

@@ -25,8 +25,11 @@ output = ttnn.matmul(tt_a, tt_b)
 
 replicas = [ttnn.to_torch(replica) for replica in ttnn.get_device_tensors(output)]
 print(f"{tt_a.shape} @ {tt_b.shape} = {output.shape} on each device of {mesh_device}")
-print(
-    f"replicas: {len(replicas)}, all equal: {all(torch.equal(replica, replicas[0]) for replica in replicas)}"
-)
-print(f"off by at most {(replicas[0].float() - a.float() @ b.float()).abs().max():.3f}")
+equal = all(torch.equal(replica, replicas[0]) for replica in replicas)
+expected = a.float() @ b.float()
+print(f"replicas: {len(replicas)}, all equal: {equal}")
+print(f"off by at most {(replicas[0].float() - expected).abs().max():.3f}")
 ttnn.close_mesh_device(mesh_device)
+
+assert equal, "the devices have different products"
+assert torch.allclose(replicas[0].float(), expected, rtol=2**-7, atol=2**-7), "the product is not torch's"

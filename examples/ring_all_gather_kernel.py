@@ -123,5 +123,5 @@ agree = all(map(torch.equal, on_devices, expected))
 complete = all(torch.equal(each, torch_input) for each in on_devices)
 print(f"{len(on_devices)} devices hold all of {list(torch_input.shape)}: {complete}")
 print(f"the kernel agrees with ttnn.all_gather: {agree}")
-assert agree
-assert complete
+assert complete, "not every device has all slices"
+assert agree, "the kernel's result is not that of ttnn.all_gather"

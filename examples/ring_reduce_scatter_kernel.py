@@ -188,5 +188,5 @@ right = all(map(torch.equal, on_devices, slices))
 agree = all(map(torch.equal, on_devices, expected))
 print(f"{len(on_devices)} devices hold a slice of the sum each: {right}")
 print(f"the kernels agree with ttnn.reduce_scatter: {agree}")
-assert right
-assert agree
+assert right, "not every device has its slice of the sum"
+assert agree, "the kernels' result is not that of ttnn.reduce_scatter"

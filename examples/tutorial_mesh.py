@@ -39,6 +39,7 @@ ttnn_tensor = ttnn.from_torch(torch_tensor, layout=ttnn.TILE_LAYOUT, device=devi
 output_tensor = ttnn.gelu(ttnn_tensor)
 difference = ttnn.to_torch(output_tensor) - torch.nn.functional.gelu(torch_tensor)
 print(f"\ngelu on {device}: {output_tensor.shape}, off by at most {difference.abs().max():.4f}")
+assert difference.abs().max() <= 2**-7, "gelu on one device is not torch's"
 ttnn.close_device(device)
 
 # ... and on four: each device gets the whole tensor unless a mapper splits it
@@ -50,6 +51,8 @@ ttnn_tensor = ttnn.from_torch(torch_tensor, layout=ttnn.TILE_LAYOUT, device=mesh
 output_tensor = ttnn.gelu(ttnn_tensor)
 replicas = [ttnn.to_torch(replica) for replica in ttnn.get_device_tensors(output_tensor)]
 print(f"gelu on {mesh_device}, replicated: {output_tensor.shape} on each device")
+for replica in replicas:
+    assert (replica - expected).abs().max() <= 2**-7, "gelu of a replica is not torch's"
 
 ttnn_tensor = ttnn.from_torch(
     torch_tensor,
@@ -61,4 +64,5 @@ output_tensor = ttnn.gelu(ttnn_tensor)
 composed = ttnn.to_torch(output_tensor, mesh_composer=ttnn.ConcatMeshToTensor(mesh_device, dim=3))
 print(f"gelu on {mesh_device}, sharded: {output_tensor.shape} on each device, {tuple(composed.shape)} in all")
 print(f"off by at most {(composed - expected).abs().max():.4f}")
+assert (composed - expected).abs().max() <= 2**-7, "gelu of the shards, put together, is not torch's"
 ttnn.close_mesh_device(mesh_device)

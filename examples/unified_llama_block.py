@@ -152,4 +152,5 @@ if __name__ == "__main__":
                     f"{program.communication * 1e6:5.1f} of {program.seconds * 1e6:5.1f} us to move values"
                 )
                 print(f"{mesh.get_num_devices():2} devices, {how:15} {agrees}; {moving}")
+                assert error <= 1e-4, f"{how} on {mesh} is not torch's block: off by {error:.0e}"
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)

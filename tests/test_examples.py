@@ -112,3 +112,81 @@ def test_a_block_passed_on_around_the_whole_ring_comes_home():
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
     for step, blocks in enumerate(found):
         assert blocks.equal(names["torch_k"].roll(64 * step, dims=2))
+
+
+BROKEN = [  # an example, a line of it, what stands there instead, and what it then says
+    (
+        "falcon_mlp_all_gather.py",
+        "gathered = ttnn.all_gather(gelu, dim=3, num_links=1)",
+        "gathered = ttnn.concat([gelu] * DEVICES, dim=3)",
+        "the result is not torch's",
+    ),
+    (
+        "falcon_mlp_all_gather.py",
+        "whole = ttnn.all_gather(ttnn_output, dim=3, num_links=1)",
+        "whole = ttnn_output",
+        "not every device has the whole result",
+    ),
+    (
+        "falcon_mlp_all_reduce.py",
+        "ff2_linear = ttnn.all_reduce(ff2_partial)",
+        "ff2_linear = ff2_partial",
+        "the result is not torch's",
+    ),
+    (
+        "falcon_mlp_all_reduce.py",
+        "ff2_linear = ttnn.all_reduce(ff2_partial)",
+        "ff2_linear = ttnn.all_reduce(ff2_partial) * 1.1",
+        "the result is not torch's: off by",
+    ),
+    (
+        "hybrid_parallel.py",
+        "output = ttnn.all_reduce(partial, cluster_axis=ALONG_THE_ROW)",
+        "output = partial",
+        "the result is not torch's",
+    ),
+    ("ring_attention.py", "k, v = passed_on(k), passed_on(v)", "pass", "not torch's attention: off by"),
+    (
+        "replicated_matmul.py",
+        "output = ttnn.matmul(tt_a, tt_b)",
+        "output = ttnn.matmul(tt_a, tt_b) * 1.1",
+        "the product is not torch's",
+    ),
+    (
+        "tutorial_mesh.py",
+        "output_tensor = ttnn.gelu(ttnn_tensor)",
+        "output_tensor = ttnn.relu(ttnn_tensor)",
+        "gelu on one device is not torch's",
+    ),
+    ("unified_llama_block.py", 'activation="silu"', 'activation="gelu"', "is not torch's block: off by"),
+    (
+        "metal_dispatch.py",
+        "EnqueueMeshWorkload(queue, workload, blocking=False)",
+        "pass",
+        "did not run on all four cores",
+    ),
+    (
+        "train_mlp.py",
+        'train.sync_gradients(model, axes=["dp"], mode=mode)',
+        "pass",
+        "one device trains differ",
+    ),
+    (
+        "train_pipeline.py",
+        'train.sync_gradients(model, axes=["dp"])',
+        'train.sync_gradients(model, axes=["dp"]) if len(losses) < STEPS else None',
+        "the parameters are not those of one device",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "instead", "told"), BROKEN)
+def test_an_example_that_computes_something_else_says_so_and_fails(name, line, instead, told, tmp_path):
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    assert line in text
+    broken = tmp_path / name
+    broken.write_text(text.replace(line, instead), encoding="utf-8")
+    command = [sys.executable, "-m", "softmesh", "run", str(broken)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode != 0
+    assert told in result.stderr.splitlines()[-1]
