@@ -9,12 +9,14 @@ of it: the all_reduce along the mesh's rows adds up what both hold. The socket n
 and each process sends or receives the shards of its own devices.
 """
 
+import sys
+
 import torch
 import ttnn
 
 SHAPE = ttnn.MeshShape(4, 4)  # the batch is split down the columns, the weights along the rows
 ALONG_THE_ROW = 1
-STAGES, MICRO_BATCHES = 2, 3
+STAGES, PROCESSES, MICRO_BATCHES = 2, 4, 3
 BATCH, ROWS, WIDTH = 4, 32, 128
 
 torch.manual_seed(0)
@@ -41,6 +43,9 @@ def socket_between_stages(mesh: ttnn.MeshDevice) -> ttnn.MeshSocket:
 
 def main() -> None:
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    ttnn.init_distributed_context()
+    if (ranks := int(ttnn.distributed_context_get_size())) != PROCESSES:
+        sys.exit(f"Four processes run this file together, not {ranks}. Start them with tt-run:\n\n{__doc__}")
     mesh = ttnn.open_mesh_device(mesh_shape=SHAPE)
     stage = mesh.get_system_mesh_id()  # as the binding of this process says
     socket = socket_between_stages(mesh)
@@ -66,13 +71,16 @@ def main() -> None:
             composer = ttnn.ConcatMesh2dToTensor(mesh, mesh_shape=SHAPE, dims=(0, 3))
             results.append(ttnn.to_torch(y, mesh_composer=composer)[..., :WIDTH])  # the same along a row
 
+    agrees = True  # as far as the first stage can tell
     if stage == 1:
         expected = torch_model(micro_batches)
         rank, difference = ttnn.distributed_context_get_rank(), (torch.stack(results) - expected).abs().max()
         print(f"rank {rank}: {MICRO_BATCHES} micro-batches, off by at most {difference:.1e}")
-        print(f"rank {rank} agrees with torch: {torch.allclose(torch.stack(results), expected, atol=1e-4)}")
+        agrees = torch.allclose(torch.stack(results), expected, atol=1e-4)
+        print(f"rank {rank} agrees with torch: {agrees}")
     ttnn.distributed_context_barrier()
     ttnn.close_device(mesh)
+    assert agrees, "what came out of the second stage is not torch's"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@
 Both run this file. Rank 0 applies relu and sends; rank 1 receives, applies exp, and compares with torch.
 """
 
+import sys
+
 import torch
 import ttnn
 
@@ -27,6 +29,9 @@ def socket_config() -> ttnn.SocketConfig:
 def main() -> None:
     torch.manual_seed(0)
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    ttnn.init_distributed_context()
+    if (ranks := int(ttnn.distributed_context_get_size())) != 2:
+        sys.exit(f"Two processes run this file together, not {ranks}. Start them with tt-run:\n\n{__doc__}")
     mesh = ttnn.open_mesh_device(mesh_shape=SHAPE)
     values = torch.randn(1, 1, 1024, 1024)
     x = ttnn.from_torch(
@@ -36,6 +41,7 @@ def main() -> None:
         mesh_mapper=ttnn.ShardTensor2dMesh(mesh, dims=(2, 3), mesh_shape=SHAPE),
     )
     socket = ttnn.MeshSocket(mesh, socket_config())
+    agrees = True  # as far as the first stage can tell
     if int(ttnn.distributed_context_get_rank()) == 0:
         ttnn.experimental.send_async(ttnn.relu(x), socket)
     else:
@@ -43,9 +49,11 @@ def main() -> None:
         ttnn.experimental.recv_async(arrived, socket)
         composer = ttnn.ConcatMesh2dToTensor(mesh, mesh_shape=SHAPE, dims=(2, 3))
         result = ttnn.to_torch(ttnn.from_device(ttnn.exp(arrived)), mesh_composer=composer)
-        print("agrees with torch:", torch.allclose(result, torch.exp(torch.relu(values))))
+        agrees = torch.allclose(result, torch.exp(torch.relu(values)))
+        print("agrees with torch:", agrees)
     ttnn.distributed_context_barrier()
     ttnn.close_device(mesh)
+    assert agrees, "what arrived and went through exp is not torch's"
 
 
 if __name__ == "__main__":

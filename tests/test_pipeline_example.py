@@ -18,11 +18,15 @@ DEADLINE = 120  # seconds: for a hang, not for speed
 TT_RUN = str(Path(__file__).parents[1] / "softmesh_launcher.py")
 
 
-def run(*command: str) -> str:
+def started(*command: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TT_", "SOFTMESH_"))}
-    found = subprocess.run(
+    return subprocess.run(
         [sys.executable, *command], env=clean, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
+
+
+def run(*command: str) -> str:
+    found = started(*command)
     assert found.returncode == 0, found.stderr[-3000:]
     return found.stdout
 
@@ -52,6 +56,61 @@ def test_a_pipeline_over_the_parts_of_a_galaxy_agrees_with_torch(
     printed = run(TT_RUN, *launch, "--", sys.executable, str(EXAMPLES / example))
     assert printed.count("agrees with torch: True") == agreeing_ranks, printed
     assert "False" not in printed
+
+
+@pytest.mark.usefixtures("mpi")
+@pytest.mark.parametrize(
+    ("example", "binding", "line", "instead"),
+    [
+        (
+            "two_stage_pipeline.py",
+            "4x4_multi_mesh",
+            "send_async(ttnn.relu(x), socket)",
+            "send_async(x, socket)",
+        ),
+        ("four_stage_pipeline.py", "4x2_multi_mesh", "y = ttnn.relu(ttnn.linear(x,", "y = (ttnn.linear(x,"),
+        (
+            "big_mesh_pipeline.py",
+            "4x4_multi_big_mesh",
+            "ttnn.all_reduce(ttnn.linear(hidden, weight_down), cluster_axis=ALONG_THE_ROW)",
+            "ttnn.linear(hidden, weight_down)",
+        ),
+    ],
+)
+def test_a_pipeline_that_computes_something_else_says_so_and_fails(
+    example: str, binding: str, line: str, instead: str, galaxy: Path, tmp_path: Path
+) -> None:
+    text = (EXAMPLES / example).read_text(encoding="utf-8")
+    assert line in text
+    broken = tmp_path / example
+    broken.write_text(text.replace(line, instead), encoding="utf-8")
+    launch = ["--system", "Galaxy", "--rank-binding", str(galaxy / f"{binding}_rank_binding.yaml")]
+    found = started(TT_RUN, *launch, "--", sys.executable, str(broken))
+    assert found.returncode != 0
+    assert "is not torch's" in found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(
+    ("example", "told", "binding"),
+    [
+        ("two_stage_pipeline.py", "Two processes", "4x4_multi_mesh"),
+        ("four_stage_pipeline.py", "Four processes", "4x2_multi_mesh"),
+        ("big_mesh_pipeline.py", "Four processes", "4x4_multi_big_mesh"),
+    ],
+)
+def test_a_pipeline_that_is_started_alone_says_how_to_start_it(example: str, told: str, binding: str) -> None:
+    found = started("-m", "softmesh", "run", str(EXAMPLES / example))
+    assert found.returncode == 1
+    assert found.stderr.startswith(f"{told} run this file together, not 1. Start them with tt-run:")
+    assert f"tt-run --system Galaxy --rank-binding bindings/{binding}_rank_binding.yaml" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_stage_of_the_gpt_that_is_started_alone_says_who_starts_it(tmp_path: Path) -> None:
+    stage = str(EXAMPLES / "char_gpt" / "stage.py")
+    found = started("-m", "softmesh", "run", stage, "--steps", "1", "--losses", str(tmp_path / "losses.json"))
+    assert found.returncode == 2
+    assert "4 processes run this file together, not 1; run.py starts them with tt-run" in found.stderr
 
 
 def test_processes_side_by_side_see_a_board_each() -> None:

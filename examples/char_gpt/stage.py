@@ -21,7 +21,7 @@ with aliased():
     from tiny_gpt.model import GPT, Shape
     from tiny_gpt.text import Text
 
-MICRO_BATCHES = 4
+STAGES, MICRO_BATCHES = 4, 4
 
 
 def main() -> None:
@@ -34,6 +34,10 @@ def main() -> None:
     torch.set_num_threads(1)
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
     ttnn.init_distributed_context()
+    if (ranks := int(ttnn.distributed_context_get_size())) != STAGES:
+        parser.error(
+            f"{STAGES} processes run this file together, not {ranks}; run.py starts them with tt-run"
+        )
     rank = int(ttnn.distributed_context_get_rank())
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 1))
     mesh.axis_names = ("dp", "tp")

@@ -15,7 +15,7 @@ from softmesh.processes.context import DistributedContext
 from softmesh.processes.mesh_ids import mesh_ids
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.config import SocketConfig, SocketEndpoint
-from softmesh.sockets.validation import check_ranks
+from softmesh.sockets.validation import ALONE, check_ranks
 
 _PAIRS: weakref.WeakKeyDictionary[DistributedContext, dict[int, DistributedContext]] = (
     weakref.WeakKeyDictionary()
@@ -50,9 +50,10 @@ def sides_of(
         ranks = check_ranks(config._ranks, world.rank, world.size)
         return (Side(ranks[:1]), Side(ranks[1:])), SocketEndpoint(ranks.index(world.rank))
     if world.size == 1 or sender == receiver:
+        alone = f" {ALONE}" if world.size == 1 else ""
         raise MeshError(
             f"MeshSocket must only be used for communication between different host ranks: mesh {sender} and mesh "
-            f"{receiver} are not in different processes. Use ttnn.create_socket_pair(...) in one process."
+            f"{receiver} are not in different processes.{alone} Use ttnn.create_socket_pair(...) in one process."
         )
     ids = mesh_ids(world) or list(range(world.size))  # where nobody said, rank and mesh id are the same
     sides = (_side(sender, ids, mesh), _side(receiver, ids, mesh))

@@ -12,6 +12,11 @@ from softmesh.hardware import SubDeviceId
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.config import SocketConnection, SocketEndpoint, SocketMemoryConfig
 
+ALONE = (
+    "This process is alone: to have others, start the program with tt-run --rank-binding BINDING -- python ... "
+    "(softmesh bindings writes bindings)."
+)
+
 
 def check_connections(connections: Sequence[SocketConnection]) -> None:
     if not connections:
@@ -84,10 +89,10 @@ def check_ranks(ranks: tuple[int | None, int | None], rank: int, size: int) -> t
     """Sender and receiver: two ranks that exist, one of which is this one."""
     sender, receiver = ranks
     if sender is None or receiver is None or not (0 <= sender < size and 0 <= receiver < size):
-        known = "only rank 0" if size == 1 else f"ranks 0 to {size - 1}"
+        known = f"only rank 0. {ALONE}" if size == 1 else f"ranks 0 to {size - 1}."
         raise MeshError(
             f"Invalid socket sender rank {described(sender)} or receiver rank {described(receiver)} specified. "
-            f"This job has {known}. Between meshes of one process use ttnn.create_socket_pair(...)."
+            f"This job has {known} Between meshes of one process use ttnn.create_socket_pair(...)."
         )
     if sender == receiver:
         raise MeshError(

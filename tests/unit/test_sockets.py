@@ -714,6 +714,18 @@ def test_mesh_ids_must_name_ranks(ids: str, message: str, monkeypatch: pytest.Mo
         sides_of(by_mesh_ids(), opened(1, 1), two_ranks())
 
 
+@pytest.mark.parametrize(
+    "ends", [{"sender_rank": 0, "receiver_rank": 1}, {"sender_mesh_id": 0, "receiver_mesh_id": 1}]
+)
+def test_a_process_that_is_alone_is_told_how_to_have_others(ends: dict[str, int]) -> None:
+    memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
+    made = SocketConfig(joined([((0, 0), (0, 0))]), memory, **ends)
+    with pytest.raises(
+        MeshError, match=r"This process is alone: .* tt-run --rank-binding .*create_socket_pair"
+    ):
+        MeshSocket(opened(1, 1), made)
+
+
 def test_a_socket_from_a_mesh_to_itself_needs_no_other_process() -> None:
     memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
     alone = SocketConfig(joined([((0, 0), (0, 0))]), memory, sender_mesh_id=1, receiver_mesh_id=1)
