@@ -13,7 +13,7 @@ The schedule is checked and drawn before it runs. Names of schedules may be give
 interleaved, for which every stage has two chunks of the model.
 """
 
-import sys
+import argparse
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +26,7 @@ from softmesh.train import pipeline
 STAGES, DATA_PARALLEL, MICRO_BATCHES = 4, 2, 8
 VOCABULARY, FEATURES, HEADS, TOKENS, ROWS = 64, 32, 4, 16, 32
 STEPS, RATE = 2, 0.5
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
 Layer = Callable[[ttnn.MeshDevice], train.Module]
 
 
@@ -117,17 +118,28 @@ def run(schedule: str, mesh: ttnn.MeshDevice, rank: int | None) -> None:
     compare(model, losses, parts, mesh.create_submesh(ttnn.MeshShape(1, 1)))
 
 
-def main(*schedules: str) -> None:
+def schedule_name(text: str) -> str:
+    if text not in SCHEDULES:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(SCHEDULES)}, got {text!r}")
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "schedules", type=schedule_name, nargs="*", metavar="SCHEDULE", help=", ".join(SCHEDULES)
+    )
+    schedules = parser.parse_args().schedules or ["1f1b"]
     torch.set_num_threads(1)  # tensors are small here: more threads would wait for each other
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
     ttnn.init_distributed_context()
     is_spread = int(ttnn.distributed_context_get_size()) > 1
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(DATA_PARALLEL, 1 if is_spread else STAGES))
-    for schedule in schedules or ["1f1b"]:
+    for schedule in schedules:
         run(schedule, mesh, int(ttnn.distributed_context_get_rank()) if is_spread else None)
     ttnn.distributed_context_barrier()
     ttnn.close_mesh_device(mesh)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -71,11 +71,32 @@ def test_the_mlp_learns_the_same_by_host_and_by_fabric():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [(["--forms", "TP 9"], "TP 8"), (["--steps", "0"], "--steps must be at least 1, got 0")],
+    ("script", "given", "told"),
+    [
+        ("char_gpt/run.py", ["--forms", "TP 9"], "TP 8"),
+        ("char_gpt/run.py", ["--steps", "0"], "--steps must be at least 1, got 0"),
+        (
+            "char_gpt/run.py",
+            ["--forms", "1 device", "--steps", "1", "--plot", "no/such/losses.svg"],
+            "--plot must be a file in a folder that exists, got no/such/losses.svg",
+        ),
+        (
+            "char_gpt/run.py",
+            ["--forms", "1 device", "--steps", "1", "--plot", "."],
+            "--plot must be a file in a folder that exists, got .",
+        ),
+        (
+            "char_gpt/stage.py",
+            ["--steps", "1", "--losses", "no/such/losses.json"],
+            "--losses must be a file in a folder that exists, got no/such/losses.json",
+        ),
+        ("train_pipeline.py", ["nosuch"], "must be one of gpipe, 1f1b, interleaved, got 'nosuch'"),
+    ],
 )
-def test_the_script_refuses_what_it_cannot_do(given, told):
-    command = [sys.executable, "-m", "softmesh", "run", str(EXAMPLES / "char_gpt" / "run.py")]
+def test_a_script_refuses_what_it_cannot_do(script, given, told):
+    command = [sys.executable, "-m", "softmesh", "run", str(EXAMPLES / script)]
     result = subprocess.run([*command, *given], capture_output=True, text=True, timeout=120)
     assert result.returncode == 2
+    assert result.stderr.startswith("usage: ")
     assert told in result.stderr
+    assert result.stdout == ""  # nothing has run

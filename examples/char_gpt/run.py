@@ -31,6 +31,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.steps < 1:
         parser.error(f"--steps must be at least 1, got {given.steps}")
+    if given.plot and (given.plot.is_dir() or not given.plot.parent.is_dir()):
+        parser.error(f"--plot must be a file in a folder that exists, got {given.plot}")
     text = Text()
     shape, plan = Shape(text.vocabulary), Plan(steps=given.steps)
     ways = {form.name: partial(losses, form, text, shape, plan) for form in FORMS}
@@ -47,7 +49,10 @@ def main() -> int:
         print(f"Curves: {given.plot}")
     worst = max(curve.strays_from(curves[0]) for curve in curves)
     print(f"No loss is more than {worst:.1e} away from that of {curves[0].name}.")
-    return 0 if worst <= TOLERANCE else 1
+    if not worst <= TOLERANCE:
+        print(f"run.py: the forms do not train alike: no loss may stray by {TOLERANCE:.0e}.", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

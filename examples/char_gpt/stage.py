@@ -31,6 +31,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.steps < 1:
         parser.error(f"--steps must be at least 1, got {given.steps}")
+    if given.losses.is_dir() or not given.losses.parent.is_dir():
+        parser.error(f"--losses must be a file in a folder that exists, got {given.losses}")
     torch.set_num_threads(1)
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
     ttnn.init_distributed_context()
