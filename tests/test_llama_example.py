@@ -421,6 +421,21 @@ def test_groups_are_made_of_whole_rows_where_that_goes_and_else_of_columns():
         ("--mesh 1x16", "num_key_value_heads=8 must be a multiple of 16"),
         ("--checkpoint no_such_folder", "no_such_folder"),
         ("--prompt 5,512", "token 512 of the prompt is not one of the 512 of the model"),
+        (
+            "--prompt 5,6 --tokens 100000000",
+            "--tokens 100000000 after a prompt of 2 make 100000002 positions, and the model has 2048 "
+            "(max_position_embeddings): take --tokens 2046 or fewer.",
+        ),
+        (
+            f"--prompt {','.join('5' * 2048)} --tokens 1",
+            "--tokens 1 after a prompt of 2048 make 2049 positions, and the model has 2048 "
+            "(max_position_embeddings): take a shorter --prompt.",
+        ),
+        (
+            "--mesh 1x8 --prompt 5,6 --users 100000 --tokens 2046",
+            "the caches of 100000 users with 2048 tokens each take 48.8 GiB of every device, and 12.0 GiB are free: "
+            "take fewer --users or --tokens, or more devices.",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_exit_code_2(options, message, capsys):

@@ -104,23 +104,33 @@ class Request:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> Request:
-        if given.checkpoint is None:
-            args = ModelArgs()
-            weights = random_weights(args)
-        else:
-            args = ModelArgs.from_folder(given.checkpoint)
-            weights = load_checkpoint(given.checkpoint, args)
+        args = ModelArgs() if given.checkpoint is None else ModelArgs.from_folder(given.checkpoint)
         for token in given.prompt or ():
             if not 0 <= token < args.vocab_size:
                 raise ValueError(
                     f"token {token} of the prompt is not one of the {args.vocab_size} of the model."
                 )
         prompts = [given.prompt] * given.users if given.prompt else drawn_prompts(args, given.users)
+        check_length(args, max(map(len, prompts)), given.tokens)
+        if given.checkpoint is None:
+            weights = random_weights(args)
+        else:
+            weights = load_checkpoint(given.checkpoint, args)
         return cls(args, weights, prompts, given.tokens)
 
     @property
     def length(self) -> int:
         return max(map(len, self.prompts)) + self.tokens
+
+
+def check_length(args: ModelArgs, prompt: int, tokens: int) -> None:
+    most = args.max_position_embeddings
+    if prompt + tokens > most:
+        remedy = f"take --tokens {most - prompt} or fewer" if prompt < most else "take a shorter --prompt"
+        raise ValueError(
+            f"--tokens {tokens} after a prompt of {prompt} make {prompt + tokens} positions, and the model has {most} "
+            f"(max_position_embeddings): {remedy}."
+        )
 
 
 def drawn_prompts(args: ModelArgs, users: int) -> list[Tokens]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import ttnn
 
-from tt_llama.model_args import ModelArgs
+from tt_llama.model_args import TILE, ModelArgs
 from tt_llama.tensor_parallel import TensorParallel
 
 Caches = tuple[ttnn.Tensor, ttnn.Tensor]  # keys and values of one layer, [blocks, kv_heads, block, head_dim]
@@ -25,6 +25,7 @@ def paged_cache(
 ) -> PagedCache:
     """Room for `length` positions of each user. Blocks are dealt out in no order, as those of a server are."""
     pages = -(-length // block_size)
+    _check_room(tp, args, users, length, pages * block_size)
     draw = torch.Generator().manual_seed(0)
     own = users // tp.groups * pages  # blocks of a group, which count from 0 in each
     blocks = torch.cat([torch.randperm(own, generator=draw) for _ in range(tp.groups)])
@@ -38,3 +39,16 @@ def paged_cache(
         tp.put_numbers(blocks.reshape(users, pages).int(), users=0, dtype=ttnn.int32),
         [caches() for _ in range(args.num_hidden_layers)],
     )
+
+
+def _check_room(tp: TensorParallel, args: ModelArgs, users: int, length: int, positions: int) -> None:
+    """Before the host is asked for memory: what the caches of all layers take of a device, and what it has."""
+    tiles = users // tp.groups * positions * args.key_size // tp.columns // TILE**2
+    needed = 2 * args.num_hidden_layers * tiles * ttnn.tile_size(tp.dtype)
+    memory = ttnn.get_memory_view(tp.mesh_device, ttnn.BufferType.DRAM)
+    free = memory.num_banks * memory.total_bytes_free_per_bank
+    if needed > free:
+        raise ValueError(
+            f"the caches of {users} users with {length} tokens each take {needed / 2**30:.1f} GiB of every device, "
+            f"and {free / 2**30:.1f} GiB are free: take fewer --users or --tokens, or more devices."
+        )
