@@ -83,6 +83,12 @@ def _close_all() -> None:
     softmesh.use_system(None)
 
 
+def test_the_log_that_the_readme_shows_has_the_new_tensor_and_the_ops() -> None:
+    code = next(example.values[1] for example in EXAMPLES if "log_commands" in str(example.values[1]))
+    printed = run(str(code), "README")
+    assert re.findall(r"^ \d +(\w+)", printed, re.MULTILINE) == ["rand", "add", "relu"]
+
+
 def test_there_are_examples_to_run() -> None:
     assert len(EXAMPLES) >= 5
     assert len(SESSIONS) >= 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -24,12 +24,13 @@ from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
+from softmesh.tensor.transfer import created
 
 _LARGE = 1 << 28  # elements
 
 
 def _create(
+    where: str,
     values: torch.Tensor,
     dtype: DataType | None,
     layout: Layout | None,
@@ -37,16 +38,14 @@ def _create(
     memory_config: MemoryConfig | None,
     mapper: TensorToMesh | None = None,
 ) -> Tensor:
-    return cast(
-        Tensor,
-        from_torch(
-            values,
-            dtype=DataType.BFLOAT16 if dtype is None else dtype,
-            layout=Layout.ROW_MAJOR if layout is None else layout,
-            device=GetDefaultDevice() if device is None else device,
-            memory_config=memory_config,
-            mesh_mapper=mapper,
-        ),
+    return created(
+        where,
+        values,
+        DataType.BFLOAT16 if dtype is None else dtype,
+        Layout.ROW_MAJOR if layout is None else layout,
+        GetDefaultDevice() if device is None else device,
+        memory_config,
+        mapper,
     )
 
 
@@ -79,6 +78,26 @@ def _check_room(
         Storage(None, replicated(tuple(mesh.shape)), mesh).place(spec)  # and gives it back at once
 
 
+def _filled_with(where: str, sizes: tuple[int, ...], value: float) -> torch.Tensor:
+    is_float = isinstance(_checked_number(where, "fill_value", value), float)
+    return torch.full(sizes, value, dtype=torch.float64 if is_float else torch.int64)
+
+
+def _full(
+    where: str,
+    shape: Sequence[int],
+    value: float,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+) -> Tensor:
+    sizes = _checked_shape(where, shape)
+    if math.prod(sizes) >= _LARGE:
+        _check_room(sizes, dtype, layout, device, memory_config)
+    return _create(where, _filled_with(where, sizes, value), dtype, layout, device, memory_config)
+
+
 def full(
     shape: Sequence[int],
     fill_value: float,
@@ -89,19 +108,15 @@ def full(
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
     """`fill_value` everywhere; written into `optional_tensor` where one is given."""
-    kind = (
-        torch.float64 if isinstance(_checked_number("full", "fill_value", fill_value), float) else torch.int64
-    )
-    sizes = _checked_shape("full", shape)
-    if math.prod(sizes) >= _LARGE and optional_tensor is None:
-        _check_room(sizes, dtype, layout, device, memory_config)
-    made = torch.full(sizes, fill_value, dtype=kind)
     if optional_tensor is None:
-        return _create(made, dtype, layout, device, memory_config)
+        return _full("full", shape, fill_value, dtype, layout, device, memory_config)
+    made = _filled_with("full", _checked_shape("full", shape), fill_value)
     checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
     if tuple(optional_tensor.shape) != tuple(shape):
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
-    filled = _create(made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)
+    filled = _create(
+        "full", made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None
+    )
     optional_tensor.overwrite(filled.view_data(), filled.view_distribution())
     return optional_tensor
 
@@ -113,7 +128,7 @@ def zeros(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    return full(shape, 0, dtype, layout, device, memory_config)
+    return _full("zeros", shape, 0, dtype, layout, device, memory_config)
 
 
 def ones(
@@ -123,7 +138,7 @@ def ones(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    return full(shape, 1, dtype, layout, device, memory_config)
+    return _full("ones", shape, 1, dtype, layout, device, memory_config)
 
 
 def empty(
@@ -134,7 +149,7 @@ def empty(
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
     """Contents are undefined in TT-NN; here they are zeros."""
-    return full(shape, 0, dtype, layout, device, memory_config)
+    return _full("empty", shape, 0, dtype, layout, device, memory_config)
 
 
 def arange(
@@ -154,7 +169,7 @@ def arange(
     first, last = (0, start) if end is None else (start, end)
     if step == 0 or (last - first) * step < 0:
         raise MeshError(f"arange: step {step} does not lead from {first} to {last}.")
-    return _create(torch.arange(first, last, step), dtype, layout, device, memory_config)
+    return _create("arange", torch.arange(first, last, step), dtype, layout, device, memory_config)
 
 
 def rand(
@@ -183,7 +198,7 @@ def rand(
         if device is None:
             raise ArgumentError("rand: mesh_mapper needs a device to map to.")
         mapper = TensorToMesh(device.shape, mesh_mapper)
-    return _create(values, dtype, layout, device, memory_config, mapper)
+    return _create("rand", values, dtype, layout, device, memory_config, mapper)
 
 
 _LIKE: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Everything that runs is a command; observers read the stream.
 
-An op, a transfer, an allocation: each tells its name, what it read and wrote, its queue, where on the
+An op, a transfer, a new tensor: each tells its name, what it read and wrote, its queue, where on the
 mesh it ran, and the line of the user's program. While nobody observes, no Command is built: callers
 ask `observed()` first.
 """

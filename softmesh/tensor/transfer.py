@@ -70,17 +70,40 @@ def from_torch(
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
     else:
-        form = _checked_form(source, dtype, layout, memory_config, tile)
+        form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
     if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
         if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
             raise MeshError(
                 "from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec."
             )
         source = source.transpose(-2, -1)
-    host = _host_tensor(source, form, mesh_mapper, _checked_pad_value(pad_value))
+    host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
     if observed():
         emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
+    return result
+
+
+def created(
+    where: str,
+    values: torch.Tensor,
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+    mapper: Mapper | None,
+) -> Tensor:
+    """What `where` made up, placed as `from_torch` places what it is given."""
+    queue = chosen_queue(where, None)
+    if device is not None:
+        checked(where, "device", device, MeshDevice, _A_MESH_DEVICE).check_open(where)
+        device.note_write(where, queue)
+    host = _host_tensor(
+        where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0
+    )
+    result = host if device is None else _place(host, device, host.spec)
+    if observed():
+        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
 
 
@@ -94,6 +117,7 @@ class _Form(NamedTuple):
 
 
 def _checked_form(
+    where: str,
     source: torch.Tensor,
     dtype: DataType | None,
     layout: Layout | None,
@@ -102,17 +126,17 @@ def _checked_form(
 ) -> _Form:
     if dtype is None:
         dtype = default_dtype_for(source.dtype)
-    checked("from_torch", "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
+    checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
     if layout is None:
         layout = Layout.TILE if facts(dtype).is_block else Layout.ROW_MAJOR
-    checked("from_torch", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
+    checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
     if dtype is DataType.FP8_E4M3 and (layout is not Layout.ROW_MAJOR or source.dtype is not torch.float32):
         raise MeshError(
             f"fp8_e4m3 supports ROW_MAJOR layout and float32 input only: got {layout} and {source.dtype}."
         )
     if tile is not None:
-        checked("from_torch", "tile", tile, Tile, "a ttnn.Tile")
-    return _Form(dtype, layout, _check_memory_config(memory_config, "from_torch"), tile or DEFAULT_TILE)
+        checked(where, "tile", tile, Tile, "a ttnn.Tile")
+    return _Form(dtype, layout, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
 
 
 def _checked_pad_value(value: float | None) -> float:
@@ -123,8 +147,10 @@ def _checked_pad_value(value: float | None) -> float:
     return float(value)
 
 
-def _host_tensor(source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float) -> Tensor:
-    pieces, dist, topology = _split(source, mapper, "from_torch")
+def _host_tensor(
+    where: str, source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float
+) -> Tensor:
+    pieces, dist, topology = _split(source, mapper, where)
     data = _own_memory(_stored(pieces, form.dtype, source, pad_value), source)
     spec = make_spec(tuple(data.shape[dist.lead :]), *form)
     if pad_value:

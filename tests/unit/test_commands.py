@@ -190,6 +190,20 @@ def test_transfers_and_allocations_are_commands_too(mesh: MeshDevice):
     assert recorder.seen[0].inputs == ()
 
 
+def test_what_makes_a_tensor_from_nothing_is_a_command_of_its_own_name(mesh: MeshDevice):
+    with ttnn.observe(Recorder()) as recorder:
+        made = [
+            ttnn.empty([32, 32], device=mesh),
+            ttnn.zeros([32, 32], device=mesh),
+            ttnn.ones([32, 32], device=mesh),
+            ttnn.full([32, 32], 2.0, device=mesh),
+            ttnn.arange(32, device=mesh),
+            ttnn.rand([32, 32], mesh),
+        ]
+    assert recorder.names() == ["empty", "zeros", "ones", "full", "arange", "rand"]
+    assert [id(command.outputs[0]) for command in recorder.seen] == [id(tensor) for tensor in made]
+
+
 def test_the_cost_is_that_of_one_device(mesh: MeshDevice):
     x = ttnn.ones([32, 64], layout=ttnn.TILE_LAYOUT, device=mesh)
     w = ttnn.ones([64, 96], layout=ttnn.TILE_LAYOUT, device=mesh)
@@ -204,7 +218,7 @@ def test_an_op_that_fails_is_not_a_command(mesh: MeshDevice, x: ttnn.Tensor):
         with pytest.raises(RuntimeError):
             ttnn.add(x, ttnn.ones([7, 7], layout=ttnn.TILE_LAYOUT, device=mesh))
         ttnn.relu(x)
-    assert recorder.names() == ["from_torch", "relu"]
+    assert recorder.names() == ["ones", "relu"]
 
 
 # -- attaching -------------------------------------------------------------------------------------

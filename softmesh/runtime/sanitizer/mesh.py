@@ -19,6 +19,12 @@ LAUNCH = "enqueue_mesh_workload"
 _TRANSFERS = frozenset(
     {
         "from_torch",
+        "full",
+        "zeros",
+        "ones",
+        "empty",
+        "arange",
+        "rand",
         "to_torch",
         "to_device",
         "from_device",
