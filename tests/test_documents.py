@@ -38,10 +38,10 @@ SESSIONS = [
 
 def run(code: str, name: str) -> str:
     """What a user would see: printed text, and warnings as Python shows them."""
-    output = io.StringIO()
+    output, lines = io.StringIO(), code.splitlines()
 
     def show(message: Warning | str, category: type[Warning], file: str, line: int, *_: object) -> None:
-        output.write(f"{file}:{line}: {category.__name__}: {message}\n")
+        output.write(warnings.formatwarning(message, category, file, line, lines[line - 1]))
 
     with warnings.catch_warnings(), contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
