@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.collective import Across, Moved, check_fabric, group_along
+from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import group_along
 from softmesh.collectives.core import all_gather
 from softmesh.collectives.expressions import Gathering
+from softmesh.collectives.fabric_needs import check_fabric
 from softmesh.collectives.groups import Group
 from softmesh.collectives.outputs import check_output
 from softmesh.collectives.resources import check_buffer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from softmesh.arguments import refused
-from softmesh.collectives.collective import Across, Moved, collective
+from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import collective
 from softmesh.collectives.expressions import Gathering, Scattering, Summing, partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value

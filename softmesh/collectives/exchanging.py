@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.expressions import dealt, exchanged, gathered
 from softmesh.collectives.groups import Group, group_of

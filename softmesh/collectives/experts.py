@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.expressions import dealt, gathered, picked
 from softmesh.collectives.groups import Group

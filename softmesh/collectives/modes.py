@@ -17,9 +17,11 @@ import torch
 
 from softmesh.arguments import refused
 from softmesh.collectives import core
+from softmesh.collectives.across import Across
 from softmesh.collectives.choice import ways_of
-from softmesh.collectives.collective import Across, Collective, CollectivePlanner
+from softmesh.collectives.collective import Collective
 from softmesh.collectives.groups import Group
+from softmesh.collectives.planning import CollectivePlanner
 from softmesh.collectives.spelling import across
 from softmesh.collectives.stepwise import Arithmetic, OverHost, Stepwise
 from softmesh.errors import ArgumentError

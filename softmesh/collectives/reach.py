@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from softmesh.collectives.across import Moved
 from softmesh.collectives.columns import Fellows
 from softmesh.collectives.over_ranks import dealt_out, is_dealt_out
 from softmesh.placement.blocks import Block
 from softmesh.placement.distribution import Distribution
 from softmesh.processes.rank_grid import RankGrid
 from softmesh.runtime.device import MeshDevice
-
-if TYPE_CHECKING:
-    from softmesh.collectives.collective import Moved
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.collective import Across, Moved, check_axis, group_along
+from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import group_along
 from softmesh.collectives.core import all_reduce, reduce_scatter
+from softmesh.collectives.fabric_needs import check_axis
 from softmesh.collectives.groups import Group
 from softmesh.collectives.reduce_type import ReduceType
 from softmesh.collectives.spelling import Arguments, across, composite, spelled

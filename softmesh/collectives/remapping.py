@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping

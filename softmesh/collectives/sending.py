@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Collective, Moved, axes_in_words
+from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import Collective
 from softmesh.collectives.core import alone_in_words, checked_axis
 from softmesh.collectives.expressions import picked
+from softmesh.collectives.fabric_needs import axes_in_words
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping, replicating, shares_one_value
 from softmesh.collectives.spelling import spelled
@@ -176,7 +178,8 @@ def point_to_point(
 
         return Moved(compute, (keeping(group),), topology_of(dist))
 
-    return Across(None, move, needs_fabric=sender_coord != receiver_coord, needs_line=False)
+    ends = sender_coord, receiver_coord
+    return Across(None, move, needs_fabric=sender_coord != receiver_coord, needs_line=False, ends=ends)
 
 
 def _held(group: Group, role: str, coord: MeshCoordinate) -> int:

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, cast
 
 from softmesh.arguments import refused
+from softmesh.collectives.across import Across
 from softmesh.collectives.argument_kinds import HINTS, KIND_OF, KINDS
-from softmesh.collectives.collective import Across, Collective
+from softmesh.collectives.collective import Collective
 from softmesh.collectives.resources import check_resources, told
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Topology

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from softmesh.collectives.collective import Across, Collective, CollectivePlanner, Moved
+from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import Collective
 from softmesh.collectives.core import all_gather, all_reduce, reduce_scatter
 from softmesh.collectives.expressions import Gathering, dealing_out, exchanged
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, replicating
+from softmesh.collectives.planning import CollectivePlanner
 from softmesh.distributed.layouts import SUM, Value
 from softmesh.distributed.steps import CONTRIBUTE, EXCHANGE, GATHER, PARTITION, REDUCE, REDUCE_SCATTER, Step
 from softmesh.ops.cost import moves_bytes

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.distributed.embeddings import blocks_along
 from softmesh.distributed.moves import move

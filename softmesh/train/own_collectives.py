@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softmesh.collectives.collective import Across, Collective
+from softmesh.collectives.across import Across
+from softmesh.collectives.collective import Collective
 from softmesh.ops.cost import moves_bytes
 from softmesh.ops.definition import Definition
 from softmesh.ops.signature import Signature

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
 from softmesh.ops.operand import Operand

@@ -6,7 +6,7 @@ or not tiles do.
 
 from __future__ import annotations
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.expressions import partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, shares_one_value

@@ -367,6 +367,25 @@ def test_what_is_masked_out_or_only_shaped_like_it_is_defined(mesh):
     assert told_undefined(ttnn.where(ttnn.eq(x, 1), received, 0.0)) == [0]
 
 
+def test_neighbours_alone_are_reached_where_the_fabric_only_exchanges_with_them(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_NEIGHBOR_EXCHANGE)
+    x = numbered(ttnn.open_mesh_device(ttnn.MeshShape(2, 4)))
+    point_to_point(x, At(0, 1), At(0, 2))
+    point_to_point(x, At(0, 1), At(1, 1))
+    with pytest.raises(MeshError, match=r"forwarding direction from src .*\[0, 1\].* sends over 2 links"):
+        point_to_point(x, At(0, 1), At(0, 3))
+    with pytest.raises(MeshError, match="Mesh device must contain receiver"):
+        point_to_point(x, At(0, 1), At(0, 7))
+
+
+def test_a_ring_that_is_not_there_is_told_of_the_axis_that_is_gone_along(idle_machine):
+    ttnn.use_system("T3000")
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    x = numbered(ttnn.open_mesh_device(ttnn.MeshShape(2, 4)))
+    with pytest.warns(ttnn.SoftmeshWarning, match="asked for along axis 1 of"):
+        point_to_point(x, At(0, 1), At(0, 3), topology=ttnn.Topology.Ring)
+
+
 def test_a_choice_by_what_nobody_wrote_is_undefined(mesh):
     x = numbered(mesh)
     received, others = point_to_point(x, At(0, 1), At(0, 3)), [0, 1, 2, 4, 5, 6, 7]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.expressions import dealt, gathered
 from softmesh.collectives.groups import Group

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
 from softmesh.collectives.moe.homes import HomesByView

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.experts import check_form
 from softmesh.collectives.expressions import gathered

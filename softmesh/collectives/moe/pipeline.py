@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective import Across, Moved
+from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
