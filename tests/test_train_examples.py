@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -93,10 +94,13 @@ def test_the_mlp_learns_the_same_by_host_and_by_fabric():
         ("train_pipeline.py", ["nosuch"], "must be one of gpipe, 1f1b, interleaved, got 'nosuch'"),
     ],
 )
-def test_a_script_refuses_what_it_cannot_do(script, given, told):
-    command = [sys.executable, "-m", "softmesh", "run", str(EXAMPLES / script)]
-    result = subprocess.run([*command, *given], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 2
-    assert result.stderr.startswith("usage: ")
-    assert told in result.stderr
-    assert result.stdout == ""  # nothing has run
+def test_a_script_refuses_what_it_cannot_do(script, given, told, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [script, *given])
+    monkeypatch.syspath_prepend(str(EXAMPLES / "char_gpt"))
+    with pytest.raises(SystemExit) as ended, aliased():
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert printed.err.startswith("usage: ")
+    assert told in printed.err
+    assert printed.out == ""  # nothing has run
