@@ -14,6 +14,7 @@ That is all SPMD takes.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -54,9 +55,17 @@ OPERATIONS: dict[str, Operation] = {}
 Marking = Callable[[list[Tensor]], None]  # tells of results which pieces are undefined
 
 
+class _InspectedSignature:
+    """Of an op, not of the class of ops."""
+
+    def __get__(self, op: Operation | None, _: type[Operation]) -> inspect.Signature | None:
+        return None if op is None else op._signature.inspected()
+
+
 class Operation:
     """A callable op: what `ttnn.relu` is."""
 
+    __signature__ = _InspectedSignature()
     planner: type[Planner] = Planner
     leaves_undefined = False  # whether there are pieces of its results that it does not write
     reads_other_devices = False

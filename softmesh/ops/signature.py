@@ -122,5 +122,17 @@ class Signature:
         """One for each way to call it."""
         return [self.text()]
 
+    def inspected(self) -> inspect.Signature | None:
+        """For `inspect` and notebooks; None where there are forms of calls."""
+        if self.texts() != [self.text()]:
+            return None
+        kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, kinds[at >= self.positional], default=default)
+                for at, (name, default) in enumerate(zip(self.names, self.defaults, strict=True))
+            ]
+        )
+
     def named(self, values: list[Any], positions: Sequence[int]) -> dict[str, Any]:
         return {self.names[i]: values[i] for i in positions}

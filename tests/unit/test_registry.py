@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.ops.registry import OPERATIONS, Operation
 
 
 @pytest.fixture
@@ -256,3 +257,13 @@ def test_dispatch_from_worker_cores_takes_a_row_of_them() -> None:
     with ttnn.create_mesh_device(ttnn.MeshShape(1, 2), dispatch_core_config=config) as mesh:
         assert repr(mesh.compute_with_storage_grid_size()) == "8-7"
         assert mesh.create_submesh(ttnn.MeshShape(1, 1)).core_grid == ttnn.CoreGrid(x=8, y=7)
+
+
+def test_inspection_tells_the_arguments_of_an_op() -> None:
+    told = inspect.signature(ttnn.all_gather)
+    assert list(told.parameters)[:3] == ["input_tensor", "dim", "cluster_axis"]
+    assert told.parameters["cluster_axis"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert told.parameters["dim"].default is inspect.Parameter.empty
+    assert "definition" in inspect.signature(Operation).parameters  # of the class itself
+    for op in OPERATIONS.values():
+        assert inspect.signature(op).parameters
