@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedule_bytes import bytes_per_pair, total_bytes
 
 from softmesh.collectives.checking import neighbours, violations
 from softmesh.collectives.executor import run
@@ -144,18 +144,6 @@ def distance(mesh: Mesh, src: int, dst: int) -> int:
 # Bytes, against the closed forms. 24 divides by all splits: 2 halves, 1 to 3 links.
 
 PIECE = 24
-
-
-def bytes_per_pair(schedule: Schedule, piece_bytes: int) -> dict[tuple[int, int], int]:
-    """From each device to each neighbour, all their links together."""
-    pairs: Counter[tuple[int, int]] = Counter()
-    for (sender, receiver, _), carried in bytes_per_link(schedule, piece_bytes).items():
-        pairs[sender, receiver] += carried
-    return dict(pairs)
-
-
-def total_bytes(schedule: Schedule, piece_bytes: int) -> int:
-    return sum(bytes_per_link(schedule, piece_bytes).values())
 
 
 @pytest.mark.parametrize("links", [1, 2, 3])

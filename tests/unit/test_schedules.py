@@ -5,10 +5,10 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
+from schedule_bytes import bytes_per_pair, total_bytes
 
 from softmesh import collectives
 from softmesh.collectives.checking import neighbours, violations
@@ -33,18 +33,6 @@ def test_examples_in_docstrings_are_true(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.{module}"))
     assert outcome.attempted
     assert not outcome.failed
-
-
-def bytes_per_pair(schedule: Schedule, piece_bytes: int) -> dict[tuple[int, int], int]:
-    """From each device to each neighbour, all their links together."""
-    pairs: Counter[tuple[int, int]] = Counter()
-    for (sender, receiver, _), carried in bytes_per_link(schedule, piece_bytes).items():
-        pairs[sender, receiver] += carried
-    return dict(pairs)
-
-
-def total_bytes(schedule: Schedule, piece_bytes: int) -> int:
-    return sum(bytes_per_link(schedule, piece_bytes).values())
 
 
 def hops(schedule: Schedule) -> list[list[tuple[int, int, int]]]:
