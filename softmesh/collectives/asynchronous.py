@@ -165,8 +165,9 @@ _SELECTION: dict[str, int | None] = {  # with what stands for all of it
 
 
 def _check_whole(op: str, given: Arguments) -> None:
-    for name, default in _SELECTION.items():
-        if given.get(name) is not None and given[name] is not default:
+    for name, whole in _SELECTION.items():
+        value = given.get(name)
+        if value is not None and (whole is None or value != whole):
             raise NotModelled(
                 f"ttnn.{op} with {name} is not modelled: slice the operand and the output first."
             )
