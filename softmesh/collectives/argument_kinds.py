@@ -9,7 +9,7 @@ from typing import NamedTuple
 from softmesh.arguments import described
 from softmesh.collectives.reduce_type import ReduceType
 from softmesh.collectives.semaphores import GlobalSemaphore
-from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.hardware import SubDeviceId, Topology
 from softmesh.hardware.compute import WormholeComputeKernelConfig
 from softmesh.mesh import MeshCoordinate
@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
     "string": _instance(str, "a string"),
     "dtype": _instance(DataType, "a ttnn dtype such as ttnn.bfloat16"),
     "memory": _instance(MemoryConfig, "a ttnn.MemoryConfig such as ttnn.DRAM_MEMORY_CONFIG"),
-    "cores": _instance(CoreRangeSet, "a ttnn.CoreRangeSet"),
+    "cores": Kind(lambda value: isinstance(value, CoreRangeSet | CoreRange), "a ttnn.CoreRangeSet"),
     "place": Kind(_is_place, "a ttnn.CoreCoord"),
     "sub-device": _instance(SubDeviceId, "a ttnn.SubDeviceId of mesh_device.get_sub_device_ids()"),
     "precision": _instance(

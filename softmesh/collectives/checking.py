@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from softmesh.arguments import described, refused
 from softmesh.collectives.contributions import Arrival, Place, after_step, arrivals
-from softmesh.collectives.schedule import Action, Schedule, Send, checked_mesh, checked_schedule
+from softmesh.collectives.schedule import Action, Schedule, Send, Step, checked_mesh, checked_schedule
 from softmesh.collectives.whereabouts import Whereabouts, in_words, values_of
 from softmesh.errors import ArgumentValueError
 
@@ -105,7 +106,7 @@ class _Walk:
         self.schedule = schedule
         self.held = dict(schedule.start)
         self.origins = {place: frozenset({place}) for place in self.held} if follows_places else {}
-        self.whereabouts = Whereabouts(self.held)
+        self._taken: list[Step] = []
         self._arriving: dict[Place, list[int]] | None = None
 
     def take(self, number: int, step: Sequence[Send]) -> Iterator[str]:
@@ -122,7 +123,7 @@ class _Walk:
         if self.origins:
             self.origins.update(after_step(step, self.origins))
         self.held.update(written)
-        self.whereabouts.note(number, step, written)
+        self._taken.append(tuple(step))
 
     def _faults(self, number: int, arrival: Arrival) -> Iterator[str]:
         send, carried, before, _ = arrival
@@ -150,6 +151,11 @@ class _Walk:
             return f"step {later[0]} brings something; send it on after that"
         return "no step brings anything; send something there first, or start with it"
 
+    @cached_property
+    def _whereabouts(self) -> Whereabouts:
+        """Looked into when something is missing only."""
+        return Whereabouts(self.schedule.start, self._taken)
+
     def missed_goals(self) -> Iterator[str]:
         slots, devices = range(self.schedule.slots), range(self.schedule.devices)
         for place, goal in self.schedule.goal.items():
@@ -163,10 +169,10 @@ class _Walk:
                 yield f"{wanted}, but has {values_of(more)} there, too: {self._where_from(place, more)}"
             else:
                 lack = f"{values_of(goal - held)} never came" if held else "has nothing there"
-                yield f"{wanted}, but {lack}: {self.whereabouts.why_missing(place, goal - held)}"
+                yield f"{wanted}, but {lack}: {self._whereabouts.why_missing(place, goal - held)}"
 
     def _where_from(self, place: Place, extra: frozenset[int]) -> str:
-        since = self.whereabouts.since(place, extra)
+        since = self._whereabouts.since(place, extra)
         what = in_words(extra, extra)
         if since:
             return f"step {since} brings {what}; leave that send out, or name {what} in the goal"

@@ -17,7 +17,6 @@ from softmesh.tensor.tensor import Tensor
 
 _WRAPPING = (Topology.Ring, Topology.Torus)
 _ALONG_ONE_AXIS = (Topology.Ring, Topology.Linear)
-_SMALLEST_LINE = 2  # devices, and no ring
 
 
 class Ways(NamedTuple):
@@ -79,7 +78,7 @@ def remarks_on(
         wanted, there = checked_int(op, "num_links", num_links), links_there(mesh, axis)
         if wanted < 1:
             raise MeshError(f"num_links must be greater than 0: {op} got {wanted}.")
-        if wanted > there:
+        if wanted > there and _axes_of(mesh, axis):
             told.append(
                 f"{op}: num_links={wanted}, but {mesh.system.name} has {there} for collectives along "
                 f"{_named(axis)} of {mesh.shape}; it goes on with {there}."
@@ -107,10 +106,7 @@ def _remarks_on_ring(
         raise MeshError(f"{asked}, but {why}. ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
     closed = [a for a in _axes_of(mesh, axis) if a not in open_axes]
     where = f" along axis {_listed(open_axes)}, and as a ring along axis {_listed(closed)}" if closed else ""
-    is_longer = any(mesh.shape[a] > _SMALLEST_LINE for a in open_axes)
-    return [
-        f"{asked}, but {why}. It goes on as {Topology.Linear}{where}{', which is the longer way' * is_longer}."
-    ]
+    return [f"{asked}, but {why}. It goes on as {Topology.Linear}{where}."]
 
 
 def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> tuple[list[int], str | None]:
@@ -118,7 +114,7 @@ def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> tupl
     axes = _axes_of(mesh, axis)
     if not axes:
         return [], None
-    two = next((a for a in axes if mesh.shape[a] == _SMALLEST_LINE), None)
+    two = next((a for a in axes if mesh.shape[a] == 2), None)
     if two is not None:
         return axes, f"a ring needs more than 2 devices, and axis {two} has 2"
     if axis is None and tensor is not None and _usable(tensor, Topology.Ring, None) is not Topology.Ring:

@@ -61,7 +61,7 @@ def sums_of_columns(
     if adds_in_order(whole, data.dtype, summing.distinct):
         return _one_by_one(summing, fellows, data, columns)
     add = part_adder(whole, part, data.dtype, summing.distinct)
-    rounds_too_early = summing.alike > 1 and data.dtype is not torch.float32
+    rounds_too_early = not summing.counts_exactly and data.dtype is not torch.float32
     if add is None or rounds_too_early:
         return None
     own = tuple(data.shape[:lead])

@@ -97,6 +97,7 @@ class Summing:
         self.group = group
         self.distinct = [axis for axis in group.axes if extents[axis] > 1]
         self.alike = group.size // math.prod(extents[axis] for axis in self.distinct)
+        self.counts_exactly = self.alike & (self.alike - 1) == 0  # a power of 2 rounds nothing
         self._add: Move | None = None
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
@@ -116,9 +117,11 @@ class Summing:
             return lambda same: same if alike == 1 else same * alike
         if alike == 1:
             return adder(shape, dtype, distinct)
-        wide = torch.float32 if dtype.is_floating_point else dtype  # multiplied before it is rounded
-        add = adder(shape, wide, distinct)
-        return lambda data: (add(data.to(wide)) * alike).to(dtype)
+        if dtype.is_floating_point and not self.counts_exactly:
+            add_wide = adder(shape, torch.float32, distinct)
+            return lambda data: (add_wide(data.float()) * alike).to(dtype)
+        add = adder(shape, dtype, distinct)
+        return lambda data: add(data).mul_(alike)
 
 
 class Scattering:

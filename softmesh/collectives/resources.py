@@ -10,8 +10,9 @@ from typing import Any
 
 from softmesh.collectives.argument_kinds import KIND_OF
 from softmesh.collectives.semaphores import GlobalSemaphore
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware import SubDeviceId
+from softmesh.lenience import warn_or_raise
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
@@ -43,9 +44,11 @@ def _check_semaphores(op: str, name: str, value: Any, mesh: MeshDevice) -> None:
         _check_semaphore(op, label, semaphore, mesh)
         before = found.setdefault(id(semaphore), label)
         if before != label:
-            raise MeshError(
+            warn_or_raise(
                 f"{op}: {before} and {label} are the same semaphore, which would count for both: make each with a "
-                "ttnn.create_global_semaphore(...) of its own."
+                "ttnn.create_global_semaphore(...) of its own.",
+                SoftmeshWarning,
+                MeshError,
             )
     if not found:
         raise MeshError(

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from softmesh.arguments import checked, checked_all, checked_int, checked_ints, described, refused
@@ -84,6 +85,8 @@ class Schedule:
         _check_steps(self.steps)
         _check_held("start", self.start)
         _check_held("goal", self.goal)
+        for name in ("start", "goal"):  # as it was checked, so it stays
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @property
     def slots(self) -> int:

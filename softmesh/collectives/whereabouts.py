@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from softmesh.collectives.contributions import Contributions, Place
-from softmesh.collectives.schedule import Send
+from softmesh.collectives.contributions import Contributions, Place, after_step
+from softmesh.collectives.schedule import Step
 
 Moment = tuple[int, frozenset[int]]  # the step since which a slot holds something, and what; 0 is the start
 Moments = list[Moment]
 
 
 class Whereabouts:
-    """Kept up while a schedule is followed; steps are counted from 1."""
+    """Of a schedule's values, as its steps are followed; they are counted from 1."""
 
-    def __init__(self, start: Contributions) -> None:
+    def __init__(self, start: Contributions, steps: Iterable[Step]) -> None:
         self._moments: dict[Place, Moments] = {place: [(0, held)] for place, held in start.items()}
         self._sent: dict[tuple[Place, Place], list[int]] = defaultdict(list)
         self._by_slot: dict[int, list[Place]] | None = None
+        now = dict(start)
+        for number, step in enumerate(steps, 1):
+            written = after_step(step, now)
+            now.update(written)
+            self._note(number, step, written)
 
-    def note(self, number: int, step: Sequence[Send], written: Contributions) -> None:
+    def _note(self, number: int, step: Step, written: Contributions) -> None:
         for send in step:
             self._sent[(send.sender, send.slot), (send.receiver, send.target)].append(number)
         for place, held in written.items():

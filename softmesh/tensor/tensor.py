@@ -290,8 +290,8 @@ class Tensor:
     def check_allocated(self, doing: str) -> None:
         if value_memory(self._storage) is None:
             shared = (
-                " It shared its memory with another tensor, as the result of a reshape does that moves nothing: "
-                "deallocating one deallocates both."
+                " It shared its memory with another tensor, as the result of an op does that moves nothing (a "
+                "reshape, a partition among one device): deallocating one deallocates both."
                 if self._storage.is_shared()
                 else ""
             )

@@ -32,12 +32,15 @@ _SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
 
 
 class Undefined(NamedTuple):
-    """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can."""
+    """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can;
+    `is_hidden`: it does no longer, as a yes or no was made of it.
+    """
 
     op: str
     site: CallSite
     coords: frozenset[MeshCoordinate]
     in_rows: bool = False
+    is_hidden: bool = False
 
     def without(self, coord: MeshCoordinate) -> Undefined | None:
         """After a write to one device."""
@@ -66,26 +69,33 @@ def carried(op: str, operands: Sequence[Tensor]) -> Undefined | None:
     if op.endswith(_SHAPE_ONLY):
         return None
     if op in _CHOOSING:
-        condition, chosen = _decided(operands[0]), carried("", operands[1:])
-        joined = _joined(condition, chosen)
-        return joined and joined._replace(in_rows=condition is None)
+        return _chosen(_decided(operands[0]), carried("", operands[1:]))
     found: Undefined | None = None
     for operand in operands:
         found = _joined(found, _decided(operand) if op in _DECIDING else undefined_in(operand))
     return found
 
 
+def _chosen(condition: Undefined | None, values: Undefined | None) -> Undefined | None:
+    if condition is None:
+        return values and values._replace(in_rows=True)
+    joined = condition if values is None else condition._replace(coords=condition.coords | values.coords)
+    return joined._replace(in_rows=condition.in_rows and (values is None or values.in_rows))
+
+
 def _decided(operand: Tensor) -> Undefined | None:
     """The mark of what is decided by its values: where a NaN stands now, none will."""
     undefined = undefined_in(operand)
     left = undefined and undefined.within(frozenset(_still_undefined(operand, undefined)))
-    return left and left._replace(in_rows=False)
+    return left and left._replace(is_hidden=True)
 
 
 def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:
     if a is None or b is None or a is b:
         return a or b
-    return a._replace(coords=a.coords | b.coords, in_rows=a.in_rows or b.in_rows)
+    return a._replace(
+        coords=a.coords | b.coords, in_rows=a.in_rows or b.in_rows, is_hidden=a.is_hidden or b.is_hidden
+    )
 
 
 def mark(result: Tensor, undefined: Undefined | None) -> None:
@@ -124,7 +134,7 @@ def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoord
     if 0 in tensor.shape:
         return []
     coords = tensor.view_distribution().coordinates()
-    if undefined.in_rows and (pieces := tensor.pieces()).is_floating_point():
+    if undefined.in_rows and not undefined.is_hidden and (pieces := tensor.pieces()).is_floating_point():
         poisoned = pieces.isnan().flatten(1).any(1).tolist()
         coords = tuple(coord for coord, is_poisoned in zip(coords, poisoned, strict=True) if is_poisoned)
     return [coord for coord in coords if coord in undefined.coords]

@@ -509,10 +509,11 @@ def test_axes_that_close_stay_rings_beside_those_that_do_not():
     assert ways_of(group_of(x.view_distribution(), None), x, Topology.Ring, None).wraps == (False, True)
 
 
-def test_a_line_of_two_is_no_longer_than_a_ring():
-    x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
-    with pytest.warns(ttnn.SoftmeshWarning, match=r"goes on as Topology\.Linear\.$"):
-        ttnn.all_reduce(x, cluster_axis=0, topology=Topology.Ring)
+def test_links_are_not_counted_where_nothing_is_sent():
+    x = on_t3000((1, 8), FabricConfig.FABRIC_1D_RING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ttnn.all_reduce(x, cluster_axis=0, num_links=4)
 
 
 def test_a_gather_takes_any_topology_and_chooses_itself():

@@ -182,9 +182,11 @@ def test_experts_at_work_between_dispatch_and_combine_read_nothing_undefined(idl
         tokens, metadata = all_to_all_dispatch(
             put(x, mesh, ttnn.bfloat16), put(chosen, mesh, ttnn.uint16), mapping, cluster_axis=1
         )
-        back = all_to_all_combine(ttnn.multiply(tokens, 2), metadata, mapping, cluster_axis=1)
-        for device, shard in enumerate(ttnn.get_device_tensors(back)):
-            assert torch.equal(ttnn.to_torch(shard), 2 * x[device].expand(2, 1, 2, 8))
+        doubled = ttnn.multiply(tokens, 2)
+        for answers in (doubled, ttnn.where(ttnn.gt(tokens, -1e9), doubled, 0.0)):
+            back = all_to_all_combine(answers, metadata, mapping, cluster_axis=1)
+            for device, shard in enumerate(ttnn.get_device_tensors(back)):
+                assert torch.equal(ttnn.to_torch(shard), 2 * x[device].expand(2, 1, 2, 8))
 
 
 def test_rows_of_a_given_output_that_were_undefined_and_stay_unwritten_are_so_still(mesh):

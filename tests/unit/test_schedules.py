@@ -568,3 +568,13 @@ def test_devices_outside_a_mesh_are_neighbours_of_nobody() -> None:
         assert any("device 4 sends" in line and "no link joins them" in line for line in found)
     with pytest.raises(ArgumentError, match="shape must be a list of ints, got 4"):
         neighbours(4)  # type: ignore[arg-type]
+
+
+def test_a_schedule_stays_as_it_was_checked() -> None:
+    start = {(0, 0): frozenset({0})}
+    made = Schedule("keep", 1, 1, 1, (), start, {(0, 0): frozenset({0})})
+    start.clear()
+    assert made.start == {(0, 0): frozenset({0})}
+    assert made == Schedule("keep", 1, 1, 1, (), dict(made.start), dict(made.goal))
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        made.goal[0, 0] = frozenset({1})  # type: ignore[index]
