@@ -105,7 +105,7 @@ def _remarks_on_ring(
     if CONFIG.strict_ccl_topology:
         raise MeshError(f"{asked}, but {why}. ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
     closed = [a for a in _axes_of(mesh, axis) if a not in open_axes]
-    where = f" along axis {_listed(open_axes)}, and as a ring along axis {_listed(closed)}" if closed else ""
+    where = f" along axis {_joined(open_axes)}, and as a ring along axis {_joined(closed)}" if closed else ""
     return [f"{asked}, but {why}. It goes on as {Topology.Linear}{where}."]
 
 
@@ -138,7 +138,7 @@ def _axes_of(mesh: MeshDevice, axis: int | None) -> list[int]:
     return [a for a in range(mesh.shape.dims()) if mesh.shape[a] > 1 and axis in (None, a)]
 
 
-def _listed(axes: Sequence[int]) -> str:
+def _joined(axes: Sequence[int]) -> str:
     return " and ".join(map(str, axes))
 
 

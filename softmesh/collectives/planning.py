@@ -18,6 +18,7 @@ from softmesh.ops.cost import moves_bytes
 from softmesh.ops.kinds import check_kinds
 from softmesh.ops.plan import Local, Output, Plan, chain, finisher, lifts
 from softmesh.ops.planning import Planner
+from softmesh.ops.signature import listed
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import Partial, Shard
 from softmesh.tensor.dtype import facts
@@ -59,7 +60,7 @@ class CollectivePlanner(Planner):
             self._check_before_reading(plan, across, lead, kept_at)
         raw = self._try(plan)
         plan.container = None if isinstance(raw, torch.Tensor) else list
-        results = _listed(raw)
+        results = listed(raw)
         specs = self._out_specs(across, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
         plan.outputs = tuple(
             Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True)
@@ -92,10 +93,10 @@ class CollectivePlanner(Planner):
 
     def _kept_at(self) -> set[int]:
         """Where the data has outputs, as operands: of those a part may stay as it is."""
-        signature, targets = self.op.signature, _listed(self.target)
+        signature, targets = self.op.signature, listed(self.target)
         at, found = 0, set()
         for place in signature.operand_at:
-            for item in _listed(self.values[place]):
+            for item in listed(self.values[place]):
                 if signature.defaults[place] is None and any(item is target for target in targets):
                     found.add(at)
                 at += 1
@@ -105,7 +106,7 @@ class CollectivePlanner(Planner):
         """Run once as if no outputs were given: they must fit before anything is made of what they hold."""
         data = [None if i in kept_at else value for i, value in enumerate(self.data)]
         adapts = tuple(None if i in kept_at else adapt for i, adapt in enumerate(plan.adapts))
-        results = _listed(self._try(Plan(plan.compute, adapts), data))
+        results = listed(self._try(Plan(plan.compute, adapts), data))
         self._out_specs(across, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
 
     def _target_specs(
@@ -145,10 +146,6 @@ class CollectivePlanner(Planner):
                     f"{self.op.name}: the operands lie on the mesh in different ways ({first} and {group.dist}). "
                     "Distribute them over the same devices and the same grid."
                 )
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _spreader(dist: Distribution, group: Group) -> Any:

@@ -27,6 +27,7 @@ from softmesh.ops.plan import (
     stored_once,
 )
 from softmesh.ops.remote import form_only
+from softmesh.ops.signature import listed
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.rules import UsesPartial
 from softmesh.placement.words import LOCAL, Partial, Placement
@@ -154,7 +155,7 @@ class Planner:
         config: MemoryConfig | None = self._control(self.op.signature.memory_config_at)
         self._check_controls(asked, config)
         if self.target is not None:
-            targets = list(self.target) if isinstance(self.target, list | tuple) else [self.target]
+            targets = listed(self.target)
             if len(targets) != len(shapes):
                 raise MeshError(
                     f"{self.op.name}: {len(targets)} output tensors for {len(shapes)} results: give one for each."

@@ -36,7 +36,7 @@ from softmesh.ops.recorded import check_compiled, record_result, record_writing
 from softmesh.ops.refusal import CallRefused, refused_call
 from softmesh.ops.repetition import Repetition, repeatable, repetition_of
 from softmesh.ops.shortcuts import Call, Shortcut, Shortcuts, take
-from softmesh.ops.signature import Signature
+from softmesh.ops.signature import Signature, listed
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
@@ -205,7 +205,7 @@ class Operation:
             key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument
             key.append(value)
         if target is not None:
-            key += [one.spec for one in _listed(target)]
+            key += [one.spec for one in listed(target)]
         is_tracked = GRADIENTS.in_use and tracks(data)
         if is_tracked:
             with torch.no_grad():
@@ -291,7 +291,7 @@ class Operation:
         elif not device.is_open:
             device.check_open(self.name)
         if target is not None:
-            self._check_targets(_listed(target), tensors, device)
+            self._check_targets(listed(target), tensors, device)
         return device
 
     def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
@@ -345,7 +345,7 @@ class Operation:
             values = prepared[at]
             prepared[at] = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
         results = plan.compute(*prepared)
-        for target, result, dist in zip(targets, _listed(results), dists, strict=True):
+        for target, result, dist in zip(targets, listed(results), dists, strict=True):
             target.overwrite(result, dist)
         return targets
 
@@ -372,7 +372,7 @@ class Operation:
             made = _store(plan, plan.run(data), tensors[0], None)
             record_result(recording, plan, tensors, data, made)
             return made
-        targets = [tensors[at] for at in self._writes] or _listed(target)
+        targets = [tensors[at] for at in self._writes] or listed(target)
 
         def run(values: list[Any]) -> object:
             if self._writes:
@@ -434,22 +434,18 @@ def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, targe
                 storage.lie_in(given, output.spec)
             made.append(Tensor.make(storage, output.spec, output.topology))
         return made
-    targets = _listed(target)
+    targets = listed(target)
     for tensor, result, output in zip(targets, results, plan.outputs, strict=True):
         tensor.overwrite(result, output.dist.written_to(tensor.view_distribution()))
     return targets
 
 
 def _holds_tensors(value: Any) -> bool:
-    return value is None or any(isinstance(item, Tensor) for item in _listed(value))
+    return value is None or any(isinstance(item, Tensor) for item in listed(value))
 
 
 def _kind_in_words(value: Any) -> str:
     return described(value) if hasattr(value, "shape") else type(value).__name__
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _hashable(value: Any) -> Any:

@@ -136,3 +136,8 @@ class Signature:
 
     def named(self, values: list[Any], positions: Sequence[int]) -> dict[str, Any]:
         return {self.names[i]: values[i] for i in positions}
+
+
+def listed(value: Any) -> list[Any]:
+    """Of an argument that is one or several."""
+    return list(value) if isinstance(value, list | tuple) else [value]
