@@ -77,7 +77,7 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         given = [
-            None if gradient is None else gradient_tensor(made._storage, made, values_of(gradient))
+            None if gradient is None else gradient_tensor(made.storage, made, values_of(gradient))
             for made, gradient in zip(ctx.made, gradients, strict=True)
         ]
         with torch.no_grad():
@@ -98,10 +98,10 @@ def _listed(made: Any) -> list[Tensor]:
 
 def with_history(tensor: Tensor, data: torch.Tensor) -> Tensor:
     """The tensor with the same values, under a graph that torch keeps of them."""
-    storage = Storage(data, tensor.view_distribution(), tensor._storage.device)
+    storage = Storage(data, tensor.view_distribution(), tensor.storage.device)
     if storage.device is not None:
-        storage.lie_in(tensor._storage, tensor.spec)
-    return Tensor.make(storage, tensor.spec, tensor._topology)
+        storage.lie_in(tensor.storage, tensor.spec)
+    return Tensor.make(storage, tensor.spec, tensor.topology_label)
 
 
 def _checked(name: str, tensor: Tensor, gradient: Any) -> torch.Tensor | None:
@@ -169,7 +169,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _found(leaf: Tensor) -> torch.Tensor | None:
-    storage = leaf._storage
+    storage = leaf.storage
     if storage.gradient is None or storage.data is None:
         return None
     return carry(storage.gradient, storage.data.shape)

@@ -53,14 +53,14 @@ def gradient_tensor(storage: Storage, like: Tensor, gradient: torch.Tensor) -> T
 def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
     """Collect gradients in `grad` from now on (or no longer)."""
     tensor.check_writable("requires_grad_")
-    storage = tensor._storage
+    storage = tensor.storage
     assert storage.data is not None
     if not facts(tensor.dtype).is_float:
         raise MeshError(
             f"requires_grad_: only floating-point tensors have gradients, got {tensor.dtype}. "
             "Use ttnn.typecast(tensor, ttnn.float32)."
         )
-    if tensor._where is not None:
+    if tensor.shard_positions is not None:
         raise MeshError("requires_grad_: a shard shares the tensor it was taken from; ask for all of it.")
     if storage.data.requires_grad == requires_grad:
         return tensor
@@ -90,25 +90,25 @@ def _collect(leaf: torch.Tensor, storage: Storage | None) -> None:
 
 
 def _requires_grad(tensor: Tensor) -> bool:
-    data = tensor._storage.data
+    data = tensor.storage.data
     return data is not None and data.requires_grad
 
 
 def _grad(tensor: Tensor) -> Tensor | None:
     """What backward passes have brought, one for each device; None if there was none."""
-    gradient = tensor._storage.gradient
-    return None if gradient is None else gradient_tensor(tensor._storage, tensor, gradient)
+    gradient = tensor.storage.gradient
+    return None if gradient is None else gradient_tensor(tensor.storage, tensor, gradient)
 
 
 def _set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
     if gradient is None:
-        tensor._storage.gradient = None
+        tensor.storage.gradient = None
         return
-    own = tensor._storage
-    if not isinstance(gradient, Tensor) or gradient._storage.device is not own.device:
+    own = tensor.storage
+    if not isinstance(gradient, Tensor) or gradient.storage.device is not own.device:
         raise MeshError("grad: must be a tensor on the same mesh, or None.")
     gradient.check_allocated("grad")
-    given = gradient._storage
+    given = gradient.storage
     assert given.data is not None
     if tuple(gradient.shape) != tuple(tensor.shape) or given.dist.grid != own.dist.grid:
         raise MeshError(
@@ -124,7 +124,7 @@ Tensor.grad = property(_grad, _set_grad)  # type: ignore[assignment]
 @tensor_method("detach")
 def detach(tensor: Tensor) -> Tensor:
     """The same values, from which no gradient goes back."""
-    storage = tensor._storage
+    storage = tensor.storage
     tensor.check_writable("detach")
     made = Storage(tensor.view_data().detach(), tensor.view_distribution(), storage.device)
     if storage.device is not None:

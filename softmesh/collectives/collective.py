@@ -46,7 +46,7 @@ class Collective(Operation):
     def _planned(
         self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
     ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
-        device = tensors[0]._storage.device
+        device = tensors[0].storage.device
         if self._tuning_at and device is not None:
             self._check_tuning(values, device)
         wishes = [values[at] for at in self._wishes_at]
@@ -83,12 +83,12 @@ class Collective(Operation):
     def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
         if self._signature.output_name is not None and device is not None:
             for target in targets:
-                if isinstance(target, Tensor) and target._storage.device is not device:
+                if isinstance(target, Tensor) and target.storage.device is not device:
                     check_buffer(self.name, self._signature.output_name, target, device)
         super()._check_targets(targets, tensors, device)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
-        if all(tensor._storage.device is not None for tensor in tensors):
+        if all(tensor.storage.device is not None for tensor in tensors):
             super()._refuse_devices(tensors)
         said = {
             "all_reduce": "Mesh device is required for all_reduce operation:",

@@ -92,7 +92,7 @@ class CollectiveOp(torch.autograd.Function):
 def as_tensor(gradient: torch.Tensor, output: Output, like: Tensor) -> Tensor:
     """The gradient of a result as a tensor of its mesh."""
     dist = gradient_distribution(output.dist, gradient)
-    return Tensor.make(Storage(gradient, dist, like._storage.device), output.spec)
+    return Tensor.make(Storage(gradient, dist, like.storage.device), output.spec)
 
 
 def under_grid_of(gradient: Tensor, dist: Distribution) -> torch.Tensor:
@@ -135,7 +135,7 @@ def _derived(
     gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor | None]:
     """Run once more, each device with a piece of its own that torch derives."""
-    device = tensors[0]._storage.device
+    device = tensors[0].storage.device
     if device is not None and device.block is not None:
         raise MeshError(
             f"{op.name}: gradients through it are not modelled where several processes hold one mesh. "
@@ -172,7 +172,7 @@ def _apart(tensor: Tensor) -> Tensor:
     if full.is_floating_point():
         full = full.clone().requires_grad_()
     alone = dist.with_placements((LOCAL,) * dist.lead)
-    return Tensor.make(Storage(full, alone, tensor._storage.device), tensor.spec)
+    return Tensor.make(Storage(full, alone, tensor.storage.device), tensor.spec)
 
 
 def _pieces_of(gradient: torch.Tensor, dist: Distribution) -> torch.Tensor:

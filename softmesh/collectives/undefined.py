@@ -57,7 +57,7 @@ class Undefining(Collective, ABC):
                 site = user_call_site()
                 for result, coords in zip(made, left, strict=True):
                     if coords:
-                        result._storage.undefined = Undefined(self.name, site, coords, self.in_rows)
+                        result.storage.undefined = Undefined(self.name, site, coords, self.in_rows)
 
         return tell
 
@@ -96,7 +96,7 @@ def _all_but(coord: MeshCoordinate, dist: Distribution) -> Devices:
 
 def _own_place(coord: MeshCoordinate, tensor: Tensor) -> MeshCoordinate:
     """As this process counts, where several hold the mesh; outside of its block it stays as it is."""
-    device = tensor._storage.device
+    device = tensor.storage.device
     block = None if device is None else device.block
     if block is None or not block.contains(tuple(coord)):
         return coord
@@ -113,7 +113,7 @@ class WritingRows(Undefining):
         self._picks = picks  # it reads some rows of its operands, and not those that nobody wrote
 
     def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
-        undefined = tensor._storage.undefined
+        undefined = tensor.storage.undefined
         if undefined is not None and not (self._picks and undefined.in_rows):
             warn_if_undefined(tensor, self.name)
 

@@ -51,11 +51,11 @@ def can_follow(tensors: Sequence[Tensor], device: MeshDevice) -> bool:
         return False
     is_training = GRADIENTS.in_use and torch.is_grad_enabled()
     for tensor in tensors:
-        storage = tensor._storage
+        storage = tensor.storage
         data = storage.data
         if storage.__class__ is not Storage or data is None or storage.undefined is not None:
             return False
-        if tensor._where is not None or storage.dist.spread is not None:
+        if tensor.shard_positions is not None or storage.dist.spread is not None:
             return False
         if is_training and data.requires_grad:
             return False
@@ -66,7 +66,7 @@ class _Follower:
     """Looks at each op of a run, and keeps none of its tensors alive."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._places = {tensor._id: at for at, tensor in enumerate(tensors)}
+        self._places = {tensor.tensor_id: at for at, tensor in enumerate(tensors)}
         self._given = len(tensors)
         self._is_clear = len(self._places) == len(tensors)  # which operand is which
         self._steps: list[Step] = []
@@ -76,15 +76,15 @@ class _Follower:
         made = proceed(*args, **kwargs)
         if self._is_clear and threading.get_ident() == self._thread:
             step = self._step(op, args, kwargs)
-            self._is_clear = step is not None and isinstance(made, Tensor) and made._id not in self._places
+            self._is_clear = step is not None and isinstance(made, Tensor) and made.tensor_id not in self._places
             if step is not None and self._is_clear:
                 self._steps.append(step)
-                self._places[made._id] = self._given + len(self._steps) - 1
+                self._places[made.tensor_id] = self._given + len(self._steps) - 1
         return made
 
     def chain(self, op: str, result: Any) -> Chain | None:
         last = self._given + len(self._steps) - 1
-        is_last = isinstance(result, Tensor) and self._places.get(result._id) == last
+        is_last = isinstance(result, Tensor) and self._places.get(result.tensor_id) == last
         return Chain(op, self._steps, self._given) if self._is_clear and self._steps and is_last else None
 
     def _step(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
@@ -97,7 +97,7 @@ class _Follower:
         operands = []
         for at, default in known.slots:
             value = default if at is None else call[1][at]
-            place = self._places.get(value._id, _CONSTANT) if isinstance(value, Tensor) else _CONSTANT
+            place = self._places.get(value.tensor_id, _CONSTANT) if isinstance(value, Tensor) else _CONSTANT
             if isinstance(value, Tensor) and place == _CONSTANT:
                 return None
             operands.append((place, None if place >= 0 else value))
@@ -126,14 +126,14 @@ class Chain:
 
     def fits(self, device: MeshDevice) -> bool:
         """Whether its ops would be planned today as they were."""
-        cache = device._program_cache
+        cache = device.program_cache
         for program in self._programs:
             if program not in cache:
                 return False
         return self._circumstances == (is_lenient(), CONFIG.strict_ccl_topology)
 
     def run(self, tensors: Sequence[Tensor], device: MeshDevice) -> Tensor:
-        values: list[Any] = [tensor._storage.data for tensor in tensors]
+        values: list[Any] = [tensor.storage.data for tensor in tensors]
         if len(self._steps) > 1 and not self._has_room(device):
             return self._run_narrowly(values, device)
         for compute, operands, _, _ in self._steps:

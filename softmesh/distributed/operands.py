@@ -24,16 +24,16 @@ _TILE = 1024
 
 def mesh_of(op: str, tensors: Sequence[Tensor]) -> MeshDevice:
     """The one open mesh on which all of them live."""
-    device = tensors[0]._storage.device
+    device = tensors[0].storage.device
     for tensor in tensors:
-        storage = tensor._storage
+        storage = tensor.storage
         if storage.data is None:
             tensor.check_allocated(f"distributed.{op}")
         if storage.device is not device:
             raise _on_several(op, tensors)
     if device is None:
         raise _on_several(op, tensors)
-    if device._closed:
+    if device.closed:
         device.check_open(f"distributed.{op}")
     return device
 
@@ -47,7 +47,7 @@ def _on_several(op: str, tensors: Sequence[Tensor]) -> MeshError:
 
 
 def _place(tensor: Tensor) -> str:
-    device = tensor._storage.device
+    device = tensor.storage.device
     return "the host" if device is None else f"{device} (mesh id {device.id()})"
 
 
@@ -99,8 +99,8 @@ def along_the_mesh(tensor: Tensor) -> Tensor:
     words = spelled_along(dist, dist.mesh)
     assert words is not None
     plain = distribution(dist.mesh, dist.mesh, words, None, dist.label)
-    storage = Storage(data.reshape(*plain.extents, *data.shape[dist.lead :]), plain, tensor._storage.device)
-    storage.lie_in(tensor._storage, tensor.spec)
+    storage = Storage(data.reshape(*plain.extents, *data.shape[dist.lead :]), plain, tensor.storage.device)
+    storage.lie_in(tensor.storage, tensor.spec)
     return Tensor.make(storage, tensor.spec)
 
 

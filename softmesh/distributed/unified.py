@@ -79,9 +79,9 @@ class Unified:
         tensors: list[Tensor] = []
         key: list[Any] = []
         for value in args:
-            if value.__class__ is Tensor and value._where is None:  # as _note, without the call
+            if value.__class__ is Tensor and value.shard_positions is None:  # as _note, without the call
                 tensors.append(value)
-                key += (value._spec, value._storage.dist)
+                key += (value.spec, value.storage.dist)
             else:
                 _note(value, tensors, key)
         if kwargs:
@@ -89,7 +89,7 @@ class Unified:
                 key.append(name)
                 _note(value, tensors, key)
         device = mesh_of(self.name, tensors) if tensors else self._refuse(args)
-        key += (device._id, settings.serial)
+        key += (device.unique_id, settings.serial)
         if request is not None:
             key += request_key(request, device)
         try:
@@ -165,8 +165,8 @@ def _note(value: Any, tensors: list[Tensor], key: list[Any]) -> None:
     """Write down what a plan depends on."""
     if isinstance(value, Tensor):
         tensors.append(value)
-        key.append(value._spec)
-        key.append(value._storage.dist if value._where is None else value.view_distribution())
+        key.append(value.spec)
+        key.append(value.storage.dist if value.shard_positions is None else value.view_distribution())
     elif isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         key.append(len(value))
         for item in value:

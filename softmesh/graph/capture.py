@@ -45,7 +45,7 @@ class GraphCapture:
         self.begin(command.name, inputs, command.arguments, str(command.site))
         if command.name == "deallocate":
             for tensor in command.inputs:
-                self._freed(id(tensor._storage))
+                self._freed(id(tensor.storage))
         made = [tensor for tensor in command.outputs if tensor.tensor_id not in self._tensors]
         for tensor in made:
             self._allocate(tensor)
@@ -86,12 +86,12 @@ class GraphCapture:
             "dtype": tensor.dtype.cpp_name,
             "layout": tensor.layout.cpp_name,
         }
-        if tensor._storage.device is not None:
+        if tensor.storage.device is not None:
             params["memory_config"] = repr(tensor.memory_config())
-            params["device_id"] = str(tensor._storage.device.id())
+            params["device_id"] = str(tensor.storage.device.id())
         counter = self._tensors[tensor.tensor_id] = self._nodes.add(TENSOR, params)
-        if tensor._storage.device is not None and tensor._storage.data is not None:
-            self._nodes.join(self._buffer(tensor._storage), counter)
+        if tensor.storage.device is not None and tensor.storage.data is not None:
+            self._nodes.join(self._buffer(tensor.storage), counter)
         return counter
 
     def _buffer(self, storage: Storage) -> int:
@@ -104,7 +104,7 @@ class GraphCapture:
         return known
 
     def _allocate(self, tensor: Tensor) -> None:
-        storage = tensor._storage
+        storage = tensor.storage
         if storage.device is None or id(storage) in self._buffers:
             return
         self._nodes.begin_function(_CREATION, [])

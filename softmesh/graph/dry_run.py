@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def without_dispatch(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-    given = [tensor for tensor in _tensors((args, kwargs)) if tensor._storage.data is not None]
-    storages = {id(tensor._storage): tensor._storage for tensor in given}
+    given = [tensor for tensor in _tensors((args, kwargs)) if tensor.storage.data is not None]
+    storages = {id(tensor.storage): tensor.storage for tensor in given}
     # A second owner makes every write go to a copy, which is then left behind.
     before = [
         (s, s.data, alias(s.data), s.dist, s.undefined) for s in storages.values() if s.data is not None
@@ -37,13 +37,13 @@ def without_dispatch(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any
         for storage, data, _, dist, undefined in before:
             storage.data, storage.dist, storage.undefined = data, dist, undefined
     for result in _tensors(output):
-        if id(result._storage) not in storages:
+        if id(result.storage) not in storages:
             _leave_undefined(result, op.name)
     return output
 
 
 def _leave_undefined(result: Tensor, op: str) -> None:
-    storage = result._storage
+    storage = result.storage
     assert storage.data is not None
     nothing = math.nan if storage.data.is_floating_point() else torch.iinfo(storage.data.dtype).max
     storage.data = torch.full_like(storage.data, nothing)

@@ -77,11 +77,11 @@ def _enqueue(mesh: MeshDevice, parts: Parts, tensors: Sequence[Tensor], key: obj
 
     number = mesh.mesh_command_queue().id()
     recording = recording_on(mesh, number)
-    if recording is not None and key not in mesh._program_cache:
+    if recording is not None and key not in mesh.program_cache:
         doing = "generic_op with a program that never ran, and whose kernels must be sent,"
         refuse_while_recording(mesh, number, WRITES, doing)
     if recording is not None:
-        recording.act(run, (), [tensor._storage for tensor in tensors])
+        recording.act(run, (), [tensor.storage for tensor in tensors])
         return
     mesh.note_program(key)
     mesh.note_launch(None)
@@ -101,8 +101,8 @@ def _key(given: ProgramDescriptor | MeshProgramDescriptor) -> object:
 def _mesh(tensors: Sequence[Tensor]) -> MeshDevice:
     for tensor in tensors:
         tensor.check_readable("generic_op")
-    meshes = {id(mesh): mesh for tensor in tensors if (mesh := tensor._storage.device) is not None}
-    if len(meshes) != 1 or any(tensor._storage.device is None for tensor in tensors):
+    meshes = {id(mesh): mesh for tensor in tensors if (mesh := tensor.storage.device) is not None}
+    if len(meshes) != 1 or any(tensor.storage.device is None for tensor in tensors):
         raise MeshError(
             "generic_op: all tensors must be on one mesh; ttnn.to_device(tensor, mesh) brings one there."
         )

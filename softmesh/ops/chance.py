@@ -78,7 +78,7 @@ def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
     """Uniform in [0, 1): the same for all devices, or each device its own."""
     checked(op, "input_tensor", like, Tensor, "a ttnn.Tensor").check_readable(op)
     number = checked_int(op, "seed", seed)
-    device = like._storage.device
+    device = like.storage.device
     if device is None:
         raise MeshError(
             f"{op}: the input must be on a device: move it with ttnn.to_device(tensor, mesh_device)."

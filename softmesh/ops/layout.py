@@ -227,7 +227,7 @@ def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
         raise ArgumentError(
             "to_dtype(): incompatible function arguments: expected a ttnn.Tensor and a ttnn dtype."
         )
-    if tensor._storage.device is not None:
+    if tensor.storage.device is not None:
         raise MeshError(
             "Expected Tensor with HostStorage, got StorageType::DEVICE: use ttnn.typecast for tensors on a device."
         )

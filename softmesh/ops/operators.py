@@ -47,7 +47,7 @@ for _method, _name in _OPERATORS.items():
 def get_item(self: Tensor, index: Any) -> Tensor:
     """ints drop a dim, slices cut, one `...` stands for what is left."""
     starts, ends, steps, dropped = _parse_index(self, index)
-    if self._storage.device is None:
+    if self.storage.device is None:
         _check_host_index(index, steps)
     cut = OPERATIONS["slice"](self, starts, ends, steps)
     if not dropped:

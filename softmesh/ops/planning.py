@@ -116,7 +116,7 @@ class Planner:
 
     def _operand(self, name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return Operand(self.op.name, name, value.spec, value._storage.device is None)
+            return Operand(self.op.name, name, value.spec, value.storage.device is None)
         if value is None or isinstance(value, int | float):
             return value
         raise ArgumentError(
@@ -135,7 +135,7 @@ class Planner:
         return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
 
     def _computation(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        device = self.tensors[0]._storage.device
+        device = self.tensors[0].storage.device
         return form_only(compute) if device is not None and device.is_remote_only() else compute
 
     def _try(self, plan: Plan, data: list[Any] | None = None) -> Any:

@@ -32,7 +32,7 @@ def record_result(
     recording.compute(
         getattr(plan.compute, "direct", plan.compute),
         list(_sources(recording, tensors, data, plan.adapts)),
-        [tensor._storage for tensor in made],
+        [tensor.storage for tensor in made],
         plan.finishes,
         is_several=plan.container is not None,
     )
@@ -50,7 +50,7 @@ def record_writing(
     recording.act(
         lambda *values: run(list(values)),
         list(_sources(recording, tensors, data, as_they_are)),
-        [target._storage for target in targets],
+        [target.storage for target in targets],
     )
 
 
@@ -63,8 +63,8 @@ def _sources(
             yield Constant(value if adapt is None else adapt(value))
             continue
         tensor = next(operands)
-        slot = recording.slot(tensor._storage)
-        yield Read(slot, adapt) if tensor._where is None else View(slot, _looking(tensor, adapt))
+        slot = recording.slot(tensor.storage)
+        yield Read(slot, adapt) if tensor.shard_positions is None else View(slot, _looking(tensor, adapt))
 
 
 def _looking(tensor: Tensor, adapt: Adapt) -> Callable[[], torch.Tensor]:

@@ -147,7 +147,7 @@ class Operation:
                 if commands.observers:
                     bind = functools.partial(self._signature.bind, args, kwargs)
                     tensors = tuple(map(call[1].__getitem__, known.tensors))
-                    claim = None if known.plan.is_view else made._storage.claim
+                    claim = None if known.plan.is_view else made.storage.claim
                     self._tell(bind, tensors, (made,), known.plan, call[2], current_queue(), claim)
                 return made
         try:
@@ -186,11 +186,11 @@ class Operation:
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
                     tensors.append(item)
-                    storage = item._storage
+                    storage = item.storage
                     if storage.undefined is not None:
                         is_marked = True
-                    plain = item._where is None
-                    key.append(item._spec)
+                    plain = item.shard_positions is None
+                    key.append(item.spec)
                     key.append(storage.dist if plain else item.view_distribution())
                     data.append(storage.data if plain else item.view_data())
                 else:
@@ -278,9 +278,9 @@ class Operation:
                 f"{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
                 "Make one with ttnn.from_torch(..., device=mesh_device)."
             )
-        device = tensors[0]._storage.device
+        device = tensors[0].storage.device
         for tensor in tensors:
-            storage = tensor._storage
+            storage = tensor.storage
             if storage.data is None:
                 tensor.check_allocated(self.name)
             if storage.device is not device:
@@ -315,12 +315,12 @@ class Operation:
             if not isinstance(target, Tensor):
                 raise refused(self.name, f"the output tensor must be a ttnn.Tensor, got {described(target)}")
             target.check_allocated(f"{self.name} (output tensor)")
-            if target._storage.device is not device:
+            if target.storage.device is not device:
                 self._refuse_devices([*tensors, target])
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         where = ", ".join(f"{tensor.device() or 'the host'}" for tensor in tensors)
-        on_host = [i for i, tensor in enumerate(tensors) if tensor._storage.device is None]
+        on_host = [i for i, tensor in enumerate(tensors) if tensor.storage.device is None]
         if on_host:
             raise MeshError(
                 f"Input tensor {chr(ord('A') + on_host[0])} must be on device, got storage type: StorageType::HOST. "
@@ -335,9 +335,9 @@ class Operation:
     def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
         """The computation changes the data of some operands, which are given memory of their own first."""
         dists = [output.dist for output in plan.outputs]
-        if all(t._where is None and t._storage.dist is dist for t, dist in zip(targets, dists, strict=True)):
+        if all(t.shard_positions is None and t.storage.dist is dist for t, dist in zip(targets, dists, strict=True)):
             for at, target in zip(self._writes, targets, strict=True):
-                data[at] = target._storage.writable()
+                data[at] = target.storage.writable()
             plan.run(data)
             return targets
         prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
@@ -352,7 +352,7 @@ class Operation:
     def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
         recording = self._recording(device, plan, values) if device.captures.recordings else None
-        if plan.program not in device._program_cache:
+        if plan.program not in device.program_cache:
             device.note_program(plan.program)
         if recording is None:
             at = self._signature.queue_at
@@ -362,7 +362,7 @@ class Operation:
     def _recording(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         recording = recording_on(device, self._queue(values))
         if recording is not None:
-            check_compiled(recording, self.name, plan.program in device._program_cache)
+            check_compiled(recording, self.name, plan.program in device.program_cache)
         return recording
 
     def _run_recorded(
@@ -380,7 +380,7 @@ class Operation:
             return _store(plan, plan.run(values), tensors[0], targets)
 
         for written in targets:
-            recording.keep_as_it_was(written._storage)
+            recording.keep_as_it_was(written.storage)
         record_writing(recording, run, tensors, data, targets)
         run(list(data))
         return targets
@@ -427,7 +427,7 @@ class Operation:
 
 def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, target: Any) -> list[Tensor]:
     if target is None:
-        made, given = [], operand._storage
+        made, given = [], operand.storage
         for result, output in zip(results, plan.outputs, strict=True):
             storage = Storage(result, output.dist, given.device)
             if plan.is_view:

@@ -41,7 +41,7 @@ class Repetition:
     ) -> None:
         output = known.plan.outputs[0]
         self._compute = known.compute
-        self._mesh = device._id  # a number: what an op remembers keeps no mesh alive
+        self._mesh = device.unique_id  # a number: what an op remembers keeps no mesh alive
         self._dist, self._spec, self._topology = output.dist, output.spec, output.topology
         room = room_for(output.spec, device.memory)
         self._room = room if room[1] else None  # of no bytes there is nothing to take
@@ -67,9 +67,9 @@ class Repetition:
                 if value is not held:
                     return None
             else:
-                if value.__class__ is not Tensor or value._spec is not spec or value._where is not None:
+                if value.__class__ is not Tensor or value.spec is not spec or value.shard_positions is not None:
                     return None
-                storage = value._storage
+                storage = value.storage
                 if (
                     storage.dist is not held
                     or storage.undefined is not None
@@ -77,7 +77,7 @@ class Repetition:
                 ):
                     return None
                 if storage.device is not device:
-                    if device is not None or storage.device is None or storage.device._id != self._mesh:
+                    if device is not None or storage.device is None or storage.device.unique_id != self._mesh:
                         return None
                     device = storage.device
             if slot is not None:
@@ -113,16 +113,16 @@ class OfOneTensor(Repetition):
         if len(args) != 1 or len(kwargs) != len(constants):
             return None
         tensor = args[0]
-        if tensor.__class__ is not Tensor or tensor._spec is not self._given or tensor._where is not None:
+        if tensor.__class__ is not Tensor or tensor.spec is not self._given or tensor.shard_positions is not None:
             return None
         for name, constant in constants:
             if kwargs.get(name, self) is not constant:
                 return None
-        storage = tensor._storage
+        storage = tensor.storage
         data, device = storage.data, storage.device
         if storage.dist is not self._placed or storage.undefined is not None or data is None:
             return None
-        if device is None or device._id != self._mesh:
+        if device is None or device.unique_id != self._mesh:
             return None
         return Tensor.make(
             Storage(self._compute(data, *self._rest), self._dist, device, self._spec, self._room),  # type: ignore[misc]
@@ -143,7 +143,7 @@ def repeatable(known: Shortcut, given: Sequence[Any], device: MeshDevice) -> boo
     return (
         known.compute is not None
         and not known.plan.is_view
-        and device._only_queue is not None
+        and device.only_queue is not None
         and not queue_id.is_pushed
         and not commands.observers
         and all(value.__class__ is Tensor or isinstance(value, _IMMUTABLE) for value in given)
@@ -152,4 +152,4 @@ def repeatable(known: Shortcut, given: Sequence[Any], device: MeshDevice) -> boo
 
 def _kind(value: Any) -> tuple[Any, Any]:
     """Spec and distribution of a tensor; None and the value, of anything else."""
-    return (value._spec, value._storage.dist) if value.__class__ is Tensor else (None, value)
+    return (value.spec, value.storage.dist) if value.__class__ is Tensor else (None, value)

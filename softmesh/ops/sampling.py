@@ -54,7 +54,7 @@ class _Drawing(Operation):
         self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
     ) -> list[Tensor]:
         if not self._writes:
-            recording.keep_as_it_was(tensors[-1]._storage)
+            recording.keep_as_it_was(tensors[-1].storage)
             data[-1] = tensors[-1].view_data()
         return super()._run_recorded(recording, plan, tensors, data, target)
 

@@ -58,9 +58,9 @@ class Shortcuts:
             key.append(value.__class__)
             given.append(value)
             if value.__class__ is Tensor:
-                storage = value._storage
+                storage = value.storage
                 data = storage.data
-                if value._where is not None or data is None or storage.undefined is not None:
+                if value.shard_positions is not None or data is None or storage.undefined is not None:
                     return _THE_LONG_WAY
                 if is_training and data.requires_grad:
                     return _THE_LONG_WAY
@@ -68,13 +68,13 @@ class Shortcuts:
                     if device is not None or storage.device is None:
                         return _THE_LONG_WAY
                     device = storage.device
-                key.append(value._spec)
+                key.append(value.spec)
                 key.append(storage.dist)
             elif at not in operands or value.__class__ is not float:  # a factor differs, its plan does not
                 key.append(value)
-        if device is None or device._closed or device.captures.recordings:
+        if device is None or device.closed or device.captures.recordings:
             return _THE_LONG_WAY
-        key.append(device._id)
+        key.append(device.unique_id)
         if kwargs:
             key += kwargs
         call = tuple(key), given, device
@@ -82,7 +82,7 @@ class Shortcuts:
             known = self._known.get(call[0])
         except TypeError:  # an argument is a list
             return call, None
-        if known is None or known[0].program not in device._program_cache:
+        if known is None or known[0].program not in device.program_cache:
             return call, None
         return call, known
 
@@ -110,7 +110,7 @@ def take(known: Shortcut, call: Call) -> Tensor:
     """The result."""
     plan, compute, slots, tensors = known
     _, given, device = call
-    only = device._only_queue
+    only = device.only_queue
     if only is None or queue_id.is_pushed:
         device.note_launch(None)
     else:
@@ -118,9 +118,9 @@ def take(known: Shortcut, call: Call) -> Tensor:
     values = []
     for at, default in slots:
         value = default if at is None else given[at]
-        values.append(value._storage.data if value.__class__ is Tensor else value)
+        values.append(value.storage.data if value.__class__ is Tensor else value)
     made, output = plan.run(values)[0] if compute is None else compute(*values), plan.outputs[0]
     storage = Storage(made, output.dist, device)
     if plan.is_view:
-        storage.lie_in(given[tensors[0]]._storage, output.spec)
+        storage.lie_in(given[tensors[0]].storage, output.spec)
     return Tensor.make(storage, output.spec, output.topology)

@@ -112,7 +112,7 @@ def placed(tensor: Tensor) -> PlacedTensor:
     held = tensor.mesh_coordinates()
     topology = tensor.tensor_topology()
     is_one_of_many = topology.mesh_coords() != list(held)
-    dist = whole(tensor._storage.dist if is_one_of_many else tensor.view_distribution())
+    dist = whole(tensor.storage.dist if is_one_of_many else tensor.view_distribution())
     return PlacedTensor(
         dist,
         tuple(tensor.shape),

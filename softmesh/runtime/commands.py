@@ -179,7 +179,7 @@ def tell(command: Command) -> None:
 
 def _device_of(tensors: Sequence[Tensor]) -> MeshDevice | None:
     for tensor in tensors:
-        device = tensor._storage.device
+        device = tensor.storage.device
         if device is not None:
             return device
     return None

@@ -71,9 +71,9 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self._system = system
         self._parent = parent  # keeps the parent alive while the submesh lives
         self._submeshes: list[weakref.ref[MeshDevice]] = []
-        self._closed = False
-        self._id = next(_IDS)
-        self._program_cache: set[object] = set()
+        self.closed = False
+        self.unique_id = next(_IDS)
+        self.program_cache: set[object] = set()
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
         self.captures = Captures()
@@ -114,7 +114,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         return list(lines.values())
 
     def id(self) -> int:
-        return self._id
+        return self.unique_id
 
     def get_num_devices(self) -> int:
         return len(self._ids)
@@ -308,7 +308,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def get_submeshes(self) -> list[MeshDevice]:
         alive = (ref() for ref in self._submeshes)
-        return [submesh for submesh in alive if submesh is not None and not submesh._closed]
+        return [submesh for submesh in alive if submesh is not None and not submesh.closed]
 
     def reshape(self, new_shape: MeshShape) -> None:
         """Give the same devices another shape. Tensors made before keep the shape they were made under."""
@@ -326,7 +326,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self._program_cache_enabled = True
 
     def clear_program_cache(self) -> None:
-        self._program_cache.clear()
+        self.program_cache.clear()
         assumptions.changed()
 
     def disable_and_clear_program_cache(self) -> None:
@@ -337,35 +337,35 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self._program_cache_misses_allowed = allowed
 
     def num_program_cache_entries(self) -> int:
-        return len(self._program_cache)
+        return len(self.program_cache)
 
     def note_program(self, key: object) -> None:
         """Count a distinct op configuration, as TT-NN's program cache would."""
-        if key in self._program_cache or not self._program_cache_enabled:
+        if key in self.program_cache or not self._program_cache_enabled:
             return
         if not self._program_cache_misses_allowed:
             raise MeshError(
                 f"Device operation {key!r}: program cache miss occurred, but cache misses are forbidden"
             )
-        self._program_cache.add(key)
+        self.program_cache.add(key)
 
     @property
     def is_open(self) -> bool:
-        return not self._closed
+        return not self.closed
 
     def check_open(self, doing: str) -> None:
-        if self._closed:
+        if self.closed:
             raise MeshError(
                 f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape})."
             )
 
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""
-        if not self._closed:
+        if not self.closed:
             self._check_queues_apart()
         for submesh in self.get_submeshes():
             submesh.close()
-        self._closed = True
+        self.closed = True
         assumptions.changed()
         self.memory.close()
         if self._parent is None:

@@ -57,8 +57,8 @@ def _plain(arguments: Mapping[str, object]) -> Iterator[str]:
 def _addresses(command: Command) -> Iterator[str]:
     """Where results lie: memory that one process frees later than the others moves all that follows."""
     for tensor in command.outputs:
-        if tensor._storage.device is not None:
-            yield f"into {tensor._storage.address:#x}"
+        if tensor.storage.device is not None:
+            yield f"into {tensor.storage.address:#x}"
 
 
 def _compare(stream: Lockstep, op: str, data: torch.Tensor, line: DistributedContext) -> None:

@@ -117,8 +117,8 @@ def checked_torch(where: str, tensor: torch.Tensor) -> torch.Tensor:
 def checked_host(where: str, tensor: object) -> Tensor:
     host = checked(where, "tensor", tensor, Tensor, "a torch tensor, or a ttnn.Tensor on the host")
     host.check_allocated(where)
-    if host._storage.device is not None:
-        raise MeshError(f"{where}: the tensor is on {host._storage.device}: give one that is on the host.")
+    if host.storage.device is not None:
+        raise MeshError(f"{where}: the tensor is on {host.storage.device}: give one that is on the host.")
     if len(host.view_distribution().coordinates()) != 1:
         raise MeshError(f"{where}: the tensor is distributed, and one whole tensor or one shard is wanted.")
     return host

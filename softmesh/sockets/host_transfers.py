@@ -36,8 +36,8 @@ def recv_async_h2d(
     if h2d_socket.get_h2d_mode() is not H2DMode.HOST_PUSH:
         raise MeshError(f"{op} requires an H2DMode.HOST_PUSH socket, got {h2d_socket.get_h2d_mode()}.")
     position = list(now.view_distribution().coordinates()).index(h2d_socket.core.device_coord)
-    positions = now._where or range(len(now._storage.dist.coordinates()))
-    receipt = Receipt(output_tensor._storage)
+    positions = now.shard_positions or range(len(now.storage.dist.coordinates()))
+    receipt = Receipt(output_tensor.storage)
 
     def put(values: torch.Tensor) -> None:
         copy = arriving.copy_now(receipt.storage)
@@ -83,10 +83,10 @@ def _checked_tensor(op: str, name: str, tensor: Tensor, socket: HostSocket) -> T
     if not socket.is_owner:
         raise MeshError(f"{op} needs the socket itself, and this is one that connect() gave.")
     mesh = socket.get_mesh_device()
-    if tensor._storage.device is not mesh:
-        where = tensor._storage.device or "the host"
+    if tensor.storage.device is not mesh:
+        where = tensor.storage.device or "the host"
         raise MeshError(f"{op}: {name} is on {where}, the socket on {mesh}: they must be on one mesh.")
-    now = Tensor.make(arriving.copy_now(tensor._storage), tensor.spec, None, tensor._where)
+    now = Tensor.make(arriving.copy_now(tensor.storage), tensor.spec, None, tensor.shard_positions)
     now.check_readable(op)
     check_covered(op, now, socket.routes, "socket's")
     page = tensor.spec.aligned_page_size()

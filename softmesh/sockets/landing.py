@@ -34,7 +34,7 @@ class Target:
 
     def __init__(self, storage: Storage, output: Tensor, description: Description, routes: Routes) -> None:
         self._storage, self._output, self._description, self._routes = storage, output, description, routes
-        self._dist = None if output._where is not None else landing(storage.dist, description, routes)
+        self._dist = None if output.shard_positions is not None else landing(storage.dist, description, routes)
         lead = (description.pieces,) if self._dist is None else self._dist.extents
         assert storage.data is not None
         self.shape, self.dtype = (*lead, *output.spec.shape), storage.data.dtype
@@ -72,7 +72,7 @@ class Target:
         values = self.buffer if device is None else self.buffer.to(device.torch_device)
         if self._dist is not None:
             storage.data, storage.dist, storage.undefined = values, self._dist, None
-            self._output._topology = None
+            self._output.topology_label = None
             return
         position = {coord: at for at, coord in enumerate(storage.dist.coordinates())}
         for coord, piece in zip(self._routes.coords, self._description.which, strict=True):

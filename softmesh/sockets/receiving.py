@@ -31,7 +31,7 @@ def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> l
     check(op, "output_tensor", output, socket, SocketEndpoint.RECEIVER)
     if socket.conflict:
         raise MeshError(f"{op}: {socket.conflict}")
-    now = Tensor.make(arriving.copy_now(output._storage), output.spec, None, output._where)
+    now = Tensor.make(arriving.copy_now(output.storage), output.spec, None, output.shard_positions)
     now.check_readable(op)
     for lane in socket.lanes:
         check_covered(op, now, lane.routes, "receiver")
@@ -44,7 +44,7 @@ def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> l
 def _expect(
     op: str, output: Tensor, socket: MeshSocket, lane: Lane, known: RepeatedReceive | None = None
 ) -> None:
-    receipt = Receipt(output._storage)
+    receipt = Receipt(output.storage)
     channel = lane.channel
     with TRANSFERS.lock:
         if isinstance(channel, LocalChannel):
@@ -97,7 +97,7 @@ def _from_rank(
     if len(socket.lanes) == 1:
         program = program_of(op, output, socket)
         found = RepeatedReceive.of(op, output, program, channel, lane.routes, description, before)
-        socket.remember(output._spec, found)
+        socket.remember(output.spec, found)
 
 
 def _from_here(

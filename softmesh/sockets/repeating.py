@@ -29,18 +29,18 @@ class Repeated:
         self._op, self._mesh, self._program, self._dists = op, mesh, program, dists
 
     def knows(self, tensor: Tensor) -> bool:
-        return arriving.dist_now(tensor._storage) in self._dists
+        return arriving.dist_now(tensor.storage) in self._dists
 
     def accepts(self, op: str, tensor: Tensor) -> bool:
         """Whether a tensor of the same spec passes all that the earlier one was asked."""
-        storage, mesh = tensor._storage, self._mesh
+        storage, mesh = tensor.storage, self._mesh
         is_alike = (
             op == self._op
             and type(storage) is Storage  # nothing is on its way to it
             and storage.device is mesh
             and storage.dist in self._dists
             and storage.data is not None
-            and tensor._where is None
+            and tensor.shard_positions is None
             and mesh.is_open
             and not observed()
         )
@@ -53,7 +53,7 @@ class RepeatedSend(Repeated):
     def __init__(
         self, op: str, tensor: Tensor, program: object, channel: SharedChannel, places: Places, load: int
     ) -> None:
-        storage = tensor._storage
+        storage = tensor.storage
         assert storage.device is not None
         super().__init__(op, storage.device, program, {storage.dist: storage.dist})
         self._channel, self._places, self._load = channel, places, load
@@ -63,8 +63,8 @@ class RepeatedSend(Repeated):
         cls, op: str, tensor: Tensor, program: object, channel: object, routes: Routes, parcel: Parcel
     ) -> RepeatedSend | None:
         """After the tensor was sent as this parcel; None where the next one like it takes the ordinary way too."""
-        storage = tensor._storage
-        is_simple = isinstance(channel, SharedChannel) and type(storage) is Storage and tensor._where is None
+        storage = tensor.storage
+        is_simple = isinstance(channel, SharedChannel) and type(storage) is Storage and tensor.shard_positions is None
         if not is_simple or storage.data is None or not is_sent_whole(tensor, routes):
             return None
         assert isinstance(channel, SharedChannel)
@@ -75,7 +75,7 @@ class RepeatedSend(Repeated):
         """Send it, if that needs no waiting."""
         if not self.accepts(op, tensor):
             return False
-        storage = tensor._storage
+        storage = tensor.storage
         data = storage.data
         if data is None or data.requires_grad or storage.undefined is not None:
             return False
@@ -111,11 +111,11 @@ class RepeatedReceive(Repeated):
         before: Distribution,
     ) -> RepeatedReceive | None:
         """After a message of this description came to the tensor, which lay so `before`."""
-        storage = output._storage
+        storage = output.storage
         mesh, data, after = storage.device, arriving.data_now(storage), arriving.dist_now(storage)
         if (
             not isinstance(channel, SharedChannel)
-            or output._where is not None
+            or output.shard_positions is not None
             or data is None
             or mesh is None
         ):
@@ -135,8 +135,8 @@ class RepeatedReceive(Repeated):
 
     def takes(self, output: Tensor) -> bool:
         """Take the message that has come; False, and it stays there, where it is of another kind."""
-        storage = output._storage
-        if not self._channel.comes_as(self._description) or output._where is not None:
+        storage = output.storage
+        if not self._channel.comes_as(self._description) or output.shard_positions is not None:
             return False
         old, dist = arriving.data_now(storage), self._dists.get(arriving.dist_now(storage))
         if dist is None or old is None:
@@ -145,5 +145,5 @@ class RepeatedReceive(Repeated):
         if values is None:
             return False
         arriving.put(storage, values, dist)
-        output._topology = None
+        output.topology_label = None
         return True

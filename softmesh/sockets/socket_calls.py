@@ -28,8 +28,8 @@ def check(op: str, name: str, tensor: Tensor, socket: MeshSocket, end: SocketEnd
             "Of ttnn.create_socket_pair(...) the first sends and the second receives."
         )
     mesh = socket.get_mesh_device()
-    if tensor._storage.device is not mesh:
-        where = tensor._storage.device or "the host"
+    if tensor.storage.device is not mesh:
+        where = tensor.storage.device or "the host"
         raise MeshError(f"{op}: {name} is on {where}, the socket's end on {mesh}: they must be on one mesh.")
     if "direct" in op and socket.storage_type is not BufferType.L1:
         raise MeshError(
@@ -46,7 +46,7 @@ def check(op: str, name: str, tensor: Tensor, socket: MeshSocket, end: SocketEnd
 def known_of(tensor: object, socket: object) -> Repeated | None:
     """What is known of tensors of this spec on this socket."""
     if type(tensor) is Tensor and type(socket) is MeshSocket:
-        return socket.known.get(tensor._spec)
+        return socket.known.get(tensor.spec)
     return None
 
 

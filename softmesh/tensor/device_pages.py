@@ -40,20 +40,20 @@ class TensorBytes(Placed):
 
     def __init__(self, tensor: Tensor) -> None:
         tensor.check_readable("TensorBytes")
-        device = tensor._storage.device
+        device = tensor.storage.device
         if device is None:
             raise MeshError(
                 "TensorBytes: the tensor is on the host. Move it with ttnn.to_device(tensor, mesh)."
             )
-        super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor._storage.address)
+        super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor.storage.address)
         self.tensor = tensor
         self.encoded: TensorBytes.Encoded | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether these are all bytes of the tensor's storage, and not those of some devices."""
-        storage = self.tensor._storage
-        return self.tensor._where is None and storage.spec == self.tensor.spec
+        storage = self.tensor.storage
+        return self.tensor.shard_positions is None and storage.spec == self.tensor.spec
 
     @property
     def data(self) -> torch.Tensor:
@@ -82,7 +82,7 @@ class TensorBytes(Placed):
         dist, room = self.tensor.view_distribution(), self._room()
         decoded = from_pages(data, self.tensor.spec, room)
         if decoded is room:
-            self.tensor._storage.undefined = None
+            self.tensor.storage.undefined = None
         else:
             self.tensor.overwrite(*_by_grid(decoded, dist))
             self._own_values()
@@ -93,7 +93,7 @@ class TensorBytes(Placed):
         """Values that were made for this tensor are its own, and the next ones can be written over them."""
         held = self._memory()
         if held.is_contiguous() and not held.requires_grad:
-            self.tensor._storage.data = uprooted(held)
+            self.tensor.storage.data = uprooted(held)
 
     def _room(self) -> torch.Tensor | None:
         """The memory of the tensor's values, where new ones can be written straight into it."""
@@ -103,12 +103,12 @@ class TensorBytes(Placed):
     def fits(self, extents: Sequence[int]) -> bool:
         """Whether bytes of such extents are values where the tensor has its own, device by device."""
         dist = self.tensor.view_distribution()
-        is_by_mesh = self.tensor._where is None and dist.coords is None and dist.grid == dist.mesh
+        is_by_mesh = self.tensor.shard_positions is None and dist.coords is None and dist.grid == dist.mesh
         return is_by_mesh and tuple(extents) == tuple(dist.extents)
 
     def _memory(self) -> torch.Tensor:
         self.tensor.check_allocated("TensorBytes")
-        held = self.tensor._storage.data
+        held = self.tensor.storage.data
         assert held is not None
         return held
 

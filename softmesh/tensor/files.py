@@ -56,7 +56,7 @@ def dump_tensor(
     if mode is DumpTensorMode.LOCAL:
         _write(path, own_part_on_host(tensor, "dump_tensor"))
         return
-    host, device = from_device(tensor), tensor._storage.device
+    host, device = from_device(tensor), tensor.storage.device
     ranks = None if device is None else device.ranks
     if ranks is None or ranks.context.rank == 0:
         _write(path, host)

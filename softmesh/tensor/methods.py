@@ -40,7 +40,7 @@ def construct(self: Tensor, *args: Any, **kwargs: Any) -> None:
             made = make(*values, **kwargs)
         except TypeError as error:
             raise refused("Tensor", str(error)) from error
-    for slot in ("_storage", "_spec", "_where", "_topology", "_id"):
+    for slot in ("storage", "spec", "shard_positions", "topology_label", "_id"):
         setattr(self, slot, getattr(made, slot))
 
 

@@ -22,14 +22,14 @@ from softmesh.tensor.tile import padded_shape
 
 def check_host(tensor: Tensor, method: str, remedy: str = "use ttnn.from_device first") -> None:
     tensor.check_allocated(method)
-    if tensor._storage.device is not None:
+    if tensor.storage.device is not None:
         raise MeshError(f"{method}: the tensor is on a device (StorageType::DEVICE): {remedy}.")
 
 
 def with_spec(tensor: Tensor, spec: TensorSpec) -> Tensor:
     """The same values, held in another way, in a tensor of its own."""
     storage = Storage(alias(tensor.view_data()), tensor.view_distribution(), None)
-    return Tensor.make(storage, spec, tensor._topology)
+    return Tensor.make(storage, spec, tensor.topology_label)
 
 
 def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

@@ -48,12 +48,15 @@ _new = object.__new__
 class Tensor:
     """A tensor on the host or on a mesh. `shape` is the shape of the piece on each device."""
 
-    __slots__ = ("__weakref__", "_id", "_spec", "_storage", "_topology", "_where")
+    # Internal to softmesh, beside the spec: the storage with its values, the positions of a shard view in the
+    # storage's flattened grid (None: all of it), and the topology as the user's mapper put it, where that differs
+    # from the derived one.
+    __slots__ = ("__weakref__", "_id", "shard_positions", "spec", "storage", "topology_label")
 
-    _storage: Storage
-    _spec: TensorSpec
-    _where: tuple[int, ...] | None  # positions of a shard view in the storage's flattened grid
-    _topology: TensorTopology | None  # as the user's mapper put it, where that differs from the derived one
+    storage: Storage
+    spec: TensorSpec
+    shard_positions: tuple[int, ...] | None
+    topology_label: TensorTopology | None
     _id: int
 
     @classmethod
@@ -67,10 +70,10 @@ class Tensor:
         if storage.spec is None and storage.device is not None:
             storage.place(spec)
         tensor = _new(cls)
-        tensor._storage = storage
-        tensor._spec = spec
-        tensor._where = where
-        tensor._topology = topology
+        tensor.storage = storage
+        tensor.spec = spec
+        tensor.shard_positions = where
+        tensor.topology_label = topology
         tensor._id = next(_IDS)
         return tensor
 
@@ -78,27 +81,23 @@ class Tensor:
 
     @property
     def shape(self) -> Shape:
-        return self._spec.shape
+        return self.spec.shape
 
     @property
     def padded_shape(self) -> Shape:
-        return self._spec.padded_shape
+        return self.spec.padded_shape
 
     @property
     def dtype(self) -> DataType:
-        return self._spec.dtype
+        return self.spec.dtype
 
     @property
     def layout(self) -> Layout:
-        return self._spec.layout
-
-    @property
-    def spec(self) -> TensorSpec:
-        return self._spec
+        return self.spec.layout
 
     @property
     def tile(self) -> Tile:
-        return self._spec.tile
+        return self.spec.tile
 
     @property
     def tensor_id(self) -> int:
@@ -109,25 +108,25 @@ class Tensor:
         self._id = checked_int("Tensor", "tensor_id", number)
 
     def get_dtype(self) -> DataType:
-        return self._spec.dtype
+        return self.spec.dtype
 
     def get_layout(self) -> Layout:
-        return self._spec.layout
+        return self.spec.layout
 
     def get_tile(self) -> Tile:
-        return self._spec.tile
+        return self.spec.tile
 
     def memory_config(self) -> MemoryConfig:
-        return self._spec.memory_config
+        return self.spec.memory_config
 
     def is_sharded(self) -> bool:
-        return self._spec.memory_config.is_sharded()
+        return self.spec.memory_config.is_sharded()
 
     def logical_volume(self) -> int:
-        return self._spec.logical_volume()
+        return self.spec.logical_volume()
 
     def volume(self) -> int:
-        return self._spec.volume()
+        return self.spec.volume()
 
     def element_size(self) -> int:
         if facts(self.dtype).is_block:
@@ -137,17 +136,17 @@ class Tensor:
     # -- where it is -----------------------------------------------------------------------------
 
     def storage_type(self) -> StorageType:
-        return StorageType.HOST if self._storage.device is None else StorageType.DEVICE
+        return StorageType.HOST if self.storage.device is None else StorageType.DEVICE
 
     def device(self) -> MeshDevice | None:
-        return self._storage.device if self.is_allocated() else None
+        return self.storage.device if self.is_allocated() else None
 
     def devices(self) -> list[MeshDevice]:
         device = self.device()
         return [] if device is None else [device]
 
     def device_coords(self) -> list[MeshCoordinate]:
-        if self._storage.device is None:
+        if self.storage.device is None:
             raise MeshError(
                 "StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device."
             )
@@ -160,41 +159,41 @@ class Tensor:
 
     def own_coordinates(self) -> Coordinates:
         """Where this process's pieces lie in the whole mesh, in the order of the flattened grid."""
-        coords, device = self.view_distribution().coordinates(), self._storage.device
+        coords, device = self.view_distribution().coordinates(), self.storage.device
         if device is None or device.block is None:
             return coords
         origin = device.block.origin
         return tuple(MeshCoordinate([a + b for a, b in zip(origin, coord, strict=True)]) for coord in coords)
 
     def is_allocated(self) -> bool:
-        return value_memory(self._storage) is not None
+        return value_memory(self.storage) is not None
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""
-        shared = sys.getrefcount(self._storage) > 2 or self._storage.shares_now()
+        shared = sys.getrefcount(self.storage) > 2 or self.storage.shares_now()
         if force or not shared:
-            self._storage.release()
+            self.storage.release()
 
     def buffer_address(self) -> int:
         self._check_device_buffer("buffer_address")
-        return self._storage.address
+        return self.storage.address
 
     def buffer_page_size(self) -> int:
         self._check_device_buffer("buffer_page_size")
-        return self._spec.page_size()
+        return self.spec.page_size()
 
     def buffer_num_pages(self) -> int:
         self._check_device_buffer("buffer_num_pages")
-        return self._spec.num_pages()
+        return self.spec.num_pages()
 
     def buffer_aligned_page_size(self) -> int:
         self._check_device_buffer("buffer_aligned_page_size")
-        assert self._storage.device is not None
-        alignment = self._storage.device.memory.get_alignment(self._spec.memory_config.buffer_type)
-        return -(-self._spec.page_size() // alignment) * alignment
+        assert self.storage.device is not None
+        alignment = self.storage.device.memory.get_alignment(self.spec.memory_config.buffer_type)
+        return -(-self.spec.page_size() // alignment) * alignment
 
     def _check_device_buffer(self, method: str) -> None:
-        if self._storage.device is None:
+        if self.storage.device is None:
             raise MeshError(
                 f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device."
             )
@@ -204,11 +203,11 @@ class Tensor:
 
     def tensor_topology(self) -> TensorTopology:
         """In TT-NN's words; `softmesh.placements(t)` has all four."""
-        if self._topology is None:
-            self._topology = topology_of(
-                whole(self._storage.dist if self._where is None else self.view_distribution())
+        if self.topology_label is None:
+            self.topology_label = topology_of(
+                whole(self.storage.dist if self.shard_positions is None else self.view_distribution())
             )
-        return self._topology
+        return self.topology_label
 
     def update_tensor_topology(self, topology: TensorTopology) -> None:
         """Say anew how the pieces make up the tensor.
@@ -216,39 +215,39 @@ class Tensor:
         A shard only takes the label, and what all devices share is still known to be the same.
         """
         checked("update_tensor_topology", "topology", topology, TensorTopology, "a ttnn.TensorTopology")
-        if self._where is None:
-            dist, device = self._storage.dist, self._storage.device
-            told = distribution_from(topology, whole(dist), len(self._spec.shape))
+        if self.shard_positions is None:
+            dist, device = self.storage.dist, self.storage.device
+            told = distribution_from(topology, whole(dist), len(self.spec.shape))
             block = None if device is None else device.block
-            self._storage.dist = told if block is None else block.narrow(told)
-        self._topology = topology
+            self.storage.dist = told if block is None else block.narrow(told)
+        self.topology_label = topology
 
     def view_distribution(self) -> Distribution:
         """The distribution of the pieces this tensor stands for."""
-        dist = self._storage.dist
+        dist = self.storage.dist
         return dist if self._is_whole() else flatten(dist, self._coordinates())
 
     def _is_whole(self) -> bool:
         """Whether it stands for all pieces of its storage, in their order; shards never do where others hold more."""
-        if self._where is None:
+        if self.shard_positions is None:
             return True
-        dist = self._storage.dist
-        return dist.spread is None and self._where == tuple(range(len(dist.coordinates())))
+        dist = self.storage.dist
+        return dist.spread is None and self.shard_positions == tuple(range(len(dist.coordinates())))
 
     def _coordinates(self) -> Coordinates:
-        coords = self._storage.dist.coordinates()
-        return coords if self._where is None else tuple(coords[i] for i in self._where)
+        coords = self.storage.dist.coordinates()
+        return coords if self.shard_positions is None else tuple(coords[i] for i in self.shard_positions)
 
     def view_data(self) -> torch.Tensor:
         """The values, with the leading dims that `view_distribution()` names."""
-        storage = self._storage
+        storage = self.storage
         if storage.data is None:
             self.check_allocated("reading it")
         assert storage.data is not None
         if self._is_whole():
             return storage.data
-        if self._where is not None and len(self._where) == 1:
-            return storage.piece(self._where[0]).unsqueeze(0)
+        if self.shard_positions is not None and len(self.shard_positions) == 1:
+            return storage.piece(self.shard_positions[0]).unsqueeze(0)
         return flattened(storage.data, storage.dist, self._coordinates())
 
     def pieces(self) -> torch.Tensor:
@@ -262,40 +261,40 @@ class Tensor:
         Devices that `dist` does not cover keep what they have.
         """
         mine, given = self.view_distribution().coordinates(), dist.coordinates()
-        if self._where is None and mine == given:  # in this order: shards know their place by it
-            self._storage.replace(data, dist)
-            self._topology = None
+        if self.shard_positions is None and mine == given:  # in this order: shards know their place by it
+            self.storage.replace(data, dist)
+            self.topology_label = None
             return
-        positions = dict(zip(mine, self._where or range(len(mine)), strict=True))
+        positions = dict(zip(mine, self.shard_positions or range(len(mine)), strict=True))
         shared = tuple(coord for coord in given if coord in positions)
         if not shared:
             raise MeshError(
                 f"Nothing to overwrite: the values are for {given[0]}, the tensor is at {mine[0]}."
             )
         for coord, piece in zip(shared, pieces_at(data, dist, shared), strict=True):
-            self._storage.write_piece(positions[coord], piece)
+            self.storage.write_piece(positions[coord], piece)
 
     def check_writable(self, doing: str) -> None:
         """Refuse a tensor whose values are gone: deallocated, or on a mesh that was closed."""
         self.check_allocated(doing)
-        if self._storage.device is not None:
-            self._storage.device.check_open(doing)
+        if self.storage.device is not None:
+            self.storage.device.check_open(doing)
 
     def check_readable(self, doing: str) -> None:
         """Refuse a tensor whose values are gone, or all in other processes."""
         self.check_writable(doing)
-        if self._storage.device is not None:
-            self._storage.device.check_local(doing)
+        if self.storage.device is not None:
+            self.storage.device.check_local(doing)
 
     def check_allocated(self, doing: str) -> None:
-        if value_memory(self._storage) is None:
+        if value_memory(self.storage) is None:
             shared = (
                 " It shared its memory with another tensor, as the result of an op does that moves nothing (a "
                 "reshape, a partition among one device): deallocating one deallocates both."
-                if self._storage.is_shared()
+                if self.storage.is_shared()
                 else ""
             )
-            freed = self._storage.freed
+            freed = self.storage.freed
             at = "" if freed is None else f" at {resolved(freed)}"
             raise MeshError(
                 f"Tensor is not allocated: {doing} needs its values, and it was deallocated{at} "

@@ -238,7 +238,7 @@ def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     else:
         data, dist = _own_part(*_placed(host, tuple(device.shape)), device)
     spreads = host.view_distribution() is HOST and device.get_num_devices() > 1
-    topology = None if spreads else host._topology
+    topology = None if spreads else host.topology_label
     return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
 
 
@@ -390,7 +390,7 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
 
     What was made of a single shard is its own process's alone.
     """
-    device, dist = tensor._storage.device, tensor.view_distribution()
+    device, dist = tensor.storage.device, tensor.view_distribution()
     if device is None or device.block is None or device.ranks is None or dist.spread is None:
         return tensor
     ranks = device.ranks
@@ -398,12 +398,12 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
     data = device.block.widened(
         tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing)
     )
-    return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor._topology)
+    return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
 
 
 def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: bool = True) -> int:
     """The number of the queue that a tensor is read on; of a host tensor it does not matter."""
-    device = tensor._storage.device
+    device = tensor.storage.device
     return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 
 
@@ -422,7 +422,7 @@ def to_device(
     """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
     _check_readable(tensor, "to_device")
     checked("to_device", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("to_device")
-    if tensor._storage.device is not None:
+    if tensor.storage.device is not None:
         return tensor
     queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
@@ -437,14 +437,14 @@ def to_device(
 def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueId | None = None) -> Tensor:
     """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
     _check_readable(tensor, "from_device")
-    if tensor._storage.device is None:
+    if tensor.storage.device is None:
         return tensor
     queue = _reading(tensor, "from_device", queue_id, blocking)
     warn_if_undefined(tensor, "from_device")
     held = _from_all_ranks(tensor, "from_device")
     dist = held.view_distribution()
     data = alias(held.view_data().cpu())
-    result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor._topology)
+    result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor.topology_label)
     if observed():
         emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue, blocking=blocking)
     return result
@@ -454,7 +454,7 @@ def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
     """As `from_device`, of what this process holds, without asking the others."""
     _check_readable(tensor, doing)
     data = alias(tensor.view_data().cpu())
-    return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor._topology)
+    return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor.topology_label)
 
 
 @knows_its_names
@@ -554,7 +554,7 @@ def copy_host_to_device_tensor(
     """
     device = _check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
     queue = device.note_write("copy_host_to_device_tensor", cq_id)
-    mesh = device_tensor._storage.dist.mesh if device.block is None else tuple(device.shape)
+    mesh = device_tensor.storage.dist.mesh if device.block is None else tuple(device.shape)
     data, dist = _own_part(*_placed(host_tensor, mesh), device)
     device_tensor.overwrite(data.to(device.torch_device), dist)
     if observed():
@@ -599,8 +599,8 @@ def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
     """Refuse what cannot be copied between; the mesh of the device tensor."""
     _check_readable(host, where, "host_tensor")
     checked(where, "device_tensor", device, Tensor, _A_TENSOR).check_writable(where)
-    mesh_device = device._storage.device
-    if host._storage.device is not None or mesh_device is None:
+    mesh_device = device.storage.device
+    if host.storage.device is not None or mesh_device is None:
         raise MeshError(
             f"{where} needs one tensor on the host and one on a device: host_tensor is "
             f"{host.storage_type()}, device_tensor is {device.storage_type()}."
@@ -621,15 +621,15 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     Of devices that other processes hold there are copies on the host.
     """
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
-    device, held = tensor._storage.device, _from_all_ranks(tensor, "get_device_tensors")
+    device, held = tensor.storage.device, _from_all_ranks(tensor, "get_device_tensors")
     if device is None:
         shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
         if observed():
             emit("get_device_tensors", (tensor,), shards, coords=tensor.view_distribution().coordinates())
         return shards
-    positions = tensor._where or tuple(range(len(tensor._storage.dist.coordinates())))
+    positions = tensor.shard_positions or tuple(range(len(tensor.storage.dist.coordinates())))
     topology = tensor.tensor_topology()
-    own = [Tensor.make(tensor._storage, tensor.spec, topology, (position,)) for position in positions]
+    own = [Tensor.make(tensor.storage, tensor.spec, topology, (position,)) for position in positions]
     if held is tensor:
         return own
     here = {coord: shard for shard in own for coord in shard.own_coordinates()}
@@ -650,19 +650,19 @@ def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
     shards = _checked_shards("combine_device_tensors", tensors)
     if not shards:
         raise MeshError("At least one tensor shard must be provided")
-    if any(t._storage.device is None for t in shards):
+    if any(t.storage.device is None for t in shards):
         raise MeshError("All tensor shards must be on device")
-    storage, spec = shards[0]._storage, shards[0].spec
+    storage, spec = shards[0].storage, shards[0].spec
     if any(t.spec != spec for t in shards):
         raise MeshError("All tensor shards must have the same spec")
-    if any(t._storage is not storage for t in shards):
+    if any(t.storage is not storage for t in shards):
         raise MeshError(
             "tensor shards must be allocated on the same mesh buffer. Take them from one tensor with "
             "ttnn.get_device_tensors(t), or join other ones on the host with ttnn.from_host_shards."
         )
     coords = storage.dist.coordinates()
     where: list[int] = []
-    for position in (p for shard in shards for p in shard._where or range(len(coords))):
+    for position in (p for shard in shards for p in shard.shard_positions or range(len(coords))):
         if position in where:
             raise MeshError(f"Found a tensor shard at duplicate coordinate {coords[position]}")
         where.append(position)
@@ -690,7 +690,7 @@ def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor
         raise MeshError(
             f"Number of tensor shards must match mesh size: {len(shards)} shards for {mesh_shape} ({size} devices)."
         )
-    if any(t._storage.device is not None for t in shards):
+    if any(t.storage.device is not None for t in shards):
         raise MeshError("All tensor shards must be on host")
     if any(t.spec != shards[0].spec for t in shards):
         raise MeshError("All tensor shards must have the same tensor spec")
@@ -718,7 +718,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
     """Split a plain host tensor by a mapper; onto `mesh_device` where one is given."""
     where = "distribute_tensor"
     _check_readable(tensor, where)
-    if tensor._storage.device is not None:
+    if tensor.storage.device is not None:
         raise MeshError("TensorToMesh only supports host tensors; got storage type: StorageType::DEVICE")
     unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
     checked(

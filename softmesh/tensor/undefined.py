@@ -58,8 +58,8 @@ def devices_of(dist: Distribution) -> frozenset[MeshCoordinate]:
 
 def undefined_in(tensor: Tensor) -> Undefined | None:
     """The mark, as far as it is about the pieces this tensor stands for."""
-    undefined = tensor._storage.undefined
-    if undefined is None or tensor._where is None:
+    undefined = tensor.storage.undefined
+    if undefined is None or tensor.shard_positions is None:
         return undefined
     return undefined.within(devices_of(tensor.view_distribution()))
 
@@ -101,7 +101,7 @@ def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:
 def mark(result: Tensor, undefined: Undefined | None) -> None:
     """Devices that the result is not on have nothing to do with it, and marks of other shards stay."""
     if undefined is not None:
-        storage = result._storage
+        storage = result.storage
         storage.undefined = _joined(
             storage.undefined, undefined.within(devices_of(result.view_distribution()))
         )

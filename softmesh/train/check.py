@@ -53,7 +53,7 @@ def check(
     comparison.find_parameters_apart()
     if comparison.findings:
         return comparison.report()
-    before = {name: tensor._storage.gradient for name, tensor in model.named_parameters()}
+    before = {name: tensor.storage.gradient for name, tensor in model.named_parameters()}
     model.zero_grad()
     try:
         with torch.enable_grad(), torch.random.fork_rng(devices=[]), one_device(mesh) as device:
@@ -72,7 +72,7 @@ def check(
                 backward.find_parameters(single)
     finally:
         for name, tensor in model.named_parameters():
-            tensor._storage.gradient = before[name]
+            tensor.storage.gradient = before[name]
     return comparison.report()
 
 
@@ -92,7 +92,7 @@ def _combine(model: Module, sync: Sync) -> None:
     if callable(sync):
         sync(model)
     elif sync is not None:
-        have = [pair for pair in model.named_parameters() if pair[1]._storage.gradient is not None]
+        have = [pair for pair in model.named_parameters() if pair[1].storage.gradient is not None]
         sync_gradients(have, listed(sync))
 
 

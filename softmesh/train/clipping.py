@@ -24,7 +24,7 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
     """
     if not max_norm > 0:
         raise ArgumentValueError(f"clip_grad_norm: max_norm must be positive, got {max_norm}.")
-    by_name = {name: tensor for name, tensor in named(params).items() if tensor._storage.gradient is not None}
+    by_name = {name: tensor for name, tensor in named(params).items() if tensor.storage.gradient is not None}
     gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
     if not gradients:
         raise MeshError("clip_grad_norm: no parameter has a gradient: call backward() first.")
@@ -33,7 +33,7 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
     if total > max_norm:
         factor = max_norm / total
         for tensor, gradient in zip(by_name.values(), gradients, strict=True):
-            tensor._storage.gradient = gradient * factor
+            tensor.storage.gradient = gradient * factor
     return total
 
 
@@ -50,14 +50,14 @@ def _together(tensors: Iterable[Tensor], norms: Sequence[float]) -> float:
 
 def _whole(name: str, tensor: Tensor) -> torch.Tensor:
     """The gradient as it is stored: each piece of a split parameter, and once what devices share."""
-    raw = tensor._storage.gradient
+    raw = tensor.storage.gradient
     assert raw is not None
-    gradient = gradient_tensor(tensor._storage, tensor, raw)
+    gradient = gradient_tensor(tensor.storage, tensor, raw)
     words = gradient.view_distribution().placements
     axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
     if axes:
-        assert tensor._storage.device is not None
-        label = axis_label(tensor._storage.device, axes[0])
+        assert tensor.storage.device is not None
+        label = axis_label(tensor.storage.device, axes[0])
         raise MeshError(
             f"clip_grad_norm: the gradient of {name} is still {words[axes[0]]} over mesh axis {label!r}: its norm is "
             f"not known before the contributions are added up. Call sync_gradients(params, axes=[{label!r}]) first."

@@ -129,7 +129,7 @@ def _placed_like(q: Tensor, out: Tensor) -> Tensor:
     dist, data = q.view_distribution(), out.view_data()
     if tuple(data.shape[: dist.lead]) != dist.extents:
         return out
-    return Tensor.make(Storage(data, dist, out._storage.device), out.spec)
+    return Tensor.make(Storage(data, dist, out.storage.device), out.spec)
 
 
 def positions(mesh: MeshDevice, tokens: int, cp: Axis | None = None) -> Tensor:

@@ -28,7 +28,7 @@ class Whole:
 
     def is_current(self) -> bool:
         """Whether the pieces are still what they were."""
-        return self.piece.tensor._storage.data is self.source and self.source._version == self.version
+        return self.piece.tensor.storage.data is self.source and self.source._version == self.version
 
     def values(self) -> torch.Tensor:
         """Gathered again, if need be."""
@@ -125,7 +125,7 @@ def memory_of(data: torch.Tensor) -> int:
 def memories(found: Any) -> set[int]:
     """The memory of all tensors in a result, or in the attributes of a module."""
     if isinstance(found, Tensor):
-        data = found._storage.data
+        data = found.storage.data
         return set() if data is None else {memory_of(data)}
     if isinstance(found, dict):
         found = list(found.values())

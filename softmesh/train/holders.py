@@ -8,7 +8,7 @@ from softmesh.tensor.tensor import Tensor
 
 def is_first_holder(tensor: Tensor) -> bool:
     """Whether no process before this one stores the same: what several share is saved, and counts, once."""
-    storage = tensor._storage
+    storage = tensor.storage
     block = None if storage.device is None else storage.device.block
     if storage.dist.spread is None or block is None:
         return True

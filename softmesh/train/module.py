@@ -66,8 +66,8 @@ class Module:
         seen: set[int] = set()
         for path, module in self.named_modules():
             for name, value in vars(module).items():
-                if isinstance(value, Tensor) and value.requires_grad and id(value._storage) not in seen:
-                    seen.add(id(value._storage))
+                if isinstance(value, Tensor) and value.requires_grad and id(value.storage) not in seen:
+                    seen.add(id(value.storage))
                     yield f"{path}.{name}" if path else name, value
 
     def parameters(self) -> list[Tensor]:
@@ -98,7 +98,7 @@ class Sequential(Module):
 def zero_gradients(parameters: Iterable[Tensor]) -> None:
     """Forget what backward passes have brought."""
     for tensor in parameters:
-        tensor._storage.gradient = None
+        tensor.storage.gradient = None
 
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Module

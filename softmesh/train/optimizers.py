@@ -102,7 +102,7 @@ class Optimizer:
             raise MeshError(
                 f"The optimizer's state is for another model: this one has no parameter {name!r}."
             )
-        data = self.params[name]._storage.data
+        data = self.params[name].storage.data
         for slot, values in slots.items():
             if data is not None and values.shape != data.shape:
                 raise MeshError(
@@ -118,7 +118,7 @@ class Optimizer:
 
     def _values(self, name: str, tensor: Tensor) -> torch.Tensor:
         """What is updated: the parameter itself, or its fp32 master."""
-        data = tensor._storage.data
+        data = tensor.storage.data
         assert data is not None
         if tensor.dtype is DataType.FLOAT32:
             return data
@@ -129,13 +129,13 @@ class Optimizer:
 
     def _write_back(self, name: str, tensor: Tensor) -> None:
         if tensor.dtype is not DataType.FLOAT32:
-            data = tensor._storage.data
+            data = tensor.storage.data
             assert data is not None
             data.copy_(round_to(self._state[name]["master"], tensor.dtype))
 
     def _gradient(self, name: str, tensor: Tensor) -> torch.Tensor | None:
         tensor.check_writable(f"a step of {type(self).__name__}")
-        storage = tensor._storage
+        storage = tensor.storage
         gradient = storage.gradient
         if gradient is None:
             if self._skips_missing:
@@ -162,7 +162,7 @@ class Optimizer:
 
     def _give_each_its_own(self, name: str, tensor: Tensor, gradient: torch.Tensor) -> None:
         """The parameter comes apart, as it would on chips: each device that has a gradient of its own gets a value."""
-        storage = tensor._storage
+        storage = tensor.storage
         assert storage.data is not None
         lead = storage.dist.lead
         extents = tuple(map(max, storage.data.shape[:lead], gradient.shape[:lead]))

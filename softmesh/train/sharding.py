@@ -65,7 +65,7 @@ class Piece:
     def mean_gradient(self, gradient: torch.Tensor, dist: Distribution, spec: TensorSpec) -> torch.Tensor:
         """Of the gradient that each device has of the whole (which lies as `dist` says), the mean for each piece."""
         placed = gradient_distribution(dist, gradient)
-        contributions = Tensor.make(Storage(gradient, placed, self.tensor._storage.device), spec)
+        contributions = Tensor.make(Storage(gradient, placed, self.tensor.storage.device), spec)
         with torch.no_grad():
             total = OPERATIONS["reduce_scatter"](contributions, self.dim, cluster_axis=self.axis)
         return carry(total.view_data() / dist.grid[self.axis], self.tensor.view_data().shape)
@@ -92,7 +92,7 @@ def split(whole: Parameter, axis: Axis, shard_dim: ShardDim) -> Piece | None:
     shape = tuple(n // devices if at == dim else n for at, n in enumerate(tensor.shape))
     spec = make_spec(shape, tensor.dtype, tensor.layout, tensor.memory_config(), tensor.tile)
     storage.place(spec)
-    tensor._storage, tensor._spec, tensor._topology = storage, spec, None
+    tensor.storage, tensor.spec, tensor.topology_label = storage, spec, None
     return Piece(whole.name, requires_grad_(tensor), whole.owners, along, dim)
 
 

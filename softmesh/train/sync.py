@@ -60,7 +60,7 @@ def _numbers(name: str, tensor: Tensor, axes: Axis | Sequence[Axis]) -> list[int
     mesh = tensor.device()
     if mesh is None:
         raise MeshError(f"sync_gradients: {name} is not on a mesh.")
-    if tensor._storage.gradient is None:
+    if tensor.storage.gradient is None:
         raise MeshError(
             f"sync_gradients: {name} has no gradient: it took no part in the loss, or backward() was not called. "
             "Leave it out, or give the loss a way to it."
@@ -69,9 +69,9 @@ def _numbers(name: str, tensor: Tensor, axes: Axis | Sequence[Axis]) -> list[int
 
 
 def _gradient(tensor: Tensor) -> Tensor:
-    gradient = tensor._storage.gradient
+    gradient = tensor.storage.gradient
     assert gradient is not None
-    return gradient_tensor(tensor._storage, tensor, gradient)
+    return gradient_tensor(tensor.storage, tensor, gradient)
 
 
 def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
@@ -83,7 +83,7 @@ def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
     with torch.no_grad():
         total = OPERATIONS["all_reduce"](_gradient(tensor), cluster_axis=axis)
     values = total.view_data()
-    tensor._storage.gradient = values / _devices(tensor, axis) if average else values
+    tensor.storage.gradient = values / _devices(tensor, axis) if average else values
 
 
 def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
@@ -93,8 +93,8 @@ def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
         total += contributions.select(axis, device)
     if average:
         total /= _devices(tensor, axis)
-    tensor._storage.gradient = total.to(contributions.dtype).unsqueeze(axis)
+    tensor.storage.gradient = total.to(contributions.dtype).unsqueeze(axis)
 
 
 def _devices(tensor: Tensor, axis: int) -> int:
-    return tensor._storage.dist.grid[axis]
+    return tensor.storage.dist.grid[axis]

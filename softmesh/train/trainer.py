@@ -220,7 +220,7 @@ class Trainer:
 
     def _update(self) -> float | None:
         """Reduce, clip, apply; returns the norm of the gradients where somebody wants it."""
-        found = {name: t for name, t in self.optimizer.params.items() if t._storage.gradient is not None}
+        found = {name: t for name, t in self.optimizer.params.items() if t.storage.gradient is not None}
         sync_gradients(found.items(), self.axes, self.sync)
         norm = None
         if found and (self.max_grad_norm is not None or self._measures):

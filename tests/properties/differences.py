@@ -67,7 +67,7 @@ def check(function: Function, operands: Sequence[ttnn.Tensor], seed: int, alike:
 
 def _check_numbers(results: Sequence[ttnn.Tensor]) -> None:
     """Where an op has no value (the variance of one element) it has no derivative."""
-    assume(all(one._storage.undefined is not None or not one.pieces().isnan().any() for one in results))
+    assume(all(one.storage.undefined is not None or not one.pieces().isnan().any() for one in results))
 
 
 def _compare(what: str, parts: torch.Tensor, here: float, ahead: float, behind: float) -> None:
@@ -106,5 +106,5 @@ def _weighed(results: Sequence[ttnn.Tensor], weights: dict[int, ttnn.Tensor]) ->
     total = 0.0
     for at, weight in weights.items():
         parts = results[at].pieces() * weight.pieces()
-        total += float((parts if results[at]._storage.undefined is None else parts.nan_to_num(0)).sum())
+        total += float((parts if results[at].storage.undefined is None else parts.nan_to_num(0)).sum())
     return total

@@ -119,7 +119,7 @@ def outcome(world: World, call: Callable[[Operands], ttnn.Tensor]) -> object:
         made = call(world.operands)
     except MeshError as error:
         return str(error)
-    stored = made._storage
+    stored = made.storage
     assert stored.data is not None
     return stored.data.tolist(), repr(stored.dist), repr(made.spec), made.buffer_address()
 

@@ -130,10 +130,10 @@ def test_one_devices_view_can_be_filled_alone(pair):
 def test_a_written_cache_is_not_copied_by_later_writes(device):
     target, values = put(torch.zeros(2, 2, 8, 32), device), put(random(1, 2, 2, 32), device)
     update_cache(target, values, 0)
-    place = target._storage.data.data_ptr()
+    place = target.storage.data.data_ptr()
     fill_cache(target, values, 1)
     update_cache(target, values, 3)
-    assert target._storage.data.data_ptr() == place
+    assert target.storage.data.data_ptr() == place
 
 
 # -- placements ------------------------------------------------------------------------------------

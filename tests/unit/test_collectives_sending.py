@@ -442,7 +442,7 @@ def test_a_broadcast_defines_the_group_of_the_sender_only(mesh):
 
 
 def test_what_a_send_leaves_out_is_listed_once_for_all_calls(mesh):
-    marks = [point_to_point(numbered(mesh), At(0, 1), At(0, 3))._storage.undefined for _ in range(2)]
+    marks = [point_to_point(numbered(mesh), At(0, 1), At(0, 3)).storage.undefined for _ in range(2)]
     assert marks[0].coords is marks[1].coords
     assert len(marks[0].coords) == 7
 

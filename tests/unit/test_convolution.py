@@ -233,7 +233,7 @@ def test_a_replicated_convolution_is_computed_and_stored_once(mesh):
         **sizes(2, 5, 6, 4, 8),
     )
     assert ttnn.placements(result) == (R, R)
-    assert result._storage.data.numel() == 2 * 3 * 4 * 8
+    assert result.storage.data.numel() == 2 * 3 * 4 * 8
     assert_close(result, torch_conv(images, weight))
 
 

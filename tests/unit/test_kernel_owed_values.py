@@ -111,7 +111,7 @@ def test_pieces_that_no_op_has_written_are_defined_once_a_kernel_has(idle_machin
 def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh):
     source, target = full(mesh, 1), full(mesh, 0)
     run(mesh, copy(source, target))
-    fill, values = weakref.ref(target._storage.owed), weakref.ref(target._storage)
+    fill, values = weakref.ref(target.storage.owed), weakref.ref(target.storage)
     del target
     assert (fill(), values()) == (None, None)
 
@@ -121,7 +121,7 @@ def test_a_tensor_that_kernels_have_read_or_written_in_part_is_freed_with_its_la
     run(mesh, copy(source, target))
     assert shards(target)[0][..., :32].all()
     run(mesh, copy(source, target))
-    storages = [weakref.ref(tensor._storage) for tensor in (source, target)]
+    storages = [weakref.ref(tensor.storage) for tensor in (source, target)]
     del source, target
     assert [storage() for storage in storages] == [None, None]
 
@@ -131,12 +131,12 @@ def test_bytes_beyond_the_limit_become_values(mesh):
     tensors = [tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32) for _ in range(3)]
     kept = KeptBytes(limit=200)
     for tensor in tensors:
-        storage = tensor._storage
+        storage = tensor.storage
         seen = Seen(storage.data)
         owe(storage, lambda room: room.fill_(2))
         kept.keep(storage, over(lambda: torch.zeros(1, 1, 100, dtype=torch.uint8)), 100, seen)
-    assert [owes(tensor._storage) for tensor in tensors] == [False, True, True]
-    assert [kept.find(tensor._storage) is None for tensor in tensors] == [True, False, False]
+    assert [owes(tensor.storage) for tensor in tensors] == [False, True, True]
+    assert [kept.find(tensor.storage) is None for tensor in tensors] == [True, False, False]
 
 
 def test_many_may_ask_at_once(mesh):
@@ -234,7 +234,7 @@ def test_a_tile_keeps_no_large_tensor_alive(mesh):
     target = full(mesh, 0)
     run(mesh, copy(large, target))
     del large
-    piece = target._storage.owed.held.read(0, 4096)
+    piece = target.storage.owed.held.read(0, 4096)
     assert piece.untyped_storage().nbytes() <= 2 * 4096
     assert numbers(target) == {1}
 
@@ -243,7 +243,7 @@ def test_a_kernel_reads_what_came_from_another_process(mesh):
     """It is written past torch, into the memory of the values."""
     source, target = full(mesh, 1), full(mesh, 0)
     run(mesh, copy(source, target))
-    values = source._storage.data
+    values = source.storage.data
     byte_view(values, written=True)[:] = bytes(byte_view(torch.full_like(values, 5.0)))
     run(mesh, copy(source, target))
     assert numbers(target) == {5}

@@ -193,8 +193,8 @@ def test_none_copies_along_a_mesh_axis(mesh: MeshDevice):
     x = ttnn.from_torch(values, device=mesh, mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 4), (None, 1)))
     for (_, column), piece in zip(coords(x), pieces(x), strict=True):
         assert torch.equal(piece, values[:, column * 2 : column * 2 + 2])
-    assert x._storage.data is not None
-    assert x._storage.data.numel() == values.numel()
+    assert x.storage.data is not None
+    assert x.storage.data.numel() == values.numel()
 
 
 def test_one_dim_over_all_devices_goes_row_major(mesh: MeshDevice):

@@ -151,7 +151,7 @@ def test_other_types_hosts_and_meshes_are_other_calls_of_one_tensor(mesh):
         repeated(lambda: ttnn.neg(x), ttnn.neg)
         made = ttnn.neg(y)
         assert made.device() is other
-        assert any(allocation.owner is made._storage for allocation in other.allocator().live())
+        assert any(allocation.owner is made.storage for allocation in other.allocator().live())
         assert torch.equal(read(ttnn.neg(y)), -read(x))
     repeated(lambda: ttnn.neg(x), ttnn.neg)
     ttnn.deallocate(x)
@@ -380,4 +380,4 @@ def test_undefined_pieces_are_told_of(mesh):
     ttnn.copy(ttnn.neg(second), second)
     assert ttnn.placements(whole) == ttnn.placements(holey)
     repeated(lambda: ttnn.neg(whole), ttnn.neg)
-    assert ttnn.neg(holey)._storage.undefined is not None
+    assert ttnn.neg(holey).storage.undefined is not None

@@ -340,7 +340,7 @@ def test_it_keeps_no_tensor_alive(mesh):
     with watched():
         y = ttnn.relu(x)
         host = ttnn.from_device(y, blocking=False)
-        gone = [weakref.ref(y), weakref.ref(y._storage), weakref.ref(host._storage)]
+        gone = [weakref.ref(y), weakref.ref(y.storage), weakref.ref(host.storage)]
         del y, host
         gc.collect()
         assert [ref() for ref in gone] == [None] * 3

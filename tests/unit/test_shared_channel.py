@@ -47,7 +47,7 @@ class Ends:
         assert list(self.receiver.next()) == []
         description = self.receiver.announced
         assert isinstance(description, Description)
-        target = Target(output._storage, output, description, ROUTES)
+        target = Target(output.storage, output, description, ROUTES)
         assert list(self.receiver.take(target)) == []
         target.finish()
 
@@ -140,7 +140,7 @@ def test_writing_to_what_was_received_reaches_nobody_else(ends: Ends) -> None:
     output = ends.tensor(torch.zeros(LARGE), end=1)
     ends.receive(output)
     there = output.view_data()
-    output._storage.writable().fill_(5.0)
+    output.storage.writable().fill_(5.0)
     assert torch.equal(there.reshape(LARGE), numbered(LARGE, 1))
     assert torch.equal(ttnn.to_torch(sent), numbered(LARGE, 1))
     assert bool((ttnn.to_torch(output) == 5.0).all())
@@ -149,5 +149,5 @@ def test_writing_to_what_was_received_reaches_nobody_else(ends: Ends) -> None:
 def test_a_sender_that_overwrites_its_tensor_does_not_change_the_message(ends: Ends) -> None:
     sent = ends.tensor(numbered(LARGE, 1))
     list(ends.sender.send(packed(sent, ROUTES, "send_async")))
-    sent._storage.writable().zero_()
+    sent.storage.writable().zero_()
     assert torch.equal(ends.received(LARGE), numbered(LARGE, 1))

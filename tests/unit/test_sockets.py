@@ -287,8 +287,8 @@ def test_one_shard_can_go_to_all_devices_and_is_stored_once_there() -> None:
     send_async(sent, sender)
     recv_async(output, receiver)
     assert all(torch.equal(shard, shards(sent)[1]) for shard in shards(output))
-    assert output._storage.data is not None
-    assert output._storage.data.shape[:2] == (1, 1)
+    assert output.storage.data is not None
+    assert output.storage.data.shape[:2] == (1, 1)
 
 
 def test_several_connections_between_two_devices_share_one_shard() -> None:

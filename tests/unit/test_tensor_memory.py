@@ -204,7 +204,7 @@ class TestAddresses:
         y = x + x
         found = mesh.allocator().at(DRAM, y.buffer_address() + 100)
         assert found is not None
-        assert found.owner is y._storage
+        assert found.owner is y.storage
         assert found.label == "tensor Shape([32, 32]) BFLOAT16 TILE"
         assert found.site is not None
         assert found.site.function == "test_the_owner_of_an_address_is_known_with_the_line_that_made_it"
@@ -261,9 +261,9 @@ class TestViews:
         assert used(mesh) == 2048
         found = mesh.allocator().at(DRAM, address)
         assert found is not None
-        assert found.owner is views[0]._storage
+        assert found.owner is views[0].storage
         views.pop(0)
-        assert found.owner is views[0]._storage
+        assert found.owner is views[0].storage
         views.clear()
         assert used(mesh) == 0
 
@@ -294,7 +294,7 @@ class TestViews:
         for _ in range(100):
             ttnn.reshape(x, (1, 32, 64))
         assert len(mesh.allocator().live()) == 1
-        assert len(x._storage._memory._holders) < 30  # type: ignore[union-attr]
+        assert len(x.storage._memory._holders) < 30  # type: ignore[union-attr]
 
     def test_pages_differ_where_the_dtype_or_the_memory_does(self):
         spec = TensorSpec([32, 32], ttnn.bfloat16, TILE)

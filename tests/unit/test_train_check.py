@@ -46,7 +46,7 @@ def with_biases(model: GPT) -> GPT:
     """Not zero, so that adding one twice is seen."""
     for name, tensor in model.named_parameters():
         if name.endswith("bias"):
-            tensor._storage.data.detach().add_(0.1)
+            tensor.storage.data.detach().add_(0.1)
     return model
 
 
@@ -266,7 +266,7 @@ def test_gradients_that_are_summed_instead_of_averaged_are_named() -> None:
 def test_a_parameter_that_came_apart_is_named() -> None:
     with opened(2, 4) as mesh:
         model = GPT(mesh, blocks=1)
-        model.positions._storage.write_piece(5, torch.ones(1, 1, 8, 32))
+        model.positions.storage.write_piece(5, torch.ones(1, 1, 8, 32))
         (first, *_) = check(model, batch(mesh)).findings
         assert (first.phase, first.what) == ("parameter", "positions")
         assert "come apart" in first.message

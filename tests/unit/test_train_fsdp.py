@@ -215,7 +215,7 @@ class Gathered:
     def on_command(self, command: ttnn.Command) -> None:
         if command.name == "all_gather":
             (out,) = command.outputs
-            self.on_mesh.append(weakref.ref(out._storage))
+            self.on_mesh.append(weakref.ref(out.storage))
             self.on_host.append(out.view_data().untyped_storage())
 
     def living(self) -> int:

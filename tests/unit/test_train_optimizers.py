@@ -114,7 +114,7 @@ def test_state_goes_on_where_it_was_saved(grid: ttnn.MeshDevice) -> None:
     after = [whole(tensor).clone() for tensor in ours]
     for tensor, values in zip(ours, before, strict=True):
         splits = {"tp": 2} if values.shape[2] == 8 else {}
-        tensor._storage.data.detach().copy_(parameter(values, grid, splits).view_data())
+        tensor.storage.data.detach().copy_(parameter(values, grid, splits).view_data())
     second.step()
     assert all(torch.equal(whole(tensor), values) for tensor, values in zip(ours, after, strict=True))
 

@@ -89,7 +89,7 @@ def test_an_axis_may_be_one_name_or_one_number(grid: ttnn.MeshDevice) -> None:
 def test_bfloat16_contributions_are_added_up_in_float32_on_the_host(grid: ttnn.MeshDevice) -> None:
     shared = parameter(torch.zeros(1, 1, 1, 8), grid, dtype=ttnn.bfloat16)
     contributions = torch.tensor([1.0, 1 / 256, 1 / 256, 1 / 256]).bfloat16()
-    shared._storage.gradient = contributions.reshape(1, 4, 1, 1, 1, 1).expand(1, 4, 1, 1, 1, 8).clone()
+    shared.storage.gradient = contributions.reshape(1, 4, 1, 1, 1, 1).expand(1, 4, 1, 1, 1, 8).clone()
     sync_gradients([shared], ["tp"], mode="host", average=False)
     assert float(shared.grad.view_data().flatten()[0]) == float(contributions.float().sum().bfloat16())
 
@@ -153,7 +153,7 @@ def test_three_axes_are_combined_one_by_one() -> None:
         spread = [parameter(torch.zeros(1, 1, 1, 8), mesh)]
         contributions = torch.arange(4.0).reshape(2, 2, 1, 1, 1, 1, 1).expand(2, 2, 1, 1, 1, 1, 8).clone()
         for mode in ("fabric", "host"):
-            spread[0]._storage.gradient = contributions
+            spread[0].storage.gradient = contributions
             assert sync_gradients(spread, ["dp"], mode).calls == 1
             assert isinstance(ttnn.placements(spread[0].grad)[1], Partial)
             assert sync_gradients(spread, ["dp", "fsdp", "tp"], mode).calls == 1

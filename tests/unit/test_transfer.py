@@ -265,8 +265,8 @@ def test_without_a_mapper_every_device_gets_the_whole(mesh: MeshDevice):
     x = ttnn.from_torch(counting(2, 3), device=mesh)
     assert len(x.device_coords()) == 8
     assert all(torch.equal(value, counting(2, 3)) for value in values_of(x))
-    assert x._storage.data is not None
-    assert x._storage.data.numel() == 6
+    assert x.storage.data is not None
+    assert x.storage.data.numel() == 6
 
 
 def test_a_mapper_without_a_device_gives_a_distributed_host_tensor(mesh: MeshDevice):

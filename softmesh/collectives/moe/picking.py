@@ -15,7 +15,7 @@ class PickingRows(Collective):
 
     def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
         for tensor in tensors:
-            undefined = tensor._storage.undefined
+            undefined = tensor.storage.undefined
             if undefined is not None and not undefined.in_rows:
                 warn_if_undefined(tensor, self.name)
         return None

@@ -24,7 +24,7 @@ class TensorMemory(Memory):
     paged: TensorBytes
 
     def __init__(self, paged: TensorBytes) -> None:
-        self._storage = paged.tensor._storage
+        self._storage = paged.tensor.storage
         super().__init__(paged, self._storage.undefined is not None)
         self._size = paged.num_pages * paged.page_size
         self._before: HeldBytes | None = None  # what all devices had

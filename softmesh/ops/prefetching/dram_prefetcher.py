@@ -127,7 +127,7 @@ def dram_prefetcher_validator(
     if layers < 1:
         raise MeshError(f"{where}: num_layers must be 1 or more, got {layers}.")
     held = [request.tensor() for request in _sent(where, mesh, buffer)]
-    if not any(one is not None and one._storage is source._storage for one in held):
+    if not any(one is not None and one.storage is source.storage for one in held):
         raise MeshError(
             f"{where}: source_tensor {list(source.shape)} is none of those that were sent into global_cb."
         )

@@ -29,7 +29,7 @@ class DeviceQueues:
         lock = threading.RLock()
         self._workers = Ownership()
         self.queues = [MeshCommandQueue(mesh, number, self._workers, lock) for number in range(count)]
-        self._only_queue = self.queues[0] if count == 1 else None
+        self.only_queue = self.queues[0] if count == 1 else None
         self.sub_devices = SubDevices(grid, mesh.memory)
 
     def _queue_count(self) -> int:
@@ -57,7 +57,7 @@ class DeviceQueues:
         is_known = type(number) is int and 0 <= number < len(self.queues)
         queue = self.queues[int(number)] if is_known else self.mesh_command_queue(number)
         queue.in_use = True
-        if self._only_queue is None and self.sub_devices.active.is_default:
+        if self.only_queue is None and self.sub_devices.active.is_default:
             self._workers.launch(0, queue.id())
 
     def note_write(self, doing: str, cq_id: int | QueueId | None) -> int:

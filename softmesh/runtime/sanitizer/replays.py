@@ -35,7 +35,7 @@ class Replays:
         """Called from within the user's call: how it came to what the command made."""
         callers = self._callers
         for tensor in command.outputs:
-            span = tensor._storage.span()
+            span = tensor.storage.span()
             if span is not None and span.number not in callers:
                 callers[span.number] = raw_callers(command.raw_site, _FRAMES_OF_OURS, _MOST_CALLERS)
         if len(callers) > _MOST:

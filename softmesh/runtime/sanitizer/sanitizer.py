@@ -64,7 +64,7 @@ class Sanitizer:
             return  # nothing else works on this mesh: all is in order
         if self._on_host.filling:
             self._look_at(command)
-        mesh = self._meshes.get(device._id) or self._mesh(device)
+        mesh = self._meshes.get(device.unique_id) or self._mesh(device)
         agent = mesh.agent(command, device, self._host)
         if command.says_more:
             for channel in command.receives:
@@ -79,7 +79,7 @@ class Sanitizer:
                 found = mesh.memories[touch.span.pool].add(touch, agent.clock)
                 if found:
                     self._tell_races(found, touch)
-        if command.outputs and command.outputs[0]._storage.device is None:
+        if command.outputs and command.outputs[0].storage.device is None:
             self._fill(command, step)
         if command.says_more:
             self._pass_on(command, device, agent)
@@ -97,7 +97,7 @@ class Sanitizer:
         """Whether it is about anything but tensors of its mesh."""
         if self._on_host.filling or command.sends or command.receives or command.reads or command.writes:
             return True
-        return bool(command.outputs) and command.outputs[0]._storage.device is None
+        return bool(command.outputs) and command.outputs[0].storage.device is None
 
     def _mesh(self, device: MeshDevice) -> WatchedMesh:
         mesh = self._meshes.get(device.id())
@@ -127,14 +127,14 @@ class Sanitizer:
         for channel in command.receives:
             self._messages.receive_all(channel, self._host)
         if command.name == "get_device_tensors":
-            self._on_host.share(command.inputs[0]._storage, [t._storage for t in command.outputs])
+            self._on_host.share(command.inputs[0].storage, [t.storage for t in command.outputs])
         else:
             self._look_at(command)
 
     def _look_at(self, command: Command) -> None:
         """The host reads tensors of its own, at once."""
         for tensor in command.inputs:
-            storage = tensor._storage
+            storage = tensor.storage
             if storage.device is None:
                 for fill in self._on_host.unfinished(storage, self._host.clock):
                     words = partial(unfinished_read, fill, command.name, command.site)
@@ -144,7 +144,7 @@ class Sanitizer:
     def _fill(self, command: Command, step: Step) -> None:
         """A queue writes to tensors of the host, when it gets there."""
         for tensor in command.outputs:
-            storage = tensor._storage
+            storage = tensor.storage
             if storage.device is None and (self._on_host.filling or not command.blocking):
                 span = Span(None, 0, 0, 0, tensor.spec, weakref.ref(storage))
                 touch = Touch(step, True, EVERYWHERE, span)

@@ -29,19 +29,19 @@ def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memor
     """Those that may meet others; where nobody else is about, the memory itself notes the touch."""
     inputs, outputs = command.inputs, command.outputs
     touches: list[Touch] = []
-    if inputs and outputs and outputs[0]._storage.is_shared() and _moves_nothing(inputs, outputs[0]):
+    if inputs and outputs and outputs[0].storage.is_shared() and _moves_nothing(inputs, outputs[0]):
         return touches
     # To ask for what is on its way is to wait for it.
     arriving = Where(frozenset(command.coords)) if command.name in _ARRIVING else None
     is_write = False
     for tensors in (inputs, outputs):
         for tensor in tensors:
-            storage = tensor._storage
+            storage = tensor.storage
             span = storage._span or storage.span()
             if span is None:  # on the host, or without a byte
                 continue
             where = arriving
-            if where is None and (tensor._where is not None or storage.dist.coords is not None):
+            if where is None and (tensor.shard_positions is not None or storage.dist.coords is not None):
                 where = Where(frozenset(tensor.view_distribution().coordinates()))
             if where is not None or not memories[span.pool].note(step, is_write, span):
                 touches.append(Touch(step, is_write, where or EVERYWHERE, span))
@@ -61,8 +61,8 @@ def touches_of_replay(trace: Trace, step: Step) -> list[Touch]:
 
 def _moves_nothing(inputs: Sequence[Tensor], made: Tensor) -> bool:
     """A reshape in place: its result is another tensor that lies where its operand does."""
-    address = made._storage.address
-    return all(t is not made for t in inputs) and any(t._storage.address == address for t in inputs)
+    address = made.storage.address
+    return all(t is not made for t in inputs) and any(t.storage.address == address for t in inputs)
 
 
 def _memories(

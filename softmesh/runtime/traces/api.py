@@ -93,7 +93,7 @@ MeshCommandQueue.enqueue_trace = enqueue_trace  # type: ignore[method-assign]
 
 def _queue(where: str, mesh_device: MeshDevice, cq_id: int | QueueId | None) -> int:
     """Its number; what is as it should be is seen at once, for a replay costs little more than its calls."""
-    if not isinstance(mesh_device, MeshDevice) or mesh_device._closed:
+    if not isinstance(mesh_device, MeshDevice) or mesh_device.closed:
         checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH).check_open(where)
     if type(cq_id) is int and 0 <= cq_id < len(mesh_device.queues):
         return cq_id

@@ -77,11 +77,11 @@ class BackwardCheck:
         ]
         floor = max(_PARAMETER_FLOOR * max(sizes, default=0.0), 1e-12)
         for name, tensor in self.comparison.model.named_parameters():
-            gradient, theirs = tensor._storage.gradient, expected[name]
+            gradient, theirs = tensor.storage.gradient, expected[name]
             if gradient is None or theirs is None:
                 self._find_missing(name, tensor, gradient is None, theirs is None)
                 continue
-            value = Value.of(gradient_tensor(tensor._storage, tensor, gradient))
+            value = Value.of(gradient_tensor(tensor.storage, tensor, gradient))
             self._judge(name, value, whole(name, Value.of(theirs)), floor)
 
     def _find_missing(self, name: str, tensor: Tensor, here: bool, there: bool) -> None:

@@ -59,7 +59,7 @@ def _producer(ops: Sequence[Op], before: int, tensor: Tensor) -> int | None:
 
 
 def _address(tensor: Tensor) -> int:
-    data = tensor._storage.data
+    data = tensor.storage.data
     return 0 if data is None else data.data_ptr()
 
 

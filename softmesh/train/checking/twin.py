@@ -52,7 +52,7 @@ def twin(model: Module, device: MeshDevice, build: Build | None) -> Module:
 
 def _copy(name: str, source: Tensor, target: Tensor) -> None:
     values = whole(name, Value.of(source))
-    storage = target._storage
+    storage = target.storage
     assert storage.data is not None
     data = values.reshape(1, *values.shape) if storage.dist.lead == 1 else values[(None,) * storage.dist.lead]
     if data.shape != storage.data.shape:

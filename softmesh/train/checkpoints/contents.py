@@ -51,14 +51,14 @@ class Model(NamedTuple):
 
     def names_in(self, optimizer: Optimizing) -> dict[str, str]:
         """For each name that the optimizer has for a parameter, the model's."""
-        own = {id(tensor._storage): name for name, tensor in self.tensors.items()}
+        own = {id(tensor.storage): name for name, tensor in self.tensors.items()}
         found = {}
         for name, tensor in optimizer.params.items():
-            if id(tensor._storage) not in own:
+            if id(tensor.storage) not in own:
                 raise MeshError(
                     f"Checkpoint: the optimizer has a parameter {name!r} that is not one of the model."
                 )
-            found[name] = own[id(tensor._storage)]
+            found[name] = own[id(tensor.storage)]
         return found
 
 

@@ -192,6 +192,6 @@ def _random_of(folder: Path, found: Index, model: Model) -> Mapping[str, Any]:
 def _fill(model: Model, values: dict[str, torch.Tensor]) -> None:
     """In place: a leaf stays the leaf that the graph and the optimizer know."""
     for name, tensor in model.tensors.items():
-        data = tensor._storage.data
+        data = tensor.storage.data
         assert data is not None
         data.copy_(values.pop(name))

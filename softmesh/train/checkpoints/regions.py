@@ -108,7 +108,7 @@ def cuts(source: Held, target: Held) -> list[Cut]:
 def held(name: str, tensor: Tensor) -> Held:
     """How this process stores a parameter. One that has no meaning as one value is refused."""
     tensor.check_readable(f"a checkpoint of {name}")
-    storage = tensor._storage
+    storage = tensor.storage
     dist, device = storage.dist, storage.device
     for axis, word in enumerate(dist.placements):
         if not isinstance(word, Replicate | Shard):
@@ -129,7 +129,7 @@ def held(name: str, tensor: Tensor) -> Held:
 
 def _whole(tensor: Tensor, devices: Extents) -> Extents:
     shape = list(tensor.shape)
-    for n, word in zip(devices, tensor._storage.dist.placements, strict=True):
+    for n, word in zip(devices, tensor.storage.dist.placements, strict=True):
         if isinstance(word, Shard):
             dim = word.dim % len(shape)
             shape[dim] = shape[dim] * n if word.size is None else word.size

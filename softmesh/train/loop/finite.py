@@ -90,6 +90,6 @@ def check_norm(norm: float, params: Mapping[str, Tensor], step: int, checkpoint:
     wrong = [
         name
         for name, tensor in params.items()
-        if tensor._storage.gradient is not None and not bool(tensor._storage.gradient.isfinite().all())
+        if tensor.storage.gradient is not None and not bool(tensor.storage.gradient.isfinite().all())
     ]
     raise NotFiniteGradient(step, wrong[0] if wrong else "all parameters together", norm, checkpoint)
