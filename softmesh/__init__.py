@@ -39,6 +39,9 @@ with _collector_paused():
         num_cores_to_corerangeset_in_subcoregrids,
         split_work_to_cores,
     )
+    from softmesh.dispatch import call_log as _call_log
+    from softmesh.dispatch import comparison_mode as _comparing
+    from softmesh.dispatch.operation import operations_under
     from softmesh.distribute import distribute
     from softmesh.errors import (
         ArgumentError,
@@ -54,6 +57,24 @@ with _collector_paused():
         SoftmeshWarning,
     )
     from softmesh.hardware import *  # noqa: F403  (its __init__ is a table of names)
+    from softmesh.hardware.memory_config import (
+        DRAM_MEMORY_CONFIG,
+        L1_BLOCK_SHARDED_MEMORY_CONFIG,
+        L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+        L1_MEMORY_CONFIG,
+        L1_WIDTH_SHARDED_MEMORY_CONFIG,
+        BufferType,
+        MemoryConfig,
+        NdShardSpec,
+        ShardDistributionStrategy,
+        ShardOrientation,
+        ShardSpec,
+        ShardStrategy,
+        TensorMemoryLayout,
+        create_sharded_memory_config,
+        create_sharded_memory_config_,
+    )
+    from softmesh.hardware.shape import Shape
     from softmesh.lenience import lenient
     from softmesh.mesh import (
         BoundaryMode,
@@ -65,15 +86,12 @@ with _collector_paused():
         ring_order,
     )
     from softmesh.namespaces import load_late, publish
-    from softmesh.ops import call_log as _call_log
     from softmesh.ops import catalogue as _catalogue
-    from softmesh.ops import comparing as _comparing
     from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.embedding import EmbeddingsType
     from softmesh.ops.functions import DOTTED as _DOTTED
     from softmesh.ops.functions import TOP as _TOP
     from softmesh.ops.layout import assign, copy, to_dtype
-    from softmesh.ops.registry import operations_under
     from softmesh.placement.composers import (
         ConcatMesh2dToTensor,
         ConcatMeshToTensor,
@@ -231,23 +249,6 @@ with _collector_paused():
         uint32,
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
-    from softmesh.tensor.memory import (
-        DRAM_MEMORY_CONFIG,
-        L1_BLOCK_SHARDED_MEMORY_CONFIG,
-        L1_HEIGHT_SHARDED_MEMORY_CONFIG,
-        L1_MEMORY_CONFIG,
-        L1_WIDTH_SHARDED_MEMORY_CONFIG,
-        BufferType,
-        MemoryConfig,
-        NdShardSpec,
-        ShardDistributionStrategy,
-        ShardOrientation,
-        ShardSpec,
-        ShardStrategy,
-        TensorMemoryLayout,
-        create_sharded_memory_config,
-        create_sharded_memory_config_,
-    )
     from softmesh.tensor.printing import set_printoptions
     from softmesh.tensor.queries import (
         get_memory_config,
@@ -255,7 +256,6 @@ with _collector_paused():
         is_sharded,
         is_tensor_storage_on_device,
     )
-    from softmesh.tensor.shape import Shape
     from softmesh.tensor.spec import TensorSpec
     from softmesh.tensor.tensor import StorageType, Tensor
     from softmesh.tensor.tile import Tile

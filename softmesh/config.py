@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import described
 from softmesh.bounded_file import read_text
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, did_you_mean
@@ -94,7 +94,7 @@ class Config:
             object.__setattr__(self, name, convert(value))
         except TypeError as error:
             raise ArgumentError(f"Config.{name} cannot be {described(value)}: {error}.") from None
-        assumptions.changed()
+        epoch.changed()
         for watcher in self._watchers.get(name, ()):
             watcher(self)
 

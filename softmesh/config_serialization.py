@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
-from softmesh.tensor.memory import MemoryConfig, NdShardSpec, ShardSpec
+from softmesh.hardware.memory_config import MemoryConfig, NdShardSpec, ShardSpec
 
 
 def memory_config_to_dict(memory_config: MemoryConfig | None) -> dict[str, Any] | None:

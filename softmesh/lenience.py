@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from softmesh.assumptions import suspended
 from softmesh.callsite import user_call_site
+from softmesh.epoch import suspended
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _TOLD: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from softmesh.dispatch.operation import OPERATIONS, operations_under
 from softmesh.not_modelled import not_modelled
-from softmesh.ops.registry import OPERATIONS, operations_under
 
 _DEVICE = (
     "runtime.profiling",
     "runtime.dispatch_modes",
     "runtime.memory.program_reports",
     "runtime.memory.reports",
-    "ops.kernel_cache",
+    "dispatch.kernel_cache",
 )
 
 # Modules of TT-NN for whose names the top namespace answers; before it, modules that have names of their own.
@@ -82,7 +82,7 @@ _LATE = {
     "DistributedLayerNormStage": "ops.layer_norm_programs",
     "dot_access": "",
     "dram_prefetcher": "ops.prefetching.dram_prefetcher",
-    "dump_operations": "ops.listing",
+    "dump_operations": "dispatch.listing",
     "enable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
     "explain": "distributed.explanation",
     "fabric_connection_rt_args": "kernels.fabric.connection",
@@ -123,11 +123,11 @@ _LATE = {
     "operation_tracer": "",
     "OverlappedTensor": "tensor.native_names",
     "ProgramDescriptor": "kernels.descriptors.program",
-    "query_registered_operations": "ops.listing",
+    "query_registered_operations": "dispatch.listing",
     "ReadDeviceProfiler": "runtime.profiling",
     "ReaderConfigDescriptor": "kernels.descriptors.kernel",
-    "register_post_operation_hook": "ops.hooks",
-    "register_pre_operation_hook": "ops.hooks",
+    "register_post_operation_hook": "dispatch.hooks",
+    "register_pre_operation_hook": "dispatch.hooks",
     "rmsnorm_default_compute_config": "ops.layer_norm_programs",
     "RoutedExpertActivation": "ops.moe.activations",
     "RuntimeArgs": "kernels.descriptors.kernel",

@@ -23,12 +23,12 @@ from softmesh.config_serialization import (
     plain,
     program_config_to_dict,
 )
+from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
 from softmesh.errors import MeshError
-from softmesh.ops.interception import INTERCEPTORS, Proceed
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 __all__ = [
     "compute_kernel_config_to_dict",

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from softmesh.autograd.carried import carry, values_of
-from softmesh.autograd.graph import keeps_graph, run_backward, tracks
 from softmesh.autograd.leaves import detach, gradient_tensor, requires_grad_
 from softmesh.errors import MeshError
+from softmesh.runtime.grad_mode import keeps_graph, run_backward, tracks
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 

@@ -6,12 +6,12 @@ from weakref import ref
 
 import torch
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.autograd.carried import carry, values_of
-from softmesh.autograd.graph import GRADIENTS, run_backward
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import REPLICATE, Partial, Placement, Shard
+from softmesh.runtime.grad_mode import GRADIENTS, run_backward
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor, tensor_method
@@ -72,7 +72,7 @@ def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
     if requires_grad:
         if not GRADIENTS.in_use:
             GRADIENTS.in_use = True
-            assumptions.changed()
+            epoch.changed()
         data.requires_grad_()
         owner = ref(storage)
         data.register_post_accumulate_grad_hook(lambda leaf: _collect(leaf, owner()))

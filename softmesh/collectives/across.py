@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from softmesh.collectives.groups import Group
+from softmesh.dispatch.plan import CostRule
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate
-from softmesh.ops.plan import CostRule
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.topology import TensorTopology
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import MemoryConfig
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.hardware import SubDeviceId, Topology
 from softmesh.hardware.compute import WormholeComputeKernelConfig
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 

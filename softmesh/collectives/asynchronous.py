@@ -17,9 +17,9 @@ from softmesh.collectives.outputs import check_output
 from softmesh.collectives.resources import check_buffer
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.spelling import Arguments, across, composite, spelled
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.operand import Operand
-from softmesh.tensor.memory import MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
 

@@ -21,14 +21,14 @@ from softmesh.collectives.planning import CollectivePlanner
 from softmesh.collectives.reach import Reach
 from softmesh.collectives.resources import check_buffer, check_resources
 from softmesh.config import CONFIG
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.dispatch.plan import CostRule, Plan
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.plan import CostRule, Plan
-from softmesh.ops.registry import OPERATIONS, Operation
-from softmesh.ops.signature import Signature
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues import sub_devices
 from softmesh.tensor.tensor import Tensor

@@ -8,9 +8,9 @@ from softmesh.collectives.collective import collective
 from softmesh.collectives.expressions import Gathering, Scattering, Summing, partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
-from softmesh.ops.operand import Operand
 from softmesh.placement.topology import topology_of
 from softmesh.placement.words import REPLICATE, Shard
 

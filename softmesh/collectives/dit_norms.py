@@ -11,11 +11,11 @@ from typing import Any
 
 from softmesh.collectives.core import all_gather
 from softmesh.collectives.spelling import composite
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.movement import permute, reshape
-from softmesh.ops.registry import OPERATIONS
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device
 

@@ -12,14 +12,14 @@ from softmesh.collectives.expressions import dealt, exchanged, gathered
 from softmesh.collectives.groups import Group, group_of
 from softmesh.collectives.labels import dealing
 from softmesh.collectives.spelling import Arguments, spelled
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric import settings
-from softmesh.ops.operand import Operand
+from softmesh.hardware.memory_config import BufferType
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.topology import topology_of
 from softmesh.placement.words import LOCAL, Shard
 from softmesh.tensor.dtype import Layout
-from softmesh.tensor.memory import BufferType
 
 
 def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | None) -> Across:

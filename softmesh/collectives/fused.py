@@ -9,9 +9,9 @@ from softmesh.collectives.core import reduce_scatter
 from softmesh.collectives.reductions import reduce_scatter_minimal_async
 from softmesh.collectives.spelling import composite
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.matmul import linear
 from softmesh.ops.movement import concat
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 _MATMUL = (

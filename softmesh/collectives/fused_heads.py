@@ -7,10 +7,10 @@ from typing import Any
 from softmesh.collectives.core import all_gather, all_reduce, reduce_scatter
 from softmesh.collectives.spelling import composite
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.heads import nlp_concat_heads_decode, nlp_create_qkv_heads_decode
 from softmesh.ops.layout import typecast
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 

@@ -13,12 +13,12 @@ from softmesh.collectives.core import all_gather
 from softmesh.collectives.reductions import reduce_scatter_minimal_async
 from softmesh.collectives.spelling import composite
 from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.layout import copy
 from softmesh.ops.matmul import matmul, minimal_matmul
 from softmesh.ops.minimal_products import added_to, piece_sizes
 from softmesh.ops.movement import split
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 _WORKERS = "num_workers_per_link? num_buffers_per_channel?"

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 
 from softmesh.autograd.carried import carry, values_of
-from softmesh.autograd.graph import natively
 from softmesh.autograd.leaves import gradient_distribution
 from softmesh.autograd.lending import bring_back
+from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.dispatch.plan import Output, Plan
 from softmesh.errors import MeshError
-from softmesh.ops.plan import Output, Plan
-from softmesh.ops.registry import OPERATIONS, Operation
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
 from softmesh.placement.words import LOCAL
+from softmesh.runtime.grad_mode import natively
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 

@@ -13,15 +13,15 @@ import torch
 from softmesh.broadcasting import broadcast_shapes
 from softmesh.collectives.exchanging import neighbor_pad_async
 from softmesh.collectives.spelling import composite
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
 from softmesh.ops.layout import copy
 from softmesh.ops.movement import reshape
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import Operation, operation
-from softmesh.ops.signature import Signature
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor

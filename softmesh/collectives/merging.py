@@ -14,9 +14,9 @@ from softmesh.collectives.labels import keeping
 from softmesh.collectives.sending import position_of
 from softmesh.collectives.spelling import Arguments, spelled
 from softmesh.collectives.undefined import WritingOneDevice, poison
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.ops.operand import Operand
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 

@@ -24,14 +24,14 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.planning import CollectivePlanner
 from softmesh.collectives.spelling import across
 from softmesh.collectives.stepwise import Arithmetic, OverHost, Stepwise
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.refusal import CallRefused, refused_call
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError
 from softmesh.hardware import Topology
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Plan
-from softmesh.ops.refusal import CallRefused, refused_call
-from softmesh.ops.signature import Signature
 from softmesh.runtime.commands import emit
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.claim import Claim

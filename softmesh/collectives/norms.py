@@ -6,8 +6,8 @@ from typing import Any
 
 from softmesh.collectives.core import all_gather
 from softmesh.collectives.spelling import composite
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.ops.layout import copy
-from softmesh.ops.registry import OPERATIONS
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
 

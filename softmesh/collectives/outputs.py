@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from softmesh.errors import MeshError
-from softmesh.tensor.memory import MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 

@@ -13,12 +13,12 @@ from softmesh.collectives.fabric_needs import check_fabric
 from softmesh.collectives.groups import Group, group_of, spread
 from softmesh.collectives.outputs import check_output, output_names
 from softmesh.collectives.reach import Reach
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.plan import Local, Output, Plan, chain, finisher, lifts
+from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.signature import listed
+from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.kinds import check_kinds
-from softmesh.ops.plan import Local, Output, Plan, chain, finisher, lifts
-from softmesh.ops.planning import Planner
-from softmesh.ops.signature import listed
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import Partial, Shard
 from softmesh.tensor.dtype import facts

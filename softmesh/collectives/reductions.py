@@ -12,11 +12,11 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.reduce_type import ReduceType
 from softmesh.collectives.spelling import Arguments, across, composite, spelled
 from softmesh.collectives.topology import get_usable_topology
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.hardware import Topology
-from softmesh.ops.operand import Operand
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device
 

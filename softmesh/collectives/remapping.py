@@ -11,8 +11,8 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
 from softmesh.collectives.mapping import ExpertHomes, apart, own_experts
 from softmesh.collectives.spelling import spelled
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.operand import Operand
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 

@@ -18,10 +18,10 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping, replicating, shares_one_value
 from softmesh.collectives.spelling import spelled
 from softmesh.collectives.undefined import WritingOneDevice, poison
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Marking
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.ops.operand import Operand
-from softmesh.ops.registry import Marking
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.topology import topology_of

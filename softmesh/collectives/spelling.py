@@ -17,12 +17,12 @@ from softmesh.collectives.across import Across
 from softmesh.collectives.argument_kinds import HINTS, KIND_OF, KINDS
 from softmesh.collectives.collective import Collective
 from softmesh.collectives.resources import check_resources, told
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Topology
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.registry import OPERATIONS
-from softmesh.ops.signature import Signature
 from softmesh.tensor.tensor import Tensor
 
 Arguments = dict[str, Any]

@@ -14,9 +14,9 @@ import torch
 
 from softmesh.callsite import user_call_site
 from softmesh.collectives.collective import Collective
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import Marking
 from softmesh.mesh import MeshCoordinate
-from softmesh.ops.definition import Definition
-from softmesh.ops.registry import Marking
 from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor

@@ -11,9 +11,9 @@ from functools import cached_property
 from types import ModuleType
 
 from softmesh.coverage.usage_file import Used
+from softmesh.dispatch.operation import Operation
 from softmesh.errors import NotModelled
 from softmesh.not_modelled import reason_for
-from softmesh.ops.registry import Operation
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.derived import describe as describe_any
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents
@@ -15,8 +17,6 @@ from softmesh.distributed.planned import Work
 from softmesh.distributed.split_sequences import Sight, attention_of_rows, ring_attention
 from softmesh.distributed.steps import RING, Step
 from softmesh.distributed.unified import Unified
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.perf.chip_costs import matmul_seconds
 from softmesh.perf.link_costs import LinkCost, passing_on
 from softmesh.placement.words import REPLICATE, Placement, Shard

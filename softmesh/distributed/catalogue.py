@@ -7,11 +7,11 @@ from types import ModuleType
 
 from softmesh import distributed
 from softmesh.collectives.collective import Collective
+from softmesh.dispatch.operation import Operation
 from softmesh.distributed.derived import describe
 from softmesh.distributed.elementwise import shape_of
 from softmesh.distributed.unified import Unified
 from softmesh.errors import NotModelled
-from softmesh.ops.registry import Operation
 
 
 class Names:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.autograd.graph import GRADIENTS
 from softmesh.config import CONFIG
+from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed, intercepting
+from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.plan import Output
 from softmesh.lenience import is_lenient
-from softmesh.ops.interception import INTERCEPTORS, Proceed, intercepting
-from softmesh.ops.plan import Output
-from softmesh.ops.registry import Operation
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.footprint import Room, room_for
@@ -76,7 +76,9 @@ class _Follower:
         made = proceed(*args, **kwargs)
         if self._is_clear and threading.get_ident() == self._thread:
             step = self._step(op, args, kwargs)
-            self._is_clear = step is not None and isinstance(made, Tensor) and made.tensor_id not in self._places
+            self._is_clear = (
+                step is not None and isinstance(made, Tensor) and made.tensor_id not in self._places
+            )
             if step is not None and self._is_clear:
                 self._steps.append(step)
                 self._places[made.tensor_id] = self._given + len(self._steps) - 1

@@ -14,20 +14,20 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local, rank_padder, result_distributions
+from softmesh.dispatch.shape_only import form_only
 from softmesh.distributed.elementwise import always, describe_elementwise, is_elementwise, memory_seconds
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import SUM, Extents, Value
 from softmesh.distributed.patterns import Choice, Split, together
 from softmesh.distributed.planned import Work
 from softmesh.errors import SoftmeshError
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local, rank_padder, result_distributions
-from softmesh.ops.remote import form_only
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import distribution
 from softmesh.placement.rules import Situation, UsesPartial
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.spec import make_spec
 
 _MOST_TRIALS = 256

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents
 from softmesh.distributed.operands import bits
 from softmesh.distributed.patterns import Split, broadcast_labels, by_labels
 from softmesh.distributed.planned import Work
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.perf.chip_costs import elementwise_seconds
 from softmesh.placement import rules
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.elementwise import memory_seconds
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents
@@ -15,11 +19,7 @@ from softmesh.distributed.patterns import Split, by_labels
 from softmesh.distributed.planned import Work
 from softmesh.distributed.unified import Unified
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
 from softmesh.ops.embedding import EmbeddingsType, look_up
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
 

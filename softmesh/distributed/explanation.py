@@ -10,6 +10,7 @@ from html import escape
 from typing import Any, overload
 
 from softmesh.callsite import user_call_site
+from softmesh.dispatch.operation import Operation
 from softmesh.distributed.account import Account, Lost, account_of, axis_name, size, spelled, time
 from softmesh.distributed.axes import axis_names
 from softmesh.distributed.listening import heard_by
@@ -17,7 +18,6 @@ from softmesh.distributed.movement import Redistribution
 from softmesh.distributed.planner import Plan
 from softmesh.distributed.unified import Unified
 from softmesh.errors import ArgumentError, SoftmeshError
-from softmesh.ops.registry import Operation
 from softmesh.runtime.device import MeshDevice
 
 _RUNNERS_UP = 3

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.shape_only import form_only
+from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.distributed.layouts import Extents, Layout, Value, described
 from softmesh.distributed.operands import is_respelled, layout_of, value_of
 from softmesh.errors import ArgumentError, NotModelled, SoftmeshError
-from softmesh.ops.kinds import check_kinds
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.planning import Planner
-from softmesh.ops.registry import Operation
-from softmesh.ops.remote import form_only
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.perf.link_costs import Line
 from softmesh.placement.distribution import HOST
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

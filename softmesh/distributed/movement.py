@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from softmesh.arguments import refused
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.elementwise import always, memory_seconds, shape_of_first
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents, Value
@@ -16,10 +19,7 @@ from softmesh.distributed.own_ops import own_operation
 from softmesh.distributed.patterns import Choice, Labels, Split, by_labels
 from softmesh.distributed.planned import Work
 from softmesh.distributed.unified import Unified
-from softmesh.ops.cost import moves_bytes
 from softmesh.ops.movement import new_shape, reshape_local
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.placement import rules
 from softmesh.placement.words import Placement
 from softmesh.tensor.tensor import Tensor

@@ -18,12 +18,12 @@ from softmesh.collectives.expressions import Gathering, dealing_out, exchanged
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, replicating
 from softmesh.collectives.planning import CollectivePlanner
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.signature import Signature
 from softmesh.distributed.layouts import SUM, Value
 from softmesh.distributed.steps import CONTRIBUTE, EXCHANGE, GATHER, PARTITION, REDUCE, REDUCE_SCATTER, Step
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.operand import Operand
-from softmesh.ops.signature import Signature
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import Shard
 from softmesh.tensor.tensor import Tensor

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.definition import Define, Definition
-from softmesh.ops.plan import CostRule
-from softmesh.ops.registry import Operation
-from softmesh.ops.signature import Signature
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Define, Definition
+from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.plan import CostRule
+from softmesh.dispatch.signature import Signature
 
 
 def own_operation(

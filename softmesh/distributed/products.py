@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Extents, is_whole
 from softmesh.distributed.operands import bits
@@ -15,9 +18,6 @@ from softmesh.distributed.patterns import Choice, Labels, Split, broadcast_label
 from softmesh.distributed.planned import Work
 from softmesh.distributed.unified import Unified
 from softmesh.ops.activation import Activation, activation_function
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.perf.chip_costs import matmul_seconds
 from softmesh.placement import rules
 

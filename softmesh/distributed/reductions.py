@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.derived import describe as describe_any
 from softmesh.distributed.elementwise import memory_seconds
 from softmesh.distributed.given import Given
@@ -13,9 +16,6 @@ from softmesh.distributed.layouts import Extents
 from softmesh.distributed.patterns import Split, by_labels
 from softmesh.distributed.planned import Work
 from softmesh.distributed.unified import Unified
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement.words import Partial
 
 _COMBINES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}

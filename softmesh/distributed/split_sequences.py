@@ -13,15 +13,15 @@ import torch
 
 from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.embeddings import blocks_along
 from softmesh.distributed.moves import move
 from softmesh.distributed.own_ops import own_operation
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.kernel import attend
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _HIDDEN = float("-inf")
 

@@ -9,6 +9,10 @@ from typing import Any
 import torch
 
 from softmesh.collectives.core import all_gather
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import Local
 from softmesh.distributed.elementwise import memory_seconds, shape_of_first
 from softmesh.distributed.given import Given
 from softmesh.distributed.moves import Run, gather_uneven
@@ -17,10 +21,6 @@ from softmesh.distributed.patterns import Choice, Labels, Split, by_labels
 from softmesh.distributed.planned import Work
 from softmesh.distributed.steps import GATHER, Step
 from softmesh.distributed.unified import Unified
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS
 from softmesh.perf.link_costs import all_gather as gather_cost
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType

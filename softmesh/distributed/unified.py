@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from softmesh.arguments import refused
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.distributed import policy
 from softmesh.distributed.axes import axis_names, request_key
 from softmesh.distributed.given import ShapeOf, given_of
@@ -19,7 +20,6 @@ from softmesh.distributed.planned import Describe, Runnable, planned
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient
-from softmesh.ops.registry import OPERATIONS, Operation
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 

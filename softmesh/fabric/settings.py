@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.hardware import (
     FabricConfig,
     FabricManagerMode,
@@ -42,7 +42,7 @@ def activate(settings: FabricSettings) -> None:
     global _ACTIVE, serial
     if settings != _ACTIVE:
         _ACTIVE, serial = settings, serial + 1
-        assumptions.changed()
+        epoch.changed()
 
 
 ONE_DIMENSIONAL = frozenset(

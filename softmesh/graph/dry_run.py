@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.ops.interception import Proceed
+from softmesh.dispatch.interceptors import Proceed
 from softmesh.tensor.storage import alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import Undefined, devices_of, mark
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 
 def without_dispatch(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:

@@ -17,7 +17,7 @@ from softmesh.graph.nodes import (
     Node,
 )
 from softmesh.hardware.buffer_type import BufferType
-from softmesh.tensor.shape import Shape
+from softmesh.hardware.shape import Shape
 
 _L1 = (BufferType.L1.name, BufferType.L1_SMALL.name)
 

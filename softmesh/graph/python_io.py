@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import described
-from softmesh.ops.interception import Proceed, intercepting
+from softmesh.dispatch.interceptors import Proceed, intercepting
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 Record = dict[str, Any]
 

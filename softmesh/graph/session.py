@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from softmesh.arguments import checked, refused
+from softmesh.dispatch.interceptors import intercepting
 from softmesh.errors import MeshError
 from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture
 from softmesh.graph.dry_run import without_dispatch
 from softmesh.graph.nodes import Node
 from softmesh.native_enum import NativeEnum
-from softmesh.ops.interception import intercepting
 from softmesh.runtime.commands import observe
 from softmesh.runtime.opening import open_meshes
 from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_device_info

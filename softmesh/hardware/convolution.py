@@ -11,8 +11,8 @@ from softmesh.hardware.config import HardwareConfig
 from softmesh.native_enum import NativeEnum
 
 if TYPE_CHECKING:
+    from softmesh.hardware.memory_config import TensorMemoryLayout
     from softmesh.tensor.dtype import DataType, Layout
-    from softmesh.tensor.memory import TensorMemoryLayout
 
 
 class PaddingMode(NativeEnum):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from softmesh.arguments import checked
 from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.memory_config import ShardOrientation
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec, BufferShardingArgs, ShardSpecBuffer
 from softmesh.runtime.buffers.config import (
@@ -31,7 +32,6 @@ from softmesh.runtime.queues.queue_id import QueueId
 from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
 from softmesh.runtime.queues.workload import MeshWorkload
 from softmesh.tensor.device_pages import TensorBytes
-from softmesh.tensor.memory import ShardOrientation
 
 _A_QUEUE = "a MeshCommandQueue of mesh.mesh_command_queue(id)"
 

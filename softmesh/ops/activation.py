@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
 from softmesh.ops.parametric import PARAMETRIC, rotate90
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.unary import UNARY, gelu_function
 from softmesh.placement import rules
 

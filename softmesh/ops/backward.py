@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import OPERATIONS, Operation, operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.definition import Definition
-from softmesh.ops.operand import Operand, Value
 from softmesh.ops.parametric import multigammaln_function
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS, Operation, operation
-from softmesh.ops.spelled import Spelled
 from softmesh.ops.unary import UNARY
 from softmesh.placement import rules
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError
 from softmesh.hardware import GeluVariant
 from softmesh.ops.backward import along_gradient, backward, derived
 from softmesh.ops.binary import BINARY
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
 from softmesh.ops.unary import gelu_function
 from softmesh.placement import rules
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError
 from softmesh.hardware import GeluVariant
 from softmesh.ops.backward import backward, derivatives, derived
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
 from softmesh.ops.parametric import PARAMETRIC
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.unary import gelu_function
 
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.ops.activation import Activation, activations
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.registry import Operation, operation
-from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 BinaryFunction = Callable[[Any, Any], torch.Tensor]

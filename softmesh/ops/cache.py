@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.cache_writing import writing_rule
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked_all
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.pages import read_as
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.registry import Operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.implied import chosen_devices

@@ -7,17 +7,17 @@ from typing import cast
 import torch
 
 from softmesh.arguments import checked, checked_int
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement import rules
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import LOCAL, REPLICATE, Placement, Shard
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

@@ -8,14 +8,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import Conv2dConfig, PaddingMode
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
 from softmesh.ops.activation import activation_function
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.vision.conv_geometry import (
     Geometry,
     check_operands,
@@ -27,7 +28,6 @@ from softmesh.ops.vision.conv_weights import from_matrix, on_mesh
 from softmesh.ops.vision.mesh_convolution import convolve
 from softmesh.ops.vision.sizes import flattened
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, BufferType
 from softmesh.tensor.tensor import Tensor
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
 from softmesh.placement.distribution import replicated
 from softmesh.placement.mappers import MeshMapperConfig, TensorToMesh
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.opening import GetDefaultDevice
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

@@ -12,6 +12,8 @@ from typing import Any
 
 from softmesh.arguments import checked, checked_all, knows_its_names
 from softmesh.cores import CoreRangeSet
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import check_broadcast
 from softmesh.errors import MeshError
 from softmesh.hardware.compute import DeviceComputeKernelConfig, WormholeComputeKernelConfig
 from softmesh.hardware.matmul import (
@@ -22,12 +24,10 @@ from softmesh.hardware.matmul import (
     MatmulMultiCoreReuseProgramConfig,
     MatmulProgramConfig,
 )
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.hardware.shape import Shape
 from softmesh.ops.matmul import linear
-from softmesh.ops.plan import check_broadcast
-from softmesh.ops.registry import OPERATIONS
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device

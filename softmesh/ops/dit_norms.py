@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.plan import Local
 from softmesh.hardware import UnaryWithParam
 from softmesh.ops.activation import activation_function
-from softmesh.ops.cost import flops_per_element
 from softmesh.ops.normalization import rms_norm
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS, operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType
 

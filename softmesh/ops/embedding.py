@@ -6,15 +6,15 @@ import math
 
 import torch
 
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.native_enum import NativeEnum
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 
 class EmbeddingsType(NativeEnum):

@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import moves_bytes
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.ops.creation import full
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}

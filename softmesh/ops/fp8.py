@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.cost import flops_per_element, moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.unary import gelu_function
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.cost import moves_bytes
 from softmesh.ops.heads import check_rank_4, head_width, moved, moving, separate
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "needs_tile": True}

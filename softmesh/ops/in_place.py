@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.ops.activation import Activation
 from softmesh.ops.binary import BINARY, Binary, binary_local
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
 from softmesh.ops.pairs import gelu_of_sum
-from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType

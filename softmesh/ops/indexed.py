@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element, moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _SUM = "experimental.fast_reduce_nc"
 

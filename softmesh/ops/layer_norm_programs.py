@@ -19,6 +19,14 @@ from softmesh.hardware.compute import (
     init_device_compute_kernel_config,
 )
 from softmesh.hardware.data_movement import Arch
+from softmesh.hardware.memory_config import (
+    DRAM_MEMORY_CONFIG,
+    BufferType,
+    MemoryConfig,
+    ShardOrientation,
+    ShardSpec,
+    TensorMemoryLayout,
+)
 from softmesh.hardware.normalization import (
     LayerNormDefaultProgramConfig,
     LayerNormProgramConfig,
@@ -27,14 +35,6 @@ from softmesh.hardware.normalization import (
 from softmesh.native_enum import NativeEnum
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
-from softmesh.tensor.memory import (
-    DRAM_MEMORY_CONFIG,
-    BufferType,
-    MemoryConfig,
-    ShardOrientation,
-    ShardSpec,
-    TensorMemoryLayout,
-)
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device, from_torch

@@ -10,15 +10,13 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
-from softmesh.ops.spelled import Spelled
-from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     BufferType,
     MemoryConfig,
@@ -26,6 +24,8 @@ from softmesh.tensor.memory import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.activation import Activation, activation_function
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local, check_broadcast
 from softmesh.ops.products import Multiply, fits_into, plain_product, product
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 Factor = Callable[[torch.Tensor], torch.Tensor]
 _TUNING = (

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked, knows_its_names
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.activation import Activation
 from softmesh.ops.matmul import minimal_matmul
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS, operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 _SPLIT = "experimental.minimal_matmul_split"

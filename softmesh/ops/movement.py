@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
-from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}

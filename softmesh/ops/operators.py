@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from softmesh.arguments import described
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, TensorIndexError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.tensor.tensor import Tensor, tensor_method
 
 _OPERATORS = {

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.cache_writing import OPTIONS, Data, check_inside, write_rows
-from softmesh.ops.mesh_axes import KnowsItsMesh
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.overloaded import Overloaded
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.attention import PagedCacheGeometryOverride
 from softmesh.ops.attention.checks import check_ints
@@ -19,9 +22,6 @@ from softmesh.ops.cache_writing import (
     write_rows,
     writing_rule,
 )
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 
 _FILL = "experimental.paged_fill_cache"
 

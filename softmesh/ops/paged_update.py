@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.attention import PagedCacheGeometryOverride
 from softmesh.ops.attention.checks import check_ints
@@ -22,10 +25,7 @@ from softmesh.ops.cache_writing import (
     write_rows,
     writing_rule,
 )
-from softmesh.ops.latest import Latest
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.ops.memoize_last import Latest
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 

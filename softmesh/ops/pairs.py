@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.ops.activation import Activation
 from softmesh.ops.binary import BINARY, Binary, binary_local, broadcast_rank
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
-from softmesh.ops.spelled import Spelled
 from softmesh.ops.unary import gelu_function
 from softmesh.placement import rules
 

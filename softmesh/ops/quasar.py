@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 _PREFIX = "experimental.quasar."
 _SAME = (

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.overloaded import Overloaded
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 

@@ -9,23 +9,23 @@ from typing import Any, cast
 import torch
 
 from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.layout import all_cores
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import Operation, operation
-from softmesh.placement import rules
-from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType, facts
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     BufferType,
     MemoryConfig,
     ShardOrientation,
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.ops.layout import all_cores
+from softmesh.placement import rules
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}

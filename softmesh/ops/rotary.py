@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.rotary_operands import (
     check_caches,
     check_matrix,

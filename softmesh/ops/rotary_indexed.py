@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.mesh_axes import KnowsItsMesh
-from softmesh.ops.operand import Operand, Value
 from softmesh.ops.padded_cache import Number, global_rows
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.rotary import turned
 from softmesh.ops.rotary_operands import check_matrix
 from softmesh.placement import rules

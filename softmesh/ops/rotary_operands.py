@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.operand import Operand
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from softmesh.arguments import refused
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local, Plan
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local, Plan
-from softmesh.ops.registry import Operation, operation
 from softmesh.placement import rules
 from softmesh.placement.words import REPLICATE
 from softmesh.runtime.device import MeshDevice

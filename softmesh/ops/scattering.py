@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from softmesh.arguments import refused
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import Operation, operation
-from softmesh.ops.signature import Signature
-from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_device

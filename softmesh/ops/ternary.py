@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.ops.binary import broadcast_rank
-from softmesh.ops.cost import flops_per_element, matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local, check_broadcast
 from softmesh.ops.products import product
-from softmesh.ops.registry import operation
-from softmesh.ops.spelled import Spelled
 from softmesh.placement import rules
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.hardware import GeluVariant, SigmoidMode
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.registry import Operation, operation
 from softmesh.placement import rules
 
 TorchFunction = Callable[[torch.Tensor], torch.Tensor]

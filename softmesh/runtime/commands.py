@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, RawSite, raw_call_site, resolved
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRangeSet
@@ -121,7 +121,7 @@ def attach(observer: Observer) -> None:
     """Let `observer` read the stream until it is detached."""
     global observers
     observers = (*observers, observer)
-    assumptions.changed()
+    epoch.changed()
 
 
 def detach(observer: Observer) -> None:
@@ -129,7 +129,7 @@ def detach(observer: Observer) -> None:
     global observers
     at = observers.index(observer)
     observers = (*observers[:at], *observers[at + 1 :])
-    assumptions.changed()
+    epoch.changed()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import overload
 
 import torch
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid
 from softmesh.errors import MeshError, NotModelled
@@ -327,7 +327,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def clear_program_cache(self) -> None:
         self.program_cache.clear()
-        assumptions.changed()
+        epoch.changed()
 
     def disable_and_clear_program_cache(self) -> None:
         self.clear_program_cache()
@@ -366,7 +366,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         for submesh in self.get_submeshes():
             submesh.close()
         self.closed = True
-        assumptions.changed()
+        epoch.changed()
         self.memory.close()
         if self._parent is None:
             release_results()

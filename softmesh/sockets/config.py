@@ -9,10 +9,10 @@ from softmesh.arguments import checked, checked_all, checked_int, refused
 from softmesh.errors import MeshError
 from softmesh.fabric.node_id import MeshId
 from softmesh.hardware import SubDeviceId
+from softmesh.hardware.memory_config import BufferType
 from softmesh.native_enum import NativeEnum
 from softmesh.processes.ranks import Rank
 from softmesh.sockets.core_coord import MeshCoreCoord
-from softmesh.tensor.memory import BufferType
 
 _A_CORE = "a ttnn.MeshCoreCoord(device_coord, core_coord)"
 

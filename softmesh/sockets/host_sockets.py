@@ -8,6 +8,7 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.native_enum import NativeEnum
 from softmesh.processes.buffers import byte_view
 from softmesh.runtime.commands import emit, observed
@@ -19,7 +20,6 @@ from softmesh.sockets.device_bytes import byte_count, from_bytes
 from softmesh.sockets.exporting import finished
 from softmesh.sockets.host_socket import HostSocket, bytes_of, checked_host, checked_torch
 from softmesh.sockets.transfers import TRANSFERS
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 
 _RECEIVE = "the process that has the mesh must call ttnn.experimental.recv_async_h2d(output, socket)"

@@ -34,7 +34,9 @@ class Target:
 
     def __init__(self, storage: Storage, output: Tensor, description: Description, routes: Routes) -> None:
         self._storage, self._output, self._description, self._routes = storage, output, description, routes
-        self._dist = None if output.shard_positions is not None else landing(storage.dist, description, routes)
+        self._dist = (
+            None if output.shard_positions is not None else landing(storage.dist, description, routes)
+        )
         lead = (description.pieces,) if self._dist is None else self._dist.extents
         assert storage.data is not None
         self.shape, self.dtype = (*lead, *output.spec.shape), storage.data.dtype

@@ -64,7 +64,9 @@ class RepeatedSend(Repeated):
     ) -> RepeatedSend | None:
         """After the tensor was sent as this parcel; None where the next one like it takes the ordinary way too."""
         storage = tensor.storage
-        is_simple = isinstance(channel, SharedChannel) and type(storage) is Storage and tensor.shard_positions is None
+        is_simple = (
+            isinstance(channel, SharedChannel) and type(storage) is Storage and tensor.shard_positions is None
+        )
         if not is_simple or storage.data is None or not is_sent_whole(tensor, routes):
             return None
         assert isinstance(channel, SharedChannel)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from softmesh.arguments import checked, knows_its_names
 from softmesh.errors import MeshError
 from softmesh.fabric.node_id import FabricNodeId, MeshId
+from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinate
 from softmesh.processes import context
 from softmesh.processes.context import DistributedContext
@@ -25,7 +26,6 @@ from softmesh.sockets.repeating import Repeated
 from softmesh.sockets.shared_channel import channel_between
 from softmesh.sockets.transfers import see_through_at_exit
 from softmesh.sockets.validation import check_connections, check_end, check_fabric
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.spec import TensorSpec
 
 _A_MESH = "a MeshDevice such as ttnn.open_mesh_device(...) gives"

@@ -7,6 +7,7 @@ from functools import partial
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.processes.waiting import Wait
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
@@ -15,7 +16,6 @@ from softmesh.sockets.config import SocketEndpoint
 from softmesh.sockets.repeating import Repeated
 from softmesh.sockets.socket import Lane, MeshSocket
 from softmesh.sockets.transfers import Task
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 
 

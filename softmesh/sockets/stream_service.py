@@ -13,6 +13,7 @@ import torch
 
 from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.memory_config import BufferType
 from softmesh.placement.mappers import ReplicateTensorToMesh, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.processes.buffers import byte_view
 from softmesh.runtime.device import MeshDevice
@@ -21,7 +22,6 @@ from softmesh.sockets.device_bytes import byte_count, from_bytes, to_bytes
 from softmesh.sockets.exporting import Exportable
 from softmesh.sockets.host_socket import checked_host
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.memory_config import BufferType
 from softmesh.placement.composers import MeshComposerConfig, MeshToTensor, create_mesh_composer
 from softmesh.placement.distribution import HOST
 from softmesh.placement.mappers import Mapper
@@ -10,7 +11,6 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.byte_stream import ByteStream
 from softmesh.sockets.exporting import finished
 from softmesh.sockets.stream_service import StreamService
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

@@ -10,12 +10,12 @@ from typing import Any
 from softmesh.arguments import checked_all
 from softmesh.cores import CoreCoord
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.buffers.finding import LaidOut, memory_of
 from softmesh.runtime.buffers.page_map import Interleaved
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.records import Allocation
 from softmesh.tensor import device_pages  # noqa: F401  (tells how the bytes of a tensor are found)
-from softmesh.tensor.memory import TensorMemoryLayout
 from softmesh.tensor.storage import Storage
 
 _ON_WORKERS = (BufferType.L1, BufferType.L1_SMALL)

@@ -13,6 +13,7 @@ from functools import lru_cache
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import ShardDistributionStrategy, TensorMemoryLayout
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
@@ -23,7 +24,6 @@ from softmesh.runtime.buffers.page_map import page_map
 from softmesh.runtime.buffers.placed import PageLayout, Placed
 from softmesh.runtime.buffers.seen import Seen
 from softmesh.runtime.memory.memory_map import MemoryMap
-from softmesh.tensor.memory import ShardDistributionStrategy, TensorMemoryLayout
 from softmesh.tensor.pages import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, uprooted

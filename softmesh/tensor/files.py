@@ -16,12 +16,12 @@ import torch
 from softmesh.arguments import checked, described, knows_its_names, refused
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.hardware import DumpTensorMode
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution
 from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

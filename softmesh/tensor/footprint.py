@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
 from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.dtype import Layout, element_size
-from softmesh.tensor.memory import TensorMemoryLayout
 from softmesh.tensor.spec import TensorSpec
 
 

@@ -12,12 +12,12 @@ from typing import cast
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import distribution, mesh_coordinates
 from softmesh.placement.words import REPLICATE, Placement, Shard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

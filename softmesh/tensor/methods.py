@@ -10,13 +10,13 @@ import torch
 
 from softmesh.arguments import checked, checked_ints, described, refused
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor
 from softmesh.placement.mappers import Mapper
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.padding import check_host, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
 from softmesh.tensor.spec import make_spec

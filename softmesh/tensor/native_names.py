@@ -14,12 +14,12 @@ from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware import NOC, DumpTensorMode
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import MemoryConfig, ShardOrientation
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.mappers import MeshMapperConfig, create_mesh_mapper
 from softmesh.placement.topology import PlacementReplicate
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.files import dump_tensor, load_tensor
-from softmesh.tensor.memory import MemoryConfig, ShardOrientation
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.tile_bytes import pack_tiles

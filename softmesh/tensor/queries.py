@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import MeshError
-from softmesh.tensor.memory import MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.tensor.tensor import StorageType, Tensor
 
 

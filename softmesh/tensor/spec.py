@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from softmesh.arguments import checked, checked_ints, refused
 from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     BufferType,
     MemoryConfig,
@@ -22,7 +21,8 @@ from softmesh.tensor.memory import (
     ShardSpec,
     TensorMemoryLayout,
 )
-from softmesh.tensor.shape import Shape
+from softmesh.hardware.shape import Shape
+from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ import torch
 from softmesh.arguments import checked, checked_int
 from softmesh.callsite import resolved
 from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.hardware.shape import Shape
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.owed import value_memory
-from softmesh.tensor.shape import Shape
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tile import Tile

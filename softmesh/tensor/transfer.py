@@ -14,6 +14,7 @@ import torch
 
 from softmesh.arguments import checked, checked_int, checked_ints, described, knows_its_names, refused
 from softmesh.errors import MeshError, PartialError, PartialWarning
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.composers import MeshToTensor, compose_by_placement, fitting_composer
@@ -27,7 +28,6 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import DataType, Layout, default_dtype_for, facts
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor

@@ -7,8 +7,8 @@ from typing import Any
 import networkx as nx
 import torch
 
+from softmesh.hardware.shape import Shape
 from softmesh.native_enum import NativeEnum
-from softmesh.tensor.shape import Shape
 from softmesh.tracer.graphs import get_graph
 from softmesh.tracer.tracing import traced
 from softmesh.tracer.values import (

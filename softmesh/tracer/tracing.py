@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from softmesh.dispatch.interceptors import Proceed, intercepting
 from softmesh.errors import MeshError
-from softmesh.ops.interception import Proceed, intercepting
 from softmesh.tracer.scope import Place, Scope, place_of, put, tensors_in
 from softmesh.tracer.values import TorchFunction, TorchModule, TorchModuleInput, TTNNOperation
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 # Functions of ttnn that are no ops, and bring values in, out or about.
 _TRANSFERS = ("from_torch", "to_torch", "to_device", "from_device", "as_tensor")

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.autograd.function import Context, Function
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement.words import LOCAL, Shard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType

@@ -10,8 +10,8 @@ import math
 
 import torch
 
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor

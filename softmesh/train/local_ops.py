@@ -7,14 +7,14 @@ from collections.abc import Callable
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.plan import CostRule, Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element, moves_bytes
-from softmesh.ops.definition import Definition
 from softmesh.ops.embedding import rows_of_each
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import CostRule, Local
-from softmesh.ops.registry import Operation
-from softmesh.ops.signature import Signature
 from softmesh.placement import rules
 from softmesh.placement.words import LOCAL, Partial, Placement, Shard
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from softmesh.autograd.function import Context, Function
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor

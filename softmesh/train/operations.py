@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.autograd.function import Context, Function
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_number, axis_size

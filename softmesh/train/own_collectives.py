@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from softmesh.collectives.across import Across
 from softmesh.collectives.collective import Collective
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
-from softmesh.ops.signature import Signature
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.signature import Signature
 
 
 def training_collective(define: Callable[..., Across]) -> Collective:

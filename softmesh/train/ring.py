@@ -9,7 +9,7 @@ import torch
 from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
-from softmesh.ops.operand import Operand
+from softmesh.dispatch.operand import Operand
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.own_collectives import training_collective
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.ops.attention.checks import check_keys, check_rank_4
 from softmesh.ops.attention.kernel import group
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
 from softmesh.placement import rules
 from softmesh.placement.words import LOCAL, Placement, Shard
 from softmesh.tensor.dtype import DataType

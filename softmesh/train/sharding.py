@@ -12,8 +12,8 @@ from softmesh.autograd.leaves import detach, gradient_distribution, requires_gra
 from softmesh.collectives.expressions import dealt
 from softmesh.collectives.groups import group_of
 from softmesh.collectives.labels import dealing
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import REPLICATE, Shard
 from softmesh.runtime.device import MeshDevice

@@ -10,8 +10,8 @@ from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.expressions import partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, shares_one_value
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.operand import Operand
 from softmesh.placement.words import Shard
 from softmesh.train.own_collectives import training_collective
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 
 from softmesh.autograd.leaves import gradient_tensor
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.words import Partial

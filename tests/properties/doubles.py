@@ -10,7 +10,7 @@ import torch
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
 
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 _NARROW = (torch.float32, torch.bfloat16)
 _METHODS = {torch.Tensor.float: torch.Tensor.double, torch.Tensor.bfloat16: torch.Tensor.double}

@@ -20,9 +20,9 @@ from strategies import Extents, Like
 
 import softmesh as ttnn
 from softmesh.collectives.collective import Collective
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.ops.binary import BINARY
 from softmesh.ops.reduction import REDUCTIONS
-from softmesh.ops.registry import OPERATIONS, Operation
 from softmesh.ops.unary import UNARY
 
 # (op, tensors, shape of the result that is asked for) -> what the op returns

@@ -25,8 +25,8 @@ from op_calls import (
 from strategies import Extents, Like
 
 import softmesh as ttnn
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.ops.in_place import IN_PLACE
-from softmesh.ops.registry import OPERATIONS, Operation
 
 APPROXIMATE.update({"bias_gelu", "snake_beta", "ema", "addmm", "addcdiv"})
 TESTED_ELSEWHERE.update(

@@ -10,7 +10,7 @@ from op_calls import APPROXIMATE, CALLS, TESTED_ELSEWHERE, Call, Entry, Splits, 
 from strategies import Extents, Like
 
 import softmesh as ttnn
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.operation import Operation
 
 APPROXIMATE.update(
     {

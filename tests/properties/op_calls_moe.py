@@ -11,7 +11,7 @@ from op_calls import APPROXIMATE, TESTED_ELSEWHERE, Call, _entry, _given, _minim
 from strategies import Extents, Like
 
 import softmesh as ttnn
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.operation import Operation
 
 APPROXIMATE.update(
     {

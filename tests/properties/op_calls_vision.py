@@ -10,7 +10,7 @@ from op_calls import APPROXIMATE, CALLS, TESTED_ELSEWHERE, Call, Entry, extents
 from strategies import Extents, Like
 
 import softmesh as ttnn
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.operation import Operation
 
 APPROXIMATE.update({"avg_pool2d", "global_avg_pool2d", "grid_sample", "batch_norm", "upsample"})
 TESTED_ELSEWHERE.update(

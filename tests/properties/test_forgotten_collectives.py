@@ -18,7 +18,7 @@ from op_calls import calls, names_with_calls
 from strategies import LAWS, REDUCTIONS, Like, Words, draw_values, mesh_of, placed, quietly, seeds
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 
 SUM = Partial("sum")

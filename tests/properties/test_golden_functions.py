@@ -16,8 +16,8 @@ from strategies import LAWS, draw_values, one_device, placed, quietly, seeds
 
 import softmesh as ttnn
 from softmesh.collectives.collective import Collective
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import UnaryOpType, UnaryWithParam
-from softmesh.ops.registry import OPERATIONS
 from softmesh.placement.words import REPLICATE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element

@@ -21,7 +21,7 @@ from test_golden_functions import ARGUMENTS, LARGER, SHAPES, written_out
 
 import softmesh as ttnn
 from softmesh.collectives.collective import Collective
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element

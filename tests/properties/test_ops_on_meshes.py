@@ -37,8 +37,8 @@ from strategies import (
 )
 
 import softmesh as ttnn
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.ops.binary import BINARY
-from softmesh.ops.registry import OPERATIONS
 from softmesh.ops.unary import UNARY
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element

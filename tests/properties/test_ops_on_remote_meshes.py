@@ -9,7 +9,7 @@ from op_calls import calls, names_with_calls
 from strategies import LAWS, mesh_of, placed, quietly, seeds, words_together
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.runtime.holding import ELSEWHERE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")

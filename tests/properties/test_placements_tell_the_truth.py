@@ -39,8 +39,8 @@ from strategies import (
 )
 
 import softmesh as ttnn
-from softmesh.ops.plan import bring_together
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import bring_together
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 

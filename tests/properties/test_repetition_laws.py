@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import softmesh as ttnn
-from softmesh import assumptions
-from softmesh.autograd.graph import GRADIENTS
+from softmesh import epoch
 from softmesh.errors import MeshError
 from softmesh.fabric import settings as fabric
 from softmesh.runtime.commands import Command, attach, detach
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.queues import queue_id
 
 Operands = dict[str, ttnn.Tensor]
@@ -136,7 +136,7 @@ def outcomes(steps: list[tuple[str, int]], forgetting: bool) -> list[object]:
                 continue
             for _ in range(times):
                 if forgetting:
-                    assumptions.changed()
+                    epoch.changed()
                 found.append(outcome(world, CALLS[what]))
         return [*found, world.stream.seen, world.mesh.num_program_cache_entries()]
 

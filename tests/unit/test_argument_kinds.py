@@ -13,7 +13,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh import MeshDevice, MeshShape
-from softmesh.ops.registry import OPERATIONS, Operation
+from softmesh.dispatch.operation import OPERATIONS, Operation
 
 SILLY: dict[str, Any] = {
     "None": None,

@@ -13,7 +13,7 @@ from softmesh import FabricConfig, MeshShape, Topology, collectives
 from softmesh.collectives import modes
 from softmesh.collectives.choice import remarks_on, ways_of
 from softmesh.collectives.groups import group_of
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 WAYS = [{}, {"mode": "host"}, {"numerics": "chip"}, {"numerics": "fp32"}]
 

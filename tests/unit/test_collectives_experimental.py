@@ -18,7 +18,7 @@ from softmesh.collectives.semaphores import (
     get_global_semaphore_address,
     reset_global_semaphore_value,
 )
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 TILE, ROWS = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
 CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])

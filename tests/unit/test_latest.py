@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.ops.latest import Latest
+from softmesh.ops.memoize_last import Latest
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from softmesh.cores import CoreGrid, CoreRange, CoreRangeSet
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     L1_BLOCK_SHARDED_MEMORY_CONFIG,
     L1_HEIGHT_SHARDED_MEMORY_CONFIG,
@@ -24,7 +24,7 @@ from softmesh.tensor.memory import (
     create_sharded_memory_config,
     create_sharded_memory_config_,
 )
-from softmesh.tensor.shape import Shape
+from softmesh.hardware.shape import Shape
 
 GRID = CoreRangeSet([CoreRange((0, 0), (1, 3))])
 SPEC_TEXT = (

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh.dispatch.interceptors import INTERCEPTORS
 from softmesh.hardware import UnaryOpType, UnaryWithParam
-from softmesh.ops.interception import INTERCEPTORS
 
 
 @pytest.fixture

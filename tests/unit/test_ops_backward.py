@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from operands import R, S, put
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 NEAR = 1e-6
 DOMAIN = {

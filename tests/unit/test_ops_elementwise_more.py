@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from operands import R, S, put
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 TILE = (8, 64)
 SPLITS = [(R, R), (S(0), R), (R, S(1)), (S(0), S(1)), (S(1), S(1))]

@@ -11,7 +11,7 @@ from llm_operands import some_pages
 from operands import put, random
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS
 
 TABLE = some_pages(4, 2, 10).to(torch.int32)
 AT = torch.tensor([0, 40, 63, 5], dtype=torch.int32)

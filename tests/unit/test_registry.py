@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS, Operation
+from softmesh.dispatch.operation import OPERATIONS, Operation
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh import assumptions
-from softmesh.autograd.graph import GRADIENTS
+from softmesh import epoch
+from softmesh.dispatch.interceptors import intercepting
 from softmesh.errors import MeshError
-from softmesh.ops.interception import intercepting
 from softmesh.runtime.commands import Command, observe
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.queues import queue_id
 
 SHAPE = (1, 1, 32, 64)
@@ -257,14 +257,14 @@ def test_what_is_forgotten_may_change_something_itself():
         def keep(self, what: object) -> None: ...
 
         def forget(self) -> None:
-            assumptions.remember(self, None, assumptions.moment)
+            epoch.remember(self, None, epoch.moment)
             if len(told) < 3:
                 told.append(self)
-                assumptions.changed()
+                epoch.changed()
 
     told: list[object] = []
-    assumptions.remember(Restless(), None, assumptions.moment)
-    thread = threading.Thread(target=assumptions.changed, daemon=True)
+    epoch.remember(Restless(), None, epoch.moment)
+    thread = threading.Thread(target=epoch.changed, daemon=True)
     thread.start()
     thread.join(10)
     assert not thread.is_alive()

@@ -16,6 +16,7 @@ import softmesh
 import softmesh.report.notebook
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.fabric.current import current_system
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import distribution
 from softmesh.placement.mappers import (
@@ -45,7 +46,6 @@ from softmesh.report.terminal import (
 )
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

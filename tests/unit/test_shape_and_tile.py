@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.shape import Shape
 from softmesh.tensor.dtype import Layout, bfloat4_b, bfloat8_b, bfloat16, uint8
-from softmesh.tensor.shape import Shape
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 LEGAL_TILES = [(h, w) for w in (32, 16) for h in (32, 16, 8, 4, 2, 1)]

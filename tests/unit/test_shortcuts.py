@@ -10,8 +10,8 @@ import torch
 from operands import R, S, put, random
 
 import softmesh as ttnn
-from softmesh.ops.registry import OPERATIONS, Operation
-from softmesh.ops.signature import Signature
+from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.dispatch.signature import Signature
 from softmesh.runtime.commands import Command, attach, detach
 
 

@@ -10,7 +10,7 @@ from unified_operands import commands_of, mesh_of, spread, value_of
 
 import softmesh as ttnn
 from softmesh import distributed
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.operation import Operation
 from softmesh.placement.words import REPLICATE as R
 from softmesh.placement.words import Shard
 from softmesh.tensor.footprint import footprint

@@ -11,6 +11,7 @@ from softmesh.collectives.across import Across, Moved
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
 from softmesh.collectives.moe.homes import HomesByView
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.ops.moe.activations import Gating, MoEActivationFunction, gating
 from softmesh.ops.moe.packing import (
@@ -24,7 +25,6 @@ from softmesh.ops.moe.packing import (
     w2_order,
     whole_tiles,
 )
-from softmesh.ops.operand import Operand
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 

@@ -16,8 +16,8 @@ from softmesh.collectives.mapping import apart
 from softmesh.collectives.moe.homes import HomesByView
 from softmesh.collectives.spelling import spelled
 from softmesh.collectives.undefined import WritingRows, note_written, poison
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.operand import Operand
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 

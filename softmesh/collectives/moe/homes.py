@@ -12,9 +12,9 @@ import torch
 
 from softmesh.collectives.expressions import gathered
 from softmesh.collectives.groups import Group
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
-from softmesh.ops.operand import Operand
 
 
 class HomesByView:

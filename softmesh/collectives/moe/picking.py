@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.collectives.collective import Collective
-from softmesh.ops.registry import Marking
+from softmesh.dispatch.operation import Marking
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import warn_if_undefined
 

@@ -16,12 +16,12 @@ from softmesh.collectives.moe.computing import OP, expert_products
 from softmesh.collectives.moe.homes import HomesByView
 from softmesh.collectives.moe.picking import PickingRows
 from softmesh.collectives.spelling import composite, spelled
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
 from softmesh.ops.moe.sums import check_split
-from softmesh.ops.operand import Operand
-from softmesh.ops.signature import Signature
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor

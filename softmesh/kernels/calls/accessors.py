@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.chip import Chip
 from softmesh.kernels.engine.noc_address import encode
 from softmesh.kernels.engine.thread import KernelThread, here
 from softmesh.kernels.engine.transfers import Endpoint
 from softmesh.kernels.program.accessor_args import WORDS, AccessorWords
 from softmesh.runtime.buffers.page_map import Sharded
-from softmesh.tensor.memory import BufferType
 
 
 class TensorAccessorArgs:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from softmesh.arguments import checked
 from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.formats import datatype_to_dataformat_converter, dtype_of
 from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 

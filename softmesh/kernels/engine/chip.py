@@ -12,12 +12,12 @@ import torch
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware import RoutingDirection
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.core import Core
 from softmesh.kernels.engine.memory import Box, Memory
 from softmesh.kernels.engine.noc_address import Place
 from softmesh.kernels.engine.regions import BufferBytes
 from softmesh.kernels.engine.strict import StrictL1
-from softmesh.tensor.memory import BufferType
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fleet import Fleet

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.chip import Chip
 from softmesh.kernels.engine.core import Core
 from softmesh.kernels.engine.fifo import Fifo, Format
@@ -34,7 +35,6 @@ from softmesh.runtime.buffers.finding import LaidOut, owner_at
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.pool import Uncounted
 from softmesh.runtime.queues.workload import Touched
-from softmesh.tensor.memory import BufferType
 
 if TYPE_CHECKING:
     from softmesh.kernels.program.program import Program

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.memory import BufferMemory, Memory
 from softmesh.kernels.engine.tensor_memory import TensorMemory
 from softmesh.runtime.buffers.finding import LaidOut
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
-from softmesh.tensor.memory import BufferType
 
 Find = Callable[[BufferType, int], LaidOut | None]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.buffers.page_map import Sharded
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 
 WORDS = 2

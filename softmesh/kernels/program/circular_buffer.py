@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.cores import CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.fifo import Format
 from softmesh.kernels.engine.remote_fifo import checked_page_size
 from softmesh.kernels.formats import dtype_of
 from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 

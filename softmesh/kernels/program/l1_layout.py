@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware import SubDeviceId
+from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.program.circular_buffer import CircularBuffer
-from softmesh.tensor.memory import BufferType
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

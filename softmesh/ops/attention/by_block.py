@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from softmesh.ops.latest import Latest
+from softmesh.ops.memoize_last import Latest
 
 _FEWEST_BYTES = 1 << 20  # of keys: below, copying costs less than the steps here
 _FEW_ROWS = 2  # queries of a group up to which the product with them in front is the faster one

@@ -6,8 +6,13 @@ from collections.abc import Callable
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.attention import PagedCacheGeometryOverride
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import (
     TUNING,
     check_groups,
@@ -25,12 +30,7 @@ from softmesh.ops.attention.pages import (
     positions_in_order,
     read_as,
 )
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _CHUNKED = "transformer.chunked_scaled_dot_product_attention"
 _LATENT = "transformer.chunked_flash_mla_prefill"

@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import (
     TUNING,
     check_keys,
@@ -19,13 +24,8 @@ from softmesh.ops.attention.checks import (
     own_keys,
 )
 from softmesh.ops.attention.kernel import attend, group, hide
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _DECODE = "transformer.scaled_dot_product_attention_decode"
 Data = torch.Tensor | None

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import Operation, operation
 from softmesh.placement import rules
 
 _CHUNKED = "transformer.chunk_gated_delta_rule"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
+from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import check_ints
 from softmesh.ops.attention.kernel import band
-from softmesh.ops.cost import flops_per_element, matmul_cost
-from softmesh.ops.mesh_axes import KnowsItsMesh
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 SCORE = "experimental.indexer_score_dsa"
 _TOPK = "experimental.topk_large_indices"

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.hardware.attention import PagedCacheGeometryOverride
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.by_block import attend_by_block
 from softmesh.ops.attention.checks import TUNING, check_groups, check_key_heads, check_value_width
 from softmesh.ops.attention.decode import (
@@ -28,11 +33,6 @@ from softmesh.ops.attention.pages import (
     positions_in_order,
     read_as,
 )
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _PAGED = "transformer.paged_scaled_dot_product_attention_decode"
 _LATENT = "transformer.flash_multi_latent_attention_decode"

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.hardware.attention import PagedCacheGeometryOverride
-from softmesh.ops.operand import Operand
 from softmesh.runtime.reused_results import BIG, empty_result
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 

@@ -7,7 +7,13 @@ from functools import partial
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import (
     TUNING,
     check_batch,
@@ -23,13 +29,7 @@ from softmesh.ops.attention.checks import (
     own_keys,
 )
 from softmesh.ops.attention.kernel import attend, band, group, hide, joined_heads
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.overloaded import Overloaded
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _PREFILL = "transformer.scaled_dot_product_attention"
 _LATENT = "transformer.flash_mla_prefill"

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.ops.attention.checks import check_groups, own_keys
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import check_groups, check_rank_4, check_window
 from softmesh.ops.attention.kernel import group, hide
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 Data = torch.Tensor | None
 JOINT = "transformer.ring_joint_scaled_dot_product_attention"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.attention import SparseKVFormat
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.checks import check_groups, check_value_width, own_keys
 from softmesh.ops.attention.kernel import attend, band, group, hide
-from softmesh.ops.cost import matmul_cost
 from softmesh.ops.fp8 import PACKED, unpacked
-from softmesh.ops.mesh_axes import KnowsItsMesh
-from softmesh.ops.operand import Operand, Value
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _SPARSE = "transformer.sparse_sdpa"
 _BLOCKS = "transformer.sparse_sdpa_msa"

@@ -11,7 +11,7 @@ import torch
 from softmesh.ops.golden.table import REFERENCES, Reference, is_plain, reference
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 _SUFFIX = "_bw"
 _FORWARD = {

@@ -15,7 +15,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch, to_torch
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 _FAMILIES = ("attention", "element_wise", "experts", "combining", "heads", "movement", "products", "reducing")
 _NOT_TOLD = ("device",)  # tests hand it to every golden function, and few have a use for it

@@ -13,21 +13,21 @@ import torch
 
 from softmesh.arguments import checked, knows_its_names
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.definition import Definition
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.ops.layout import typecast
 from softmesh.ops.moe import shard_maps
 from softmesh.ops.moe.packing import TILE, shared_tiles, w0_w1_packed, w2_packed, whole_tiles, with_bias
 from softmesh.ops.moe.weights import check_matrices
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS, Operation
-from softmesh.ops.signature import Signature
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, facts
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_device)"

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local, check_broadcast
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType
 

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked, checked_all, checked_int, knows_its_names
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.cost import flops_per_element
 from softmesh.ops.layout import clone
 from softmesh.ops.matmul import linear, matmul
 from softmesh.ops.moe.activations import RoutedExpertActivation
 from softmesh.ops.moe.prefill_runs import extract, insert
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import OPERATIONS, operation
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor

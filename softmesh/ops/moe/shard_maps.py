@@ -9,6 +9,13 @@ from softmesh.arguments import checked, checked_int, knows_its_names
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware import Arch
+from softmesh.hardware.memory_config import (
+    BufferType,
+    MemoryConfig,
+    ShardOrientation,
+    ShardSpec,
+    TensorMemoryLayout,
+)
 from softmesh.ops.moe import packing
 from softmesh.ops.moe.packing import (
     DEFAULT_TILES_PER_TXN,
@@ -20,7 +27,6 @@ from softmesh.ops.moe.packing import (
     whole_tiles,
 )
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.memory import BufferType, MemoryConfig, ShardOrientation, ShardSpec, TensorMemoryLayout
 
 _TILE = packing.TILE
 _WIDTH = W2_TILES_PER_A2A_ITER_W * _TILE

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
-from softmesh.ops.cost import matmul_cost
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 
 _A, _B, _MARKS, _BIAS = range(4)
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import torch
 
 from softmesh.broadcasting import broadcast_shapes
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import flops_per_element
 from softmesh.ops.moe.gates import EPSILON, Grouping, check_grouping, normalized, within_best_groups
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.placement import rules
 
 _COST = flops_per_element(8)

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary, ref
 from softmesh.arguments import checked, checked_int, checked_ints, described, knows_its_names, refused
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import Arch
+from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinateRangeSet
 from softmesh.ops.prefetching.circular_buffers import A_MESH_DEVICE, A_TENSOR
 from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.queue_id import QueueId
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.tensor import Tensor
 
 _REMEMBERED = 1024  # requests; programs ask for the same ones again at every step

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.ops.vision.sizes import (
     channels_first,
     channels_last,

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.tensor import Tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from softmesh.ops.checked_function import checked_function
+from softmesh.dispatch.checked_function import checked_function
 from softmesh.ops.convolution import conv2d
 from softmesh.ops.movement import reshape
 from softmesh.ops.vision.conv_weights import four_dims

@@ -9,20 +9,20 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import matmul_cost, moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.hardware import Conv3dConfig
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import matmul_cost, moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.vision.conv_weights import on_mesh
 from softmesh.ops.vision.mesh_convolution import convolve
 from softmesh.ops.vision.sizes import ints
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG
 from softmesh.tensor.tensor import Tensor
 
 _OP = "experimental.conv3d"

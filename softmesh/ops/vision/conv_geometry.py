@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.operand import Operand
 from softmesh.ops.vision.conv_weights import as_matrix, from_matrix
 from softmesh.ops.vision.sizes import Sides, four_sides, images_are_flat, ints, pair
 from softmesh.placement import rules

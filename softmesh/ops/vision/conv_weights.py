@@ -12,15 +12,15 @@ from typing import Any, cast
 import torch
 
 from softmesh.arguments import refused
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Conv2dConfig
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.cost import moves_bytes
 from softmesh.ops.layout import to_layout
 from softmesh.ops.movement import unsqueeze
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
 from softmesh.ops.vision.sizes import pair
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from softmesh.ops.checked_function import checked_function
+from softmesh.dispatch.checked_function import checked_function
 from softmesh.ops.vision.grid_sampling import sampled_together
 from softmesh.ops.vision.upsampling import scales, upsampled
 

@@ -6,17 +6,17 @@ The rules are TT-NN's as far as they are known; where several grids would do, it
 from __future__ import annotations
 
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
+from softmesh.dispatch.checked_function import checked_function
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.dtype import TILE_SIZE
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     BufferType,
     MemoryConfig,
     ShardOrientation,
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import TILE_SIZE
 
 _CHANNEL_STEP = 8  # channels of one core come in multiples of this
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import torch
 
+from softmesh.dispatch.checked_function import checked_function
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch

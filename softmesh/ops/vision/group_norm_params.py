@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.cores import CoreGrid
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
-from softmesh.ops.checked_function import checked_function
-from softmesh.ops.operand import Operand
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, ShardOrientation, TensorMemoryLayout
 from softmesh.ops.vision.group_norm_masks import create_group_norm_input_mask
 from softmesh.placement.mappers import ShardTensor2dMesh
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, ShardOrientation, TensorMemoryLayout
 from softmesh.tensor.transfer import from_torch
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.cost import moves_bytes
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import Local
-from softmesh.ops.registry import operation
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.vision.sizes import flattened, ints
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
-from softmesh.tensor.memory import MemoryConfig
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.dispatch.operand import Operand
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.ops.operand import Operand
 from softmesh.placement import rules
 
 Sides = tuple[int, int, int, int]  # top, bottom, left, right

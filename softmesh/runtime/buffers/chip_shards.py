@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
-from softmesh.runtime.buffers.shape_2d import Shape2D, shape_2d
-from softmesh.tensor.memory import (
+from softmesh.hardware.memory_config import (
     ShardDistributionStrategy,
     ShardOrientation,
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.runtime.buffers.shape_2d import Shape2D, shape_2d
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from softmesh.arguments import checked, checked_int, refused
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
 from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.memory_config import ShardOrientation
 from softmesh.runtime.buffers.chip_shards import BufferShardingArgs
 from softmesh.runtime.buffers.shape_2d import Shape2D, shape_2d
-from softmesh.tensor.memory import ShardOrientation
 
 
 class MeshBufferLayout(Enum):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec, ShardSpecBuffer
 from softmesh.runtime.buffers.config import BufferRegion
-from softmesh.tensor.memory import TensorMemoryLayout
 
 if TYPE_CHECKING:
     from softmesh.runtime.buffers.mesh_buffer import MeshBuffer

@@ -16,9 +16,9 @@ import torch
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import ShardDistributionStrategy
 from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec
 from softmesh.runtime.memory.memory_map import MemoryMap
-from softmesh.tensor.memory import ShardDistributionStrategy
 
 
 class PageMap(Protocol):

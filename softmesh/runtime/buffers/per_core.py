@@ -8,11 +8,11 @@ from softmesh.arguments import checked
 from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.memory_config import ShardOrientation, ShardSpec, TensorMemoryLayout
 from softmesh.runtime.buffers.chip_shards import BufferShardingArgs, ShardSpecBuffer
 from softmesh.runtime.buffers.config import DeviceLocalBufferConfig, ReplicatedBufferConfig
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.buffers.shape_2d import Shape2D
-from softmesh.tensor.memory import ShardOrientation, ShardSpec, TensorMemoryLayout
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

@@ -13,12 +13,12 @@ from functools import cached_property
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import ShardOrientation
 from softmesh.mesh import MeshShape
 from softmesh.placement.blocks import Block
 from softmesh.runtime.buffers.config import ShardedBufferConfig
 from softmesh.runtime.buffers.mesh_memory import MeshMemory
 from softmesh.runtime.buffers.window import Window
-from softmesh.tensor.memory import ShardOrientation
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import checked, checked_int, refused
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
@@ -112,7 +112,7 @@ class Allocator:
     def _install(self, pools: dict[BufferType, Pool]) -> None:
         owners = self.get_allocated_buffers()
         self.pools = pools
-        assumptions.changed()
+        epoch.changed()
         for owner in owners:
             lose = getattr(owner, "lose_memory", None)
             if lose is not None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import checked_int, described, refused
 from softmesh.errors import ArgumentValueError
 
@@ -72,7 +72,7 @@ def push_current_command_queue_id_for_thread(cq_id: int | QueueId) -> None:
     number = int(QueueId(cq_id))
     if not is_pushed:
         is_pushed = True
-        assumptions.changed()
+        epoch.changed()
     _CURRENT.outer = (*_CURRENT.outer, _CURRENT.number)
     _CURRENT.number = number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.errors import MeshError
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import Trace
@@ -61,7 +61,7 @@ def begun(device: MeshDevice, queue: int, recording: Recording) -> None:
             "ttnn.release_trace first."
         )
     device.captures.recordings[queue] = recording
-    assumptions.changed()
+    epoch.changed()
 
 
 def ended(device: MeshDevice, queue: int, number: MeshTraceId) -> Recording:
@@ -73,6 +73,6 @@ def ended(device: MeshDevice, queue: int, number: MeshTraceId) -> Recording:
             "capture with the id that ttnn.begin_trace_capture returned, on the same queue."
         )
     del device.captures.recordings[queue]
-    assumptions.changed()
+    epoch.changed()
     recording.give_back()
     return recording

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh.autograd.graph import GRADIENTS
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Act, Memory

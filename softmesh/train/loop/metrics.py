@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.runtime.commands import Command
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.tensor import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
-from softmesh.ops.registry import OPERATIONS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.processes import context
 from softmesh.runtime.device import MeshDevice
@@ -18,7 +19,6 @@ from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.sending import recv_async, send_async
 from softmesh.sockets.socket import MeshSocket, create_socket_pair
 from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.memory import BufferType
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device

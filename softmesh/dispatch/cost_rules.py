@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from softmesh.ops.plan import CostRule
+from softmesh.dispatch.plan import CostRule
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.spec import TensorSpec
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.plan import Adapt, Plan
 from softmesh.errors import MeshError
-from softmesh.ops.plan import Adapt, Plan
 from softmesh.runtime.traces.captures import WRITES
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Constant, Read, Source, View

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from softmesh.arguments import refused
+from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.errors import did_you_mean
-from softmesh.ops.kinds import check_kinds
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

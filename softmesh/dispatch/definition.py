@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softmesh.ops.plan import CostRule, Local
-from softmesh.ops.signature import Signature
+from softmesh.dispatch.plan import CostRule, Local
+from softmesh.dispatch.signature import Signature
 
 Define = Callable[..., Local]
 

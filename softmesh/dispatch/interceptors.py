@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 Proceed = Callable[..., Any]  # the call itself, or the next one in line
 Interceptor = Callable[["Operation", tuple[Any, ...], dict[str, Any], Proceed], Any]

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import described, refused
+from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
 from softmesh.errors import MeshError
-from softmesh.ops.interception import INTERCEPTORS, Proceed
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 Hook = Callable[..., None]
 

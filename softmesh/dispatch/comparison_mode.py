@@ -15,12 +15,12 @@ import torch
 
 from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.config import CONFIG, Config
+from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
 from softmesh.errors import MeshError
-from softmesh.ops.interception import INTERCEPTORS, Proceed
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 _LOG = logging.getLogger("softmesh.comparison")
 

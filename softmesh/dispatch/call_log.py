@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from softmesh.config import CONFIG, Config
-from softmesh.ops.interception import INTERCEPTORS, Proceed
+from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
 
 if TYPE_CHECKING:
-    from softmesh.ops.registry import Operation
+    from softmesh.dispatch.operation import Operation
 
 _LOG = logging.getLogger("softmesh.ops")
 

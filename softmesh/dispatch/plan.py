@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
     Distribution,
@@ -31,7 +32,6 @@ from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import alias
 

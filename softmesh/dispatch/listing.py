@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import os
 
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import MeshError
-from softmesh.ops.registry import OPERATIONS, Operation
 
 _EXPERIMENTAL = "experimental."
 

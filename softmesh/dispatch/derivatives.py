@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from softmesh.autograd.carried import carry, values_of
-from softmesh.autograd.graph import keeps_graph
 from softmesh.autograd.lending import bring_back
-from softmesh.ops.plan import Plan
+from softmesh.dispatch.plan import Plan
+from softmesh.runtime.grad_mode import keeps_graph
 from softmesh.tensor.dtype import facts
 
 Extents = tuple[int, ...]

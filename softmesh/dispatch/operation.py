@@ -20,27 +20,27 @@ from typing import Any
 
 import torch
 
-from softmesh import assumptions
+from softmesh import epoch
 from softmesh.arguments import described, refused
-from softmesh.autograd.graph import GRADIENTS, tracks
 from softmesh.callsite import raw_call_site
+from softmesh.dispatch.call_cache import Call, Shortcut, Shortcuts, take
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Define, Definition
+from softmesh.dispatch.derivatives import differentiated
+from softmesh.dispatch.interceptors import INTERCEPTORS, call_through
+from softmesh.dispatch.last_call import Repetition, repeatable, repetition_of
+from softmesh.dispatch.plan import CostRule, Plan
+from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.refusal import CallRefused, refused_call
+from softmesh.dispatch.signature import Signature, listed
+from softmesh.dispatch.trace_steps import check_compiled, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.lenience import warn_or_raise
-from softmesh.ops.cost import flops_per_element
-from softmesh.ops.definition import Define, Definition
-from softmesh.ops.gradients import differentiated
-from softmesh.ops.interception import INTERCEPTORS, call_through
-from softmesh.ops.plan import CostRule, Plan
-from softmesh.ops.planning import Planner
-from softmesh.ops.recorded import check_compiled, record_result, record_writing
-from softmesh.ops.refusal import CallRefused, refused_call
-from softmesh.ops.repetition import Repetition, repeatable, repetition_of
-from softmesh.ops.shortcuts import Call, Shortcut, Shortcuts, take
-from softmesh.ops.signature import Signature, listed
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command, observed, tell
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
@@ -135,7 +135,7 @@ class Operation:
                 return repeated
         call = None
         if self.has_shortcuts and not INTERCEPTORS:
-            moment = assumptions.moment
+            moment = epoch.moment
             is_training = GRADIENTS.in_use and torch.is_grad_enabled()
             call, known = self.shortcuts.look_up(args, kwargs, self.circumstances(kwargs), is_training)
             if call is not None and known is not None:
@@ -172,7 +172,7 @@ class Operation:
     def _remember(self, known: Shortcut, call: Call, names: tuple[str, ...], moment: object | None) -> None:
         _, given, device = call
         if moment is not None and repeatable(known, given, device):
-            assumptions.remember(self, repetition_of(known, given, names, device), moment)
+            epoch.remember(self, repetition_of(known, given, names, device), moment)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature = self._signature
@@ -335,7 +335,10 @@ class Operation:
     def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
         """The computation changes the data of some operands, which are given memory of their own first."""
         dists = [output.dist for output in plan.outputs]
-        if all(t.shard_positions is None and t.storage.dist is dist for t, dist in zip(targets, dists, strict=True)):
+        if all(
+            t.shard_positions is None and t.storage.dist is dist
+            for t, dist in zip(targets, dists, strict=True)
+        ):
             for at, target in zip(self._writes, targets, strict=True):
                 data[at] = target.storage.writable()
             plan.run(data)

@@ -10,7 +10,7 @@ from softmesh.errors import ArgumentError
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.ops.signature import Signature
+    from softmesh.dispatch.signature import Signature
 
 _OPENING = re.compile(r"\S+\(\): incompatible function arguments[:.] ")
 

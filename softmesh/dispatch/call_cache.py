@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from softmesh.ops.plan import Plan
-from softmesh.ops.signature import Signature
+from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.signature import Signature
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues import queue_id
 from softmesh.tensor.storage import Storage

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from softmesh.arguments import described, refused
-from softmesh.ops.operand import Operand
+from softmesh.dispatch.operand import Operand
 from softmesh.tensor.dtype import DataType, Layout
 
 _ONE: dict[object, str] = {

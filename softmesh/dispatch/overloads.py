@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.arguments import refused
-from softmesh.ops.definition import Definition
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import Operation
 from softmesh.tensor.tensor import Tensor
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from softmesh.ops.definition import Definition
-from softmesh.ops.registry import Operation
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import Operation
 
 
 class Spelled(Operation):

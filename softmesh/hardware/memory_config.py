@@ -14,8 +14,8 @@ from softmesh.arguments import checked_ints
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.shape import Shape
 from softmesh.native_enum import NativeEnum
-from softmesh.tensor.shape import Shape
 
 JsonObject = dict[str, Any]
 

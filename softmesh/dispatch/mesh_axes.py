@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
-from softmesh.ops.registry import Operation
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.implied import place_along
 from softmesh.tensor.tensor import Tensor

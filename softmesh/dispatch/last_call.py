@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from softmesh.dispatch.call_cache import Shortcut
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.native_enum import NativeEnum
-from softmesh.ops.shortcuts import Shortcut
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues import queue_id
 from softmesh.tensor.footprint import room_for
-from softmesh.tensor.memory import MemoryConfig
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -67,7 +67,11 @@ class Repetition:
                 if value is not held:
                     return None
             else:
-                if value.__class__ is not Tensor or value.spec is not spec or value.shard_positions is not None:
+                if (
+                    value.__class__ is not Tensor
+                    or value.spec is not spec
+                    or value.shard_positions is not None
+                ):
                     return None
                 storage = value.storage
                 if (
@@ -113,7 +117,11 @@ class OfOneTensor(Repetition):
         if len(args) != 1 or len(kwargs) != len(constants):
             return None
         tensor = args[0]
-        if tensor.__class__ is not Tensor or tensor.spec is not self._given or tensor.shard_positions is not None:
+        if (
+            tensor.__class__ is not Tensor
+            or tensor.spec is not self._given
+            or tensor.shard_positions is not None
+        ):
             return None
         for name, constant in constants:
             if kwargs.get(name, self) is not constant:

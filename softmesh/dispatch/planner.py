@@ -8,11 +8,9 @@ from typing import Any
 
 import torch
 
-from softmesh.errors import ArgumentError, MeshError, SoftmeshError
-from softmesh.ops.definition import Definition
-from softmesh.ops.kinds import check_kinds
-from softmesh.ops.operand import Operand
-from softmesh.ops.plan import (
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import (
     Adapt,
     Local,
     Output,
@@ -26,14 +24,16 @@ from softmesh.ops.plan import (
     result_distributions,
     stored_once,
 )
-from softmesh.ops.remote import form_only
-from softmesh.ops.signature import listed
+from softmesh.dispatch.shape_only import form_only
+from softmesh.dispatch.signature import listed
+from softmesh.dispatch.value_kinds import check_kinds
+from softmesh.errors import ArgumentError, MeshError, SoftmeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.rules import UsesPartial
 from softmesh.placement.words import LOCAL, Partial, Placement
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.footprint import keeps_pages
-from softmesh.tensor.memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
