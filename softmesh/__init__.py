@@ -85,7 +85,7 @@ with _collector_paused():
         line_order,
         ring_order,
     )
-    from softmesh.namespaces import load_late, publish
+    from softmesh.namespaces import behind_the_door, load_late, publish
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.embedding import EmbeddingsType
@@ -291,6 +291,7 @@ CppTensorToMesh = TensorToMesh
 CppMeshToTensor = MeshToTensor
 
 globals().update(_TOP)
+globals().update({name: behind_the_door(name, found) for name, found in list(globals().items())})
 globals().update({name: op for name, op in operations_under("").items() if name not in globals()})
 publish(
     __name__,

@@ -45,31 +45,20 @@ def is_ours(file: str) -> bool:
 
 # A call site as it is cheapest to take (0.5 us): the line is worked out when somebody asks.
 RawSite = tuple[CodeType, int]
-_KNOWN: dict[str, bool] = {}
-_latest: CodeType | None = None  # code of a user; a loop asks for the same again and again
+_KNOWN: dict[str, bool] = {}  # by file: whether it is ours
 
 
-def raw_call_site(depth: int) -> RawSite:
-    """The site, looked for from `depth` frames up, which must not be beyond the user's."""
-    global _latest
-    try:
-        frame = sys._getframe(depth)
-    except ValueError:  # the stack is not that deep
-        frame = sys._getframe(1)
-    code = frame.f_code
-    if code is _latest:
-        return code, frame.f_lasti
+def raw_call_site() -> RawSite:
+    """Where the user's program called, however deep inside of the package this is asked."""
+    frame = sys._getframe(1)
     while True:
+        code = frame.f_code
         ours = _KNOWN.get(code.co_filename)
         if ours is None:
             ours = _KNOWN[code.co_filename] = is_ours(code.co_filename)
-        if not ours:
-            _latest = code
-            return code, frame.f_lasti
-        if frame.f_back is None:
+        if not ours or frame.f_back is None:
             return code, frame.f_lasti
         frame = frame.f_back
-        code = frame.f_code
 
 
 def raw_callers(site: RawSite, depth: int, most: int) -> list[RawSite]:

@@ -94,7 +94,7 @@ class Config:
             object.__setattr__(self, name, convert(value))
         except TypeError as error:
             raise ArgumentError(f"Config.{name} cannot be {described(value)}: {error}.") from None
-        epoch.changed()
+        epoch.invalidate()
         for watcher in self._watchers.get(name, ()):
             watcher(self)
 

@@ -1,60 +1,20 @@
-"""What a call that is like the last one takes for granted, so that it need not ask again.
+"""The epoch of compiled calls: a counter that moves on when something changes which all of them take for granted.
 
-That the mesh is open, nobody records or observes, the fabric is the same, no queue was chosen, nobody trains: an op
-would ask a dozen objects for these, at every call and in vain. Instead whoever changes one of them says so here, and
-every op forgets its last call.
+A compiled call (see dispatch.call_cache) asks nothing of the world but whether its operands are like those it was
+compiled for. That the mesh is open and has these memory pools, that no trace is captured, which programs are loaded,
+which fabric and options are set: whoever changes one of these calls `invalidate`, and every cache of compiled calls
+starts over at its next use.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from itertools import count
+
+_numbers = count(1)  # next() is atomic, so that two threads which change something never share a number
+current = 0
 
 
-class Remembering(Protocol):
-    def keep(self, what: Any) -> None: ...
-    def forget(self) -> None: ...
-
-
-_LOCK = threading.RLock()  # forgetting may end what then changes something itself
-_REMEMBERING: set[Remembering] = set()
-_suspended = 0
-moment: object | None = object()  # another one after each change; None where a block has its own rules
-
-
-def changed() -> None:
-    with _LOCK:
-        _begin_anew()
-
-
-def remember(one: Remembering, what: object, since: object | None) -> None:
-    """Have `one` keep this until the next change; not at all, where there was one since that moment."""
-    with _LOCK:
-        if since is not None and since is moment:
-            one.keep(what)
-            _REMEMBERING.add(one)
-
-
-@contextmanager
-def suspended() -> Iterator[None]:
-    """Within the block nothing is taken for granted, by any thread."""
-    global _suspended
-    with _LOCK:
-        _suspended += 1
-        _begin_anew()
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _suspended -= 1
-            _begin_anew()
-
-
-def _begin_anew() -> None:
-    global moment, _REMEMBERING
-    moment = None if _suspended else object()
-    told, _REMEMBERING = _REMEMBERING, set()
-    for one in told:
-        one.forget()
+def invalidate() -> None:
+    """What was compiled so far is no longer used."""
+    global current
+    current = next(_numbers)

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from softmesh.callsite import user_call_site
-from softmesh.epoch import suspended
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _TOLD: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
@@ -24,12 +23,11 @@ def lenient() -> Iterator[None]:
     The tail of an uneven split is filled with zeros so that all shards have one shape; the true extent
     is remembered, and composing cuts the filler off again.
     """
-    with suspended():
-        token = _LENIENT.set(True)
-        try:
-            yield
-        finally:
-            _LENIENT.reset(token)
+    token = _LENIENT.set(True)
+    try:
+        yield
+    finally:
+        _LENIENT.reset(token)
 
 
 def is_lenient() -> bool:

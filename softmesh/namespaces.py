@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS, operations_under
 from softmesh.not_modelled import not_modelled
 
@@ -177,6 +180,23 @@ class _Published(ModuleType):
         raise not_modelled(f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
 
 
+_WORKING = ("tensor", "ops", "collectives", "kernels")  # packages whose functions make, move and free tensors
+_TENSOR = re.compile(r"\bTensor\b")
+
+
+def behind_the_door(name: str, found: object) -> object:
+    """A function that makes, moves or frees tensors as an entry point, so that whoever looks on sees its calls.
+
+    Queries, and what has nothing to do with tensors, stay functions.
+    """
+    if not inspect.isfunction(found) or found.__module__.split(".")[1:2] not in [[one] for one in _WORKING]:
+        return found
+    result = str(found.__annotations__.get("return"))
+    takes = any(_TENSOR.search(str(kind)) for kind in found.__annotations__.values())
+    makes = result in ("None", "Any") or _TENSOR.search(result)
+    return Function(found, name) if takes and makes else found
+
+
 def publish(root: str, composites: Mapping[str, object]) -> None:
     """Make a module below the package `root` for each dotted prefix of the registry and each flat name.
 
@@ -189,7 +209,7 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         module.__dict__.update(operations_under(f"{prefix}."))
         module.__dict__.update(
             {
-                name.removeprefix(f"{prefix}."): function
+                name.removeprefix(f"{prefix}."): behind_the_door(name, function)
                 for name, function in composites.items()
                 if name.rpartition(".")[0] == prefix
             }
@@ -216,7 +236,7 @@ def load_late(root: str, name: str) -> object:
     """The attribute `name` of the package, loaded now; NotModelled where there is none."""
     if name in _LATE:
         home = _LATE[name]
-        found = getattr(_module(root, home), name) if home else _module(root, name)
+        found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
         setattr(sys.modules[root], name, found)
         return found
     if name.startswith("__"):

@@ -23,12 +23,12 @@ from softmesh.config_serialization import (
     plain,
     program_config_to_dict,
 )
-from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, switch_interceptor
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
+    pass
 
 __all__ = [
     "compute_kernel_config_to_dict",
@@ -58,10 +58,7 @@ class _Switched(ModuleType):
 
 
 def _switch(on: bool) -> None:
-    if on and _written not in INTERCEPTORS:
-        INTERCEPTORS.append(_written)
-    elif not on and _written in INTERCEPTORS:
-        INTERCEPTORS.remove(_written)
+    switch_interceptor(_written, on)
 
 
 def enable_tracing(enable: bool = True) -> None:
@@ -87,8 +84,8 @@ def _this() -> Any:
     return sys.modules[__name__]
 
 
-def _written(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-    return _called(op.__name__, proceed, args, kwargs)
+def _written(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+    return _called(op.python_fully_qualified_name, proceed, args, kwargs)
 
 
 def wrap_function_for_tracing(

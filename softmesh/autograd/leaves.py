@@ -6,7 +6,6 @@ from weakref import ref
 
 import torch
 
-from softmesh import epoch
 from softmesh.autograd.carried import carry, values_of
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
@@ -70,9 +69,7 @@ def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
         )
     data = storage.data.detach()
     if requires_grad:
-        if not GRADIENTS.in_use:
-            GRADIENTS.in_use = True
-            epoch.changed()
+        GRADIENTS.in_use = True
         data.requires_grad_()
         owner = ref(storage)
         data.register_post_accumulate_grad_hook(lambda leaf: _collect(leaf, owner()))

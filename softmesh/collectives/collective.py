@@ -1,13 +1,12 @@
 """A collective as an operation.
 
 A definition has TT-NN's parameter names and returns an `Across`: along which mesh axis, and how. Binding,
-checks, output tensors and the command stream are those of every op.
+checks, output tensors and the command stream are those of every op; what differs stands in `collective_definition`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,94 +20,90 @@ from softmesh.collectives.planning import CollectivePlanner
 from softmesh.collectives.reach import Reach
 from softmesh.collectives.resources import check_buffer, check_resources
 from softmesh.config import CONFIG
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import Signature
-from softmesh.errors import MeshError
+from softmesh.dispatch.undefined_values import carried_over, warned_about
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient
-from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.queues import sub_devices
 from softmesh.tensor.tensor import Tensor
 
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
+_OFF_MESH = {
+    "all_reduce": "Mesh device is required for all_reduce operation:",
+    "broadcast": "Operands to broadcast need to be on device!",
+}
 
 
-class Collective(Operation):
-    """An op whose devices talk: what it plans depends on the fabric too."""
+def collective_definition(
+    name: str,
+    define: Callable[..., Across],
+    signature: Signature,
+    *,
+    precision: str = "data",
+    cost: CostRule = moves_bytes,
+    **options: Any,
+) -> Definition:
+    """Of an op whose devices talk: what it plans depends on the fabric too."""
+    given: dict[str, Any] = {
+        "planner": CollectivePlanner,
+        "check": _check_tuning,
+        "check_targets": _check_targets,
+        "plan_key": _fabric_key,
+        "derive": _with_gradients,
+        "off_mesh": _OFF_MESH.get(name, "Input tensor must to be on device!"),
+        "reads_other_devices": True,
+        "undefined": warned_about,
+    }
+    return Definition(name, define, signature, cost, precision, **(given | options))
 
-    planner = CollectivePlanner
-    reads_other_devices = True
-    has_forms = False  # which check all arguments themselves
 
-    def _planned(
-        self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
-    ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
-        device = tensors[0].storage.device
-        if self._tuning_at and device is not None:
-            self._check_tuning(values, device)
-        wishes = [values[at] for at in self._wishes_at]
-        parts += wishes
-        parts.append(None if device is None else device.id())  # which links join its chips matters too
-        parts.append(settings.serial)
-        parts.append((is_lenient(), CONFIG.strict_ccl_topology))
-        return super()._planned(parts, values, tensors, data, target)
+# Options of a collective in which each device reads its own piece only.
+NOTHING_IS_SENT: dict[str, Any] = {"reads_other_devices": False, "undefined": carried_over}
 
-    def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        loaded = sub_devices.serial if "subdevice_id" in kwargs else None
-        return settings.serial, is_lenient(), CONFIG.strict_ccl_topology, loaded
 
-    def asks_more(self, kwargs: dict[str, Any]) -> bool:
-        return "topology" in kwargs or "num_links" in kwargs or is_lenient()
+def is_collective(op: object) -> bool:
+    return isinstance(op, Operation) and op.definition.derive is _with_gradients
 
-    def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
-        return differentiated(self, plan, values, data)
 
-    def _check_tuning(self, values: list[Any], device: MeshDevice) -> None:
-        """What steers hardware only, where no form has looked at it."""
-        given = {name: values[at] for at, name in self._tuning_at if values[at] is not None}
-        for name, value in given.items():
-            kind = KINDS[KIND_OF.get(name, "any")]
-            if not kind.fits(value):
-                raise refused(self.name, kind.misfit(name, value))
-        check_resources(self.name, given, device)
+def _fabric_key(call: BoundCall) -> list[Any]:
+    """The fabric, which links join the chips, and what the call asks of them."""
+    device, names = call.device, call.signature.places
+    wishes = [call.values[names[wish]] for wish in _ROUTE if wish in names]
+    of_mesh = None if device is None else device.id()
+    return [*wishes, of_mesh, settings.serial, is_lenient(), CONFIG.strict_ccl_topology]
 
-    def _check(self, tensors: list[Tensor], data: list[Any], target: Any) -> MeshDevice | None:
-        if isinstance(target, list | tuple) and self._signature.output_name == "output_tensor":
-            raise refused(self.name, f"output_tensor must be a ttnn.Tensor, got {described(target)}")
-        return super()._check(tensors, data, target)
 
-    def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
-        if self._signature.output_name is not None and device is not None:
-            for target in targets:
-                if isinstance(target, Tensor) and target.storage.device is not device:
-                    check_buffer(self.name, self._signature.output_name, target, device)
-        super()._check_targets(targets, tensors, device)
+def _with_gradients(op: Operation, plan: Plan, call: BoundCall) -> tuple[torch.Tensor, ...]:
+    return differentiated(op, plan, call.values, call.data)
 
-    def _refuse_devices(self, tensors: list[Tensor]) -> None:
-        if all(tensor.storage.device is not None for tensor in tensors):
-            super()._refuse_devices(tensors)
-        said = {
-            "all_reduce": "Mesh device is required for all_reduce operation:",
-            "broadcast": "Operands to broadcast need to be on device!",
-        }.get(self.name, "Input tensor must to be on device!")
-        raise MeshError(
-            f"{said} {self.name} got a tensor on the host: move it with ttnn.to_device(t, mesh_device)."
-        )
 
-    @cached_property
-    def _tuning_at(self) -> list[tuple[int, str]]:
-        if self.has_forms:
-            return []
-        names = [(at, self._signature.names[at]) for at in self._signature.tuning_at]
-        return [(at, name) for at, name in names if name not in _ROUTE]
+def _check_tuning(op: Definition, call: BoundCall) -> None:
+    """What steers hardware only, where no form has looked at it."""
+    signature, device = call.signature, call.device
+    if device is None or signature.has_forms:
+        return
+    tuning = signature.named(call.values, signature.tuning_at)
+    given = {name: value for name, value in tuning.items() if value is not None and name not in _ROUTE}
+    for name, value in given.items():
+        kind = KINDS[KIND_OF.get(name, "any")]
+        if not kind.fits(value):
+            raise refused(op.name, kind.misfit(name, value))
+    check_resources(op.name, given, device)
 
-    @cached_property
-    def _wishes_at(self) -> list[int]:
-        names = self.definition.signature.names
-        return [names.index(wish) for wish in _ROUTE if wish in names]
+
+def _check_targets(op: Definition, call: BoundCall) -> None:
+    """Before the operands are looked at: outputs by their own name."""
+    name, device = call.signature.output_name, call.device
+    if isinstance(call.target, list | tuple) and name == "output_tensor":
+        raise refused(op.name, f"output_tensor must be a ttnn.Tensor, got {described(call.target)}")
+    if name is not None and device is not None:
+        for target in call.targets:
+            if isinstance(target, Tensor) and target.storage.device is not device:
+                check_buffer(op.name, name, target, device)
 
 
 def collective(
@@ -117,19 +112,24 @@ def collective(
     controls: str = "memory_config",
     tuning: str = "",
     positional: str = "",
-    precision: str = "data",
-    cost: CostRule = moves_bytes,
-) -> Callable[[Callable[..., Across]], Collective]:
+    **options: Any,
+) -> Callable[[Callable[..., Across]], Operation]:
     """Register the collective that the decorated function defines."""
 
-    def register(define: Callable[..., Across]) -> Collective:
+    def register(define: Callable[..., Across]) -> Operation:
         known_as = name or define.__name__
         signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
-        made = Collective(Definition(known_as, define, signature, cost, precision))  # type: ignore[arg-type]
-        OPERATIONS[known_as] = made
-        return made
+        return registered(Operation(collective_definition(known_as, define, signature, **options)))
 
     return register
+
+
+def unlisted_collective(
+    name: str, define: Callable[..., Across], controls: str = "", **options: Any
+) -> Operation:
+    """A collective of softmesh's own, which is not one of TT-NN's names."""
+    signature = Signature(name, define, controls.split(), [])
+    return Operation(collective_definition(name, define, signature, **options))
 
 
 def group_along(name: str, tensor: Tensor, axis: int | None) -> Group:

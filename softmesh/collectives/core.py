@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softmesh.arguments import refused
 from softmesh.collectives.across import Across, Moved
-from softmesh.collectives.collective import collective
+from softmesh.collectives.collective import NOTHING_IS_SENT, collective
 from softmesh.collectives.expressions import Gathering, Scattering, Summing, partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, replicating, shares_one_value
@@ -113,7 +113,7 @@ def _check_rank(op: str, operand: Operand) -> None:
         )
 
 
-@collective(positional="cluster_axis")
+@collective(positional="cluster_axis", **NOTHING_IS_SENT)
 def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> Across:
     """Member g keeps chunk g, along `dim`, of its own piece. Nothing is sent."""
     rank, shape = input_tensor.rank, input_tensor.shape
@@ -141,9 +141,6 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
         return Moved(lambda data: partitioned(data, group, at), (dist,), label)
 
     return Across(cluster_axis, move, needs_fabric=False)
-
-
-mesh_partition.reads_other_devices = False
 
 
 def _check_tiles(operand: Operand, at: int, chunk: int, devices: int) -> None:

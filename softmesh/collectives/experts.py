@@ -17,7 +17,7 @@ from softmesh.collectives.expressions import dealt, gathered, picked
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import ExpertHomes, apart
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import WritingRows, note_written, poison
+from softmesh.collectives.undefined import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Extents
@@ -54,7 +54,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     "input_tensor expert_indices_tensor expert_mapping_tensor | cluster_axis? output_tensors? num_links? topology? "
     "memory_config? subdevice_id? output_concat_dim?",
     output="output_tensors",
-    kind=WritingRows,
+    **writing_rows(),
 )
 def all_to_all_dispatch(
     input_tensor: Operand,
@@ -126,7 +126,7 @@ def _dispatched(
     "input_tensor expert_metadata_tensor expert_mapping_tensor | local_reduce? output_shard_dim? cluster_axis? "
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
     output="output_tensor",
-    kind=partial(WritingRows, picks=True),
+    **writing_rows(picks=True),
 )
 def all_to_all_combine(
     input_tensor: Operand,

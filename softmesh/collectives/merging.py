@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
 from softmesh.collectives.sending import position_of
 from softmesh.collectives.spelling import Arguments, spelled
-from softmesh.collectives.undefined import WritingOneDevice, poison
+from softmesh.collectives.undefined import poison, writing_one_device
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -42,7 +41,7 @@ def _outputs(arguments: Arguments) -> list[Any] | None:
     controls="",
     output=_outputs,
     precision="float32",
-    kind=partial(WritingOneDevice, receiver="root_coord"),
+    **writing_one_device("root_coord"),
 )
 def reduce_to_root(
     input_tensor_l: Operand,

@@ -9,7 +9,7 @@ placements, warnings and commands of TT-NN's own; only the arithmetic differs. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,22 +19,20 @@ from softmesh.arguments import refused
 from softmesh.collectives import core
 from softmesh.collectives.across import Across
 from softmesh.collectives.choice import ways_of
-from softmesh.collectives.collective import Collective
+from softmesh.collectives.collective import collective_definition
 from softmesh.collectives.groups import Group
 from softmesh.collectives.planning import CollectivePlanner
 from softmesh.collectives.spelling import across
 from softmesh.collectives.stepwise import Arithmetic, OverHost, Stepwise
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.call_cache import Call
+from softmesh.dispatch.compiled_call import bound_values
+from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError
 from softmesh.hardware import Topology
-from softmesh.runtime.commands import emit
-from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.memory.claim import Claim
 from softmesh.tensor.tensor import Tensor
 
 _MODES = ("host", "fabric")
@@ -57,24 +55,14 @@ class _ModePlanner(CollectivePlanner):
         return operand
 
 
-class _ByMode(Collective):
-    """The fabric without `numerics` is TT-NN's own collective."""
+class _ByMode(Operation):
+    """The fabric without `numerics` is TT-NN's own collective; the rest is planned here."""
 
-    planner = _ModePlanner
-
-    def __init__(self, definition: Definition, own: Collective) -> None:
+    def __init__(self, definition: Definition, own: Operation) -> None:
         super().__init__(definition)
         self._own = own
 
-    @property
-    def python_fully_qualified_name(self) -> str:
-        return f"softmesh.{self.name}"
-
-    def __repr__(self) -> str:
-        return f"<operation {self.__name__}>"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._in_order(args, kwargs)
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         given = self._bound(args, kwargs)
         tensor, mode, numerics = given.pop("tensor"), given.pop("mode"), given.pop("numerics")
         if isinstance(mode, str) and mode == "fabric" and numerics is None:
@@ -86,62 +74,52 @@ class _ByMode(Collective):
                 cause = cast(ArgumentError, error.__cause__)
                 raise refused_call(self.__name__, self._signature, cause, args, kwargs) from error
         device = tensor.device()
-        if isinstance(mode, str) and mode == "host" and device is not None and device.is_open:
+        if _is_over_host([mode]) and device is not None and device.is_open:
             device.note_read(self.__name__, None, blocking=True)
             device.note_write(self.__name__, None)
-        return super().__call__(*args, **kwargs)
-
-    def _in_order(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A mode in second place is the mode, also where `dim` is expected, which is then the third."""
-        if self._signature.names[1] == "mode" or "mode" in kwargs or len(args) < 2:
-            return args, kwargs
-        tensor, mode, *others = args
-        if not (isinstance(mode, str) and mode in _MODES):
-            return args, kwargs
-        if others:
-            return (tensor, others[0], mode, *others[1:]), kwargs
-        return (tensor,), {**kwargs, "mode": mode}
+            call = None  # what it reads and writes is noted each time
+        return super().invoke(args, kwargs, call)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        try:
-            given = dict(zip(self._signature.names, self._signature.bind(args, kwargs), strict=True))
-            if not isinstance(given["tensor"], Tensor):
-                raise refused(
-                    self.name,
-                    f"it needs a ttnn.Tensor, got {type(given['tensor']).__name__}. Make one with "
-                    "ttnn.from_torch(..., device=mesh_device)",
-                )
-        except ArgumentError as error:
-            raise refused_call(self.__name__, self._signature, error, args, kwargs) from error
+        given = dict(zip(self._signature.names, bound_values(self.definition, args, kwargs), strict=True))
+        if not isinstance(given["tensor"], Tensor):
+            raise refused(
+                self.name,
+                f"it needs a ttnn.Tensor, got {type(given['tensor']).__name__}. Make one with "
+                "ttnn.from_torch(..., device=mesh_device)",
+            )
         return given
 
-    def _tell(
-        self,
-        values: Callable[[], list[Any]],
-        tensors: Sequence[Tensor],
-        made: Sequence[Tensor],
-        plan: Plan,
-        device: MeshDevice | None,
-        queue: int,
-        claim: Claim | None = None,
-    ) -> None:
-        """Over the host, what is read and what is written are commands too."""
-        is_host = values()[self._signature.places["mode"]] == "host"
-        coords = plan.outputs[0].dist.coordinates()
-        if is_host:
-            emit("from_device", tensors, (), coords=coords, queue=queue, blocking=True)
-        super()._tell(values, tensors, made, plan, device, queue, claim)
-        if is_host:
-            emit("to_device", (), made, coords=coords, queue=queue)
+
+def _mode_second(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """A mode in second place is the mode, also where `dim` is expected, which is then the third."""
+    if signature.names[1] == "mode" or "mode" in kwargs or len(args) < 2:
+        return args, kwargs
+    tensor, mode, *others = args
+    if not (isinstance(mode, str) and mode in _MODES):
+        return args, kwargs
+    if others:
+        return (tensor, others[0], mode, *others[1:]), kwargs
+    return (tensor,), {**kwargs, "mode": mode}
 
 
-def _by_mode(own: Collective) -> Callable[[Callable[..., Across]], _ByMode]:
+def _is_over_host(values: list[Any]) -> bool:
+    return any(isinstance(value, str) and value == "host" for value in values)
+
+
+def _by_mode(own: Operation) -> Callable[[Callable[..., Across]], _ByMode]:
     def make(define: Callable[..., Across]) -> _ByMode:
         name = f"collectives.{define.__name__}"
-        signature = Signature(name, define, [], [])
-        return _ByMode(Definition(name, define, signature, moves_bytes, "data"), own)  # type: ignore[arg-type]
+        definition = collective_definition(
+            name,
+            define,
+            Signature(name, define, [], []),
+            planner=_ModePlanner,
+            rearrange=_mode_second,
+            over_host=_is_over_host,
+            namespace="softmesh",
+        )
+        return _ByMode(definition, own)
 
     return make
 

@@ -32,7 +32,7 @@ class CollectivePlanner(Planner):
         self._check_forms()
         arguments = self._described()
         check_kinds(self.op.name, self.op.define, arguments)
-        across: Across = self.op.define(**arguments)  # type: ignore[assignment]
+        across: Across = self.op.define(**arguments)
         device = self.tensors[0].device()
         assert device is not None
         check_fabric(self.op.name, device, across)

@@ -6,6 +6,7 @@ import torch
 
 from softmesh.broadcasting import broadcast_shapes
 from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import NOTHING_IS_SENT
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping
@@ -22,6 +23,7 @@ from softmesh.tensor.dtype import DataType, Layout
     "routing_weights_tensor non_zero_weight_size:int expert_parallel_size:int cluster_axis | memory_config? "
     "optional_output_tensor?",
     output="optional_output_tensor",
+    **NOTHING_IS_SENT,
 )
 def moe_routing_remap(
     routing_weights_tensor: Operand, non_zero_weight_size: int, expert_parallel_size: int, cluster_axis: int
@@ -61,9 +63,6 @@ def moe_routing_remap(
     return Across(checked_axis(op, cluster_axis), move, needs_fabric=False)
 
 
-moe_routing_remap.reads_other_devices = False
-
-
 def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     """TT-NN names the two outputs one by one."""
     outputs = [
@@ -85,6 +84,7 @@ def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     "topk_tensor expert_mapping_tensor expert_metadata_tensor | memory_config? optional_output_mapping_tensor? "
     "optional_output_reduced_tensor? reduction_size?",
     output=_remap_outputs,
+    **NOTHING_IS_SENT,
 )
 def moe_expert_token_remap(
     topk_tensor: Operand,
@@ -131,9 +131,6 @@ def moe_expert_token_remap(
         dtypes=(topk_tensor.dtype, DataType.UINT16),
         layouts=(topk_tensor.layout, Layout.ROW_MAJOR),
     )
-
-
-moe_expert_token_remap.reads_other_devices = False
 
 
 def _any_in_runs(weights: torch.Tensor, lead: int, run: int) -> torch.Tensor:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import product
-from typing import Any
 
 import torch
 
 from softmesh.collectives.across import Across, Moved
-from softmesh.collectives.collective import Collective
 from softmesh.collectives.core import alone_in_words, checked_axis
 from softmesh.collectives.expressions import picked
 from softmesh.collectives.fabric_needs import axes_in_words
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import keeping, replicating, shares_one_value
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import WritingOneDevice, poison
+from softmesh.collectives.undefined import poison, writing_one_device
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import Marking
+from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.undefined_values import Marking
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.topology import topology_of
 from softmesh.placement.words import LOCAL
-from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import mark, undefined_in, warn_if_undefined
 
 _PAGE_ALIGNMENT = 16  # bytes the fabric writes at once
@@ -53,21 +51,19 @@ def position_of(dist: Distribution, coord: MeshCoordinate) -> int | None:
     return coords.index(coord) if coord in coords else None
 
 
-class Broadcast(Collective):
+def _reading_the_sender(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     """Of other devices it reads the sender alone; groups without it keep what they have, undefined or not."""
-
-    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
-        arguments = self._signature.named(values, range(len(values)))
-        sender, axis = arguments["sender_coord"], arguments["cluster_axis"]
-        if not isinstance(sender, MeshCoordinate):
-            return None  # about to be refused
-        warn_if_undefined(tensors[0], self.name, frozenset([sender]))
-        undefined = undefined_in(tensors[0])
-        if undefined is None or axis is None:
-            return None
-        at = _across(sender, axis)
-        others = frozenset(coord for coord in undefined.coords if _across(coord, axis) != at)
-        return lambda made: mark(made[0], undefined.within(others))
+    arguments, tensor = call.named, call.tensors[0]
+    sender, axis = arguments["sender_coord"], arguments["cluster_axis"]
+    if not isinstance(sender, MeshCoordinate):
+        return None  # about to be refused
+    warn_if_undefined(tensor, op, frozenset([sender]))
+    undefined = undefined_in(tensor)
+    if undefined is None or axis is None:
+        return None
+    at = _across(sender, axis)
+    others = frozenset(coord for coord in undefined.coords if _across(coord, axis) != at)
+    return lambda made: mark(made[0], undefined.within(others))
 
 
 def _across(coord: MeshCoordinate, axis: int) -> tuple[int, ...]:
@@ -78,7 +74,7 @@ def _across(coord: MeshCoordinate, axis: int) -> tuple[int, ...]:
 @spelled(
     "broadcast",
     "input_tensor sender_coord | num_links? memory_config? topology? cluster_axis? subdevice_id?",
-    kind=Broadcast,
+    undefined=_reading_the_sender,
 )
 def broadcast(
     input_tensor: Operand, sender_coord: MeshCoordinate, *, cluster_axis: int | None = None
@@ -144,7 +140,7 @@ def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> 
     "input_tensor sender_coord receiver_coord | output_tensor? intermediate_tensor? topology?",
     controls="",
     output="output_tensor",
-    kind=partial(WritingOneDevice, receiver="receiver_coord", sender="sender_coord"),
+    **writing_one_device("receiver_coord", sender="sender_coord"),
 )
 def point_to_point(
     input_tensor: Operand,

@@ -15,11 +15,10 @@ from typing import Any, cast
 from softmesh.arguments import refused
 from softmesh.collectives.across import Across
 from softmesh.collectives.argument_kinds import HINTS, KIND_OF, KINDS
-from softmesh.collectives.collective import Collective
+from softmesh.collectives.collective import collective_definition
 from softmesh.collectives.resources import check_resources, told
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.entry_point import Function
+from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Topology
@@ -153,6 +152,8 @@ def _check_route(op: str, given: Arguments) -> None:
 class SpelledSignature(Signature):
     """Binds by forms. `output` names the argument that holds the tensor to write, or finds it."""
 
+    has_forms = True
+
     def __init__(
         self,
         spelling: Spelling,
@@ -195,44 +196,38 @@ def spelled(
     *forms: str,
     controls: str = "memory_config",
     output: str | Callable[[Arguments], Any] | None = None,
-    precision: str = "data",
     check: Check | None = None,
-    kind: Callable[[Definition], Collective] = Collective,
-) -> Callable[[Callable[..., Across]], Collective]:
+    **options: Any,
+) -> Callable[[Callable[..., Across]], Operation]:
     """Register the collective that the decorated function defines, under TT-NN's ways of calling it."""
 
-    def register(define: Callable[..., Across]) -> Collective:
+    def register(define: Callable[..., Across]) -> Operation:
         signature = SpelledSignature(Spelling(name, forms, check), define, controls.split(), output)
-        made = kind(Definition(name, define, signature, moves_bytes, precision))  # type: ignore[arg-type]
-        made.has_forms = True
-        OPERATIONS[name] = made
-        return made
+        return registered(Operation(collective_definition(name, define, signature, **options)))
 
     return register
 
 
-def across(op: Collective) -> Callable[..., Across]:
+def across(op: Operation) -> Callable[..., Across]:
     """The definition of a collective, for others to build on."""
     return cast(Callable[..., Across], op.definition.define)
 
 
-# Ops made of several others, by their dotted names: functions, where those of the registry are operations.
-COMPOSITES: dict[str, Callable[..., Any]] = {}
+# Ops made of several others, by their dotted names.
+COMPOSITES: dict[str, Function] = {}
 
 
-def composite(
-    name: str, form: str, check: Check | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def composite(name: str, form: str, check: Check | None = None) -> Callable[[Callable[..., Any]], Function]:
     """Publish a function of named arguments under one of TT-NN's forms."""
     spelling = Spelling(name, [form], check)
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             return function(**spelling.arguments(args, kwargs))
 
         call.__name__ = call.__qualname__ = name.rpartition(".")[2]
         call.__doc__ = function.__doc__
-        COMPOSITES[name] = call
-        return call
+        made = COMPOSITES[name] = Function(call, name)
+        return made
 
     return register

@@ -1,9 +1,8 @@
-"""What stands where a collective writes nothing, and collectives that leave such places."""
+"""What stands where a collective writes nothing, and the options of collectives that leave such places."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
@@ -13,9 +12,9 @@ from typing import Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.collectives.collective import Collective
-from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.operation import Marking
+from softmesh.dispatch.bound_call import BoundCall
+from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.undefined_values import Marking
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts
@@ -34,19 +33,27 @@ def poison(dtype: DataType) -> float | int:
     return int(2 ** (known.bits - is_signed) - 1)
 
 
-class Undefining(Collective, ABC):
-    """A collective that does not write all of its result. In a tensor given for it, the rest stays as it was."""
+Unwritten = Callable[
+    [list[Tensor]], list[Devices]
+]  # of results: the devices on which each has unwritten places
 
-    leaves_undefined = True
-    in_rows = False
 
-    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking:
-        arguments = self._signature.named(values, range(len(values)))
-        given = list(target) if isinstance(target, list | tuple) else [] if target is None else [target]
-        for tensor in tensors[: len(tensors) - len(given)]:  # the outputs come last
-            self._check_read(tensor, arguments)
+def _leaving(
+    check_read: Callable[[str, Tensor, dict[str, Any]], None],
+    unwritten: Callable[[dict[str, Any]], Unwritten],
+    in_rows: bool = False,
+) -> dict[str, Any]:
+    """Options of a collective that does not write all of its result; in a tensor given for it, the rest stays.
+
+    `unwritten` is asked before the call for what tells, after it, where nothing was written.
+    """
+
+    def rule(op: str, signature: Signature, call: BoundCall) -> Marking:
+        arguments, given = call.named, call.targets
+        for tensor in call.tensors[: len(call.tensors) - len(given)]:  # the outputs come last
+            check_read(op, tensor, arguments)
         before = [undefined_in(tensor) for tensor in given]
-        find = self._unwritten(arguments)
+        find = unwritten(arguments)
 
         def tell(made: list[Tensor]) -> None:
             left = find(made)
@@ -57,36 +64,28 @@ class Undefining(Collective, ABC):
                 site = user_call_site()
                 for result, coords in zip(made, left, strict=True):
                     if coords:
-                        result.storage.undefined = Undefined(self.name, site, coords, self.in_rows)
+                        result.storage.undefined = Undefined(op, site, coords, in_rows)
 
         return tell
 
-    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
-        warn_if_undefined(tensor, self.name)
-
-    @abstractmethod
-    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
-        """Asked before the call: what tells, after it, the devices on which each result has unwritten places."""
+    return {"undefined": rule, "leaves_undefined": True}
 
 
-class WritingOneDevice(Undefining):
-    """Its coordinate is the argument `receiver`. With `sender` only that one is read, or else all are."""
+def writing_one_device(receiver: str, sender: str | None = None) -> dict[str, Any]:
+    """The one whose coordinate is the argument `receiver`. With `sender` only that one is read, or else all are."""
 
-    def __init__(self, definition: Definition, receiver: str, sender: str | None = None) -> None:
-        super().__init__(definition)
-        self._receiver = receiver
-        self._sender = sender
+    def check_read(op: str, tensor: Tensor, arguments: dict[str, Any]) -> None:
+        coord = None if sender is None else arguments[sender]
+        only = frozenset([coord]) if isinstance(coord, MeshCoordinate) else None
+        warn_if_undefined(tensor, op, only)
 
-    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
-        sender = None if self._sender is None else arguments[self._sender]
-        only = frozenset([sender]) if isinstance(sender, MeshCoordinate) else None
-        warn_if_undefined(tensor, self.name, only)
-
-    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
-        receiver = arguments[self._receiver]
+    def unwritten(arguments: dict[str, Any]) -> Unwritten:
+        coord = arguments[receiver]
         return lambda made: [
-            _all_but(_own_place(receiver, result), result.view_distribution()) for result in made
+            _all_but(_own_place(coord, result), result.view_distribution()) for result in made
         ]
+
+    return _leaving(check_read, unwritten)
 
 
 @lru_cache(maxsize=4096)
@@ -103,33 +102,31 @@ def _own_place(coord: MeshCoordinate, tensor: Tensor) -> MeshCoordinate:
     return MeshCoordinate([at - first for at, first in zip(coord, block.origin, strict=True)])
 
 
-class WritingRows(Undefining):
-    """Which rows of its first result depends on the values; the computation says so by `note_written`."""
+def writing_rows(picks: bool = False) -> dict[str, Any]:
+    """Which rows of its first result depends on the values; the computation says so by `note_written`.
 
-    in_rows = True
+    `picks`: it reads some rows of its operands, and not those that nobody wrote.
+    """
 
-    def __init__(self, definition: Definition, picks: bool = False) -> None:
-        super().__init__(definition)
-        self._picks = picks  # it reads some rows of its operands, and not those that nobody wrote
-
-    def _check_read(self, tensor: Tensor, arguments: dict[str, Any]) -> None:
+    def check_read(op: str, tensor: Tensor, arguments: dict[str, Any]) -> None:
         undefined = tensor.storage.undefined
-        if undefined is not None and not (self._picks and undefined.in_rows):
-            warn_if_undefined(tensor, self.name)
+        if undefined is not None and not (picks and undefined.in_rows):
+            warn_if_undefined(tensor, op)
 
-    def _unwritten(self, arguments: dict[str, Any]) -> Callable[[list[Tensor]], list[Devices]]:
+    def unwritten(arguments: dict[str, Any]) -> Unwritten:
         noted: list[list[bool]] = []
         _NOTED.set(noted)
 
         def find(made: list[Tensor]) -> list[Devices]:
             coords = made[0].view_distribution().coordinates()
-            is_known = len(noted[-1]) == len(
-                coords
-            )  # not where several processes computed on more than is here
+            # not where several processes computed on more than is here
+            is_known = len(noted[-1]) == len(coords)
             some = frozenset(compress(coords, noted[-1]) if is_known else coords)
             return [some, *(frozenset[MeshCoordinate]() for _ in made[1:])]
 
         return find
+
+    return _leaving(check_read, unwritten, in_rows=True)
 
 
 # What the collective under way is told by its own computation, the last run of it last.

@@ -1,126 +1,140 @@
-"""A call like an earlier one: same specs, distributions and arguments on the same mesh.
+"""The cache of compiled calls of one op, with the one guard that says whether a call may take such a way.
 
-Binding, checks and planning gave a plan the first time; where nothing stands in the way (nobody records, no
-operand asks for a gradient), a later call is one look-up by what was given, and the computation itself.
+A first call binds, checks and plans. If nothing in it needs a second look, it is compiled: which of the given values
+are operands, the computation in one function, the result's spec, distribution and room in the memory pool. A later call
+with operands of the same specs and distributions, and the same other arguments, is one look-up and that function.
+
+The guard has two halves. `values_of` is asked of each tensor at each call: its values are here, all of them written, no
+view of a shard, and nobody wants their gradient. Everything else (the mesh is open, no trace is captured, the same
+fabric, options, programs and memory pools) is what an epoch stands for: a cache holds calls of one epoch only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
-from softmesh.dispatch.plan import Plan
+import torch
+
+from softmesh import epoch
 from softmesh.dispatch.signature import Signature
+from softmesh.lenience import is_lenient
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.queues import queue_id
-from softmesh.tensor.storage import Storage
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.tensor.tensor import Tensor
 
-_MOST = 4096  # of one op
+_MOST = 4096  # of one op: a program that needs more is making up shapes, and starts over
 
 
-class Shortcut(NamedTuple):
-    """Where a call like an earlier one goes."""
+class Compiled(Protocol):
+    """What a look-up finds."""
 
-    plan: Plan
-    compute: Callable[..., Any] | None  # in one step, where the plan has no more
-    slots: tuple[tuple[int | None, Any], ...]  # which of the given values each operand is, or its default
-    tensors: tuple[int, ...]  # and which are tensors, in the order of the op's parameters
-
-
-# The key by which a call like it is found, what was given, and the mesh: a plain tuple, for it is made at every call.
-Call = tuple[tuple[Any, ...], list[Any], MeshDevice]
-_THE_LONG_WAY = None, None
+    def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the call; NotImplemented where it must be made in full after all."""
+        ...
 
 
-class Shortcuts:
-    """Of one op."""
+class Call(NamedTuple):
+    """One call on its way: the key by which another like it is found, what was given, and on which mesh."""
 
-    def __init__(self, signature: Signature) -> None:
-        self._known: dict[tuple[Any, ...], Shortcut] = {}
-        self._places = signature.places
-        self._defaults = signature.defaults
-        self._operand_at = signature.operand_at
-        self._operands = frozenset(signature.operand_at)
+    key: tuple[Any, ...]
+    given: list[Any]
+    device: MeshDevice
+    epoch: int
+    compiled: Compiled | None
+
+
+def is_training() -> bool:
+    return GRADIENTS.in_use and torch.is_grad_enabled()
+
+
+def values_of(tensor: Tensor, training: bool) -> torch.Tensor | None:
+    """The values that a compiled call may read as they are; None where there is more to it.
+
+    Asking makes nobody wait: values that are still on their way, or still to be made, are no values yet.
+    """
+    storage = tensor.storage
+    if tensor.shard_positions is not None or storage.is_pending or storage.undefined is not None:
+        return None
+    data = storage.data
+    return None if data is None or (training and data.requires_grad) else data
+
+
+class Calls(Protocol):
+    """A cache as the door sees it."""
+
+    def look_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None: ...
+
+
+class CallCache:
+    """`free_floats`: the value of a float that stands for an operand is handed on, and no part of the key."""
+
+    def __init__(self, signature: Signature | None = None, *, free_floats: bool = True) -> None:
+        self._known: dict[tuple[Any, ...], Compiled] = {}
+        self._epoch = epoch.current
+        self._places = signature.places if signature is not None else {}
+        operands = signature.operand_at if signature is not None and free_floats else ()
+        self._free_at = frozenset(operands)
 
     def clear(self) -> None:
         self._known.clear()
 
-    def look_up(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], circumstances: Hashable, is_training: bool
-    ) -> tuple[Call | None, Shortcut | None]:
-        """The call, None where it must take the long way; and the short one, where it is known."""
-        key: list[Any] = [circumstances]
+    def look_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """The call, with what was compiled for it, if anything was; None where nothing can be."""
+        now = epoch.current
+        if self._epoch != now:
+            self._known.clear()
+            self._epoch = now
+        key: list[Any] = [is_lenient()]
         given: list[Any] = []
         device: MeshDevice | None = None
-        operands = self._operands
+        free, training = self._free_at, is_training()
         for at, value in self._placed(args, kwargs) if kwargs else enumerate(args):
-            key.append(value.__class__)
+            kind = value.__class__
+            key.append(kind)  # 1, 1.0 and True are equal, and not the same argument
             given.append(value)
-            if value.__class__ is Tensor:
+            if kind is Tensor:
+                if values_of(value, training) is None:
+                    return None
                 storage = value.storage
-                data = storage.data
-                if value.shard_positions is not None or data is None or storage.undefined is not None:
-                    return _THE_LONG_WAY
-                if is_training and data.requires_grad:
-                    return _THE_LONG_WAY
                 if storage.device is not device:
                     if device is not None or storage.device is None:
-                        return _THE_LONG_WAY
+                        return None
                     device = storage.device
                 key.append(value.spec)
                 key.append(storage.dist)
-            elif at not in operands or value.__class__ is not float:  # a factor differs, its plan does not
+            elif kind is list or kind is tuple:
+                if any(item.__class__ is Tensor for item in value):
+                    return None
+                key.append(tuple(value))
+            elif kind is not float:
                 key.append(value)
-        if device is None or device.closed or device.captures.recordings:
-            return _THE_LONG_WAY
+            elif at not in free:
+                key.append(repr(value))  # 0.0 and -0.0 are equal, too
+        if device is None:
+            return None
         key.append(device.unique_id)
-        if kwargs:
-            key += kwargs
-        call = tuple(key), given, device
+        key += kwargs
         try:
-            known = self._known.get(call[0])
-        except TypeError:  # an argument is a list
-            return call, None
-        if known is None or known[0].program not in device.program_cache:
-            return call, None
-        return call, known
+            return Call(found := tuple(key), given, device, now, self._known.get(found))
+        except TypeError:  # an argument cannot be hashed
+            return None
 
     def _placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[tuple[int | None, Any]]:
         """Each value with the place of its parameter; None for a name that is none."""
         return *enumerate(args), *((self._places.get(name), value) for name, value in kwargs.items())
 
-    def remember(self, call: Call, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        places = {at: i for i, (at, _) in enumerate(self._placed(args, kwargs))}
-        slots = tuple((places.get(at), self._defaults[at]) for at in self._operand_at)
-        key, given, _ = call
-        operands = [default if at is None else given[at] for at, default in slots]
-        if any(isinstance(value, list | tuple) for value in operands):  # several values of the plan
+    def place_of(self, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        """Which of the given values the parameter at this place is."""
+        return next((i for i, (place, _) in enumerate(self._placed(args, kwargs)) if place == at), None)
+
+    def is_free(self, at: int) -> bool:
+        return at in self._free_at
+
+    def keep(self, call: Call, compiled: Compiled) -> None:
+        """For calls like this one, unless something has changed since it was looked up."""
+        if call.epoch != epoch.current or call.device.captures.recordings:
             return
-        tensors = tuple(at for at, _ in slots if at is not None and given[at].__class__ is Tensor)
         if len(self._known) >= _MOST:
             self._known.clear()
-        try:
-            self._known[key] = Shortcut(plan, plan.direct(), slots, tensors)
-        except TypeError:
-            return
-
-
-def take(known: Shortcut, call: Call) -> Tensor:
-    """The result."""
-    plan, compute, slots, tensors = known
-    _, given, device = call
-    only = device.only_queue
-    if only is None or queue_id.is_pushed:
-        device.note_launch(None)
-    else:
-        only.in_use = True
-    values = []
-    for at, default in slots:
-        value = default if at is None else given[at]
-        values.append(value.storage.data if value.__class__ is Tensor else value)
-    made, output = plan.run(values)[0] if compute is None else compute(*values), plan.outputs[0]
-    storage = Storage(made, output.dist, device)
-    if plan.is_view:
-        storage.lie_in(given[tensors[0]].storage, output.spec)
-    return Tensor.make(storage, output.spec, output.topology)
+        self._known[call.key] = compiled

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softmesh.config import CONFIG, Config
-from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
-
-if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, switch_interceptor
 
 _LOG = logging.getLogger("softmesh.ops")
 
@@ -21,15 +18,12 @@ def follow_config() -> None:
 
 
 def _switch(config: Config) -> None:
-    if config.enable_logging and _logged not in INTERCEPTORS:
-        INTERCEPTORS.append(_logged)
-    elif not config.enable_logging and _logged in INTERCEPTORS:
-        INTERCEPTORS.remove(_logged)
+    switch_interceptor(_logged, config.enable_logging)
 
 
-def _logged(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-    _LOG.info("Started %s", op.__name__)
+def _logged(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+    _LOG.info("Started %s", op.python_fully_qualified_name)
     began = time.perf_counter()
     output = proceed(*args, **kwargs)
-    _LOG.info("Finished %s in %.6f s", op.__name__, time.perf_counter() - began)
+    _LOG.info("Finished %s in %.6f s", op.python_fully_qualified_name, time.perf_counter() - began)
     return output

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.config import CONFIG, Config
-from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, switch_interceptor
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
 
 _LOG = logging.getLogger("softmesh.comparison")
 
@@ -32,13 +29,10 @@ def follow_config() -> None:
 
 
 def _switch(config: Config) -> None:
-    if config.enable_comparison_mode and _compared not in INTERCEPTORS:
-        INTERCEPTORS.append(_compared)
-    elif not config.enable_comparison_mode and _compared in INTERCEPTORS:
-        INTERCEPTORS.remove(_compared)
+    switch_interceptor(_compared, config.enable_comparison_mode)
 
 
-def _compared(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+def _compared(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
     golden = None if op.reads_other_devices else op.golden_function
     if golden is None:
         return proceed(*args, **kwargs)
@@ -52,7 +46,7 @@ def _compared(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proc
     return output
 
 
-def _check(op: Operation, index: int, device: int, found: torch.Tensor, expected: torch.Tensor) -> None:
+def _check(op: EntryPoint, index: int, device: int, found: torch.Tensor, expected: torch.Tensor) -> None:
     if found.numel() != expected.numel():
         problem = f"has shape {tuple(found.shape)}, its golden function {tuple(expected.shape)}"
     else:
@@ -62,7 +56,7 @@ def _check(op: Operation, index: int, device: int, found: torch.Tensor, expected
         problem = (
             f"agrees with its golden function to a PCC of {pcc:.6f}, wanted {CONFIG.comparison_mode_pcc:g}"
         )
-    message = f"{op.__name__}: output tensor {index} on device {device} {problem}."
+    message = f"{op.python_fully_qualified_name}: output tensor {index} on device {device} {problem}."
     if CONFIG.comparison_mode_should_raise_exception:
         raise MeshError(message)
     _LOG.error(message)

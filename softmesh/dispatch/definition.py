@@ -1,14 +1,24 @@
-"""Everything that makes an op, as one value."""
+"""Everything that makes an op, as one value: what its calls may look like, and what sets it apart from other ops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from softmesh.dispatch.plan import CostRule, Local
+import torch
+
+from softmesh.dispatch.bound_call import BoundCall
+from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.undefined_values import Marking, UndefinedRule, carried_over
 
-Define = Callable[..., Local]
+Define = Callable[..., Any]  # returns a Local; of a collective, an Across
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class CallPlanner(Protocol):
+    def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]: ...
 
 
 @dataclass(frozen=True)
@@ -24,3 +34,21 @@ class Definition:
     floats_only: bool = False
     on_host: bool = False
     writes: tuple[int, ...] = ()  # the operands that the computation changes in place
+    # What few ops do otherwise than most:
+    planner: Callable[[Definition, BoundCall], CallPlanner] | None = None
+    rearrange: Callable[[Signature, tuple[Any, ...], dict[str, Any]], Arguments] | None = None
+    check: Callable[[Definition, BoundCall], None] | None = None  # before it is planned
+    check_targets: Callable[[Definition, BoundCall], None] | None = None  # beside what all outputs must be
+    plan_key: Callable[[BoundCall], list[Any]] | None = None  # what else its plan depends on
+    derive: Callable[[Any, Plan, BoundCall], tuple[torch.Tensor, ...]] | None = None  # with gradients
+    present: Callable[[str, Any, dict[str, Any]], Any] | None = None  # what the caller gets, of the results
+    off_mesh: str = "Input tensor {letter} must be on device, got storage type: StorageType::HOST."
+    reads_other_devices: bool = False
+    undefined: UndefinedRule = carried_over
+    leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
+    draws: bool = False  # its last operand holds random streams, which advance as it runs
+    over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
+    namespace: str = "ttnn"
+
+    def marking(self, call: BoundCall) -> Marking | None:
+        return self.undefined(self.name, self.signature, call)

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softmesh.arguments import described, refused
-from softmesh.dispatch.interceptors import INTERCEPTORS, Proceed
+from softmesh.dispatch.entry_point import INTERCEPTORS, EntryPoint, Proceed
 from softmesh.errors import MeshError
-
-if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
 
 Hook = Callable[..., None]
 
@@ -47,7 +44,7 @@ def _attached(where: str, hooks: list[Hook], hook: Hook) -> Iterator[None]:
             INTERCEPTORS.remove(_with_hooks)
 
 
-def _with_hooks(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+def _with_hooks(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
     for hook in tuple(PRE_OPERATION_HOOKS):
         _ask("Pre", hook, op, args, kwargs)
     output = proceed(*args, **kwargs)
@@ -56,7 +53,7 @@ def _with_hooks(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], pr
     return output
 
 
-def _ask(when: str, hook: Hook, op: Operation, *arguments: Any) -> None:
+def _ask(when: str, hook: Hook, op: EntryPoint, *arguments: Any) -> None:
     answer: object = hook(op, *arguments)  # type: ignore[func-returns-value]
     if answer is not None:
         raise MeshError(

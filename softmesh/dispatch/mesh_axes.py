@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.implied import place_along
@@ -14,30 +15,27 @@ from softmesh.tensor.tensor import Tensor
 _ALONG = ("cluster_axis", "seq_shard_axes")  # arguments that name the axes along which a sequence is split
 
 
-class KnowsItsMesh(Operation):
-    """Gives its definition `place`, a tensor with the device's index along the axes it is told, and numbers of devices.
+def with_mesh_axes(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Gives a definition `place`, a tensor with the device's index along the axes it is told, and numbers of devices.
 
     `devices` counts those along these axes, `block_cyclic_devices` those along `block_cyclic_sp_axis`.
     """
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = dict(zip(self.definition.signature.names, args, strict=False)) | kwargs
-        mesh = next((value.device() for value in given.values() if isinstance(value, Tensor)), None)
-        if mesh is None:
-            return super()._call(args, kwargs)
-        more: dict[str, Any] = {}
-        along = next((given[name] for name in _ALONG if given.get(name) is not None), None)
-        if along is not None:
-            axes = list(along) if isinstance(along, list | tuple) else [along]
-            sub = given.get("seq_subshard_axis")
-            axes += [] if sub is None else [sub]
-            more["devices"] = _count(self.name, mesh, axes)
-            more["place"] = place_along(mesh, axes, self.name)
-        cyclic = given.get("block_cyclic_sp_axis")
-        if cyclic is not None:
-            more["block_cyclic_devices"] = _count(self.name, mesh, [cyclic])
-        known = self.definition.signature.names
-        return super()._call(args, kwargs | {name: value for name, value in more.items() if name in known})
+    given = dict(zip(signature.names, args, strict=False)) | kwargs
+    mesh = next((value.device() for value in given.values() if isinstance(value, Tensor)), None)
+    if mesh is None:
+        return args, kwargs
+    more: dict[str, Any] = {}
+    along = next((given[name] for name in _ALONG if given.get(name) is not None), None)
+    if along is not None:
+        axes = list(along) if isinstance(along, list | tuple) else [along]
+        sub = given.get("seq_subshard_axis")
+        axes += [] if sub is None else [sub]
+        more["devices"] = _count(signature.op, mesh, axes)
+        more["place"] = place_along(mesh, axes, signature.op)
+    cyclic = given.get("block_cyclic_sp_axis")
+    if cyclic is not None:
+        more["block_cyclic_devices"] = _count(signature.op, mesh, [cyclic])
+    return args, kwargs | {name: value for name, value in more.items() if name in signature.names}
 
 
 def _count(op: str, mesh: MeshDevice, axes: Sequence[int]) -> int:

@@ -1,4 +1,5 @@
-"""The registry: one op is its name, its local computation, its placement rule and its cost.
+"""Operations: ops that are planned from a definition. One op is its name, its local computation, its placement rule
+and its cost.
 
 An op is defined by a function with TT-NN's parameter names. The function sees `Operand`s in place of
 tensors (no values, no mesh), checks its arguments and returns a `Local`: a function of torch tensors
@@ -13,22 +14,20 @@ That is all SPMD takes.
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from softmesh import epoch
 from softmesh.arguments import described, refused
-from softmesh.callsite import raw_call_site
-from softmesh.dispatch.call_cache import Call, Shortcut, Shortcuts, take
+from softmesh.dispatch.bound_call import BoundCall
+from softmesh.dispatch.call_cache import Call, CallCache
+from softmesh.dispatch.compiled_call import bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
-from softmesh.dispatch.interceptors import INTERCEPTORS, call_through
-from softmesh.dispatch.last_call import Repetition, repeatable, repetition_of
+from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.refusal import CallRefused, refused_call
@@ -37,62 +36,39 @@ from softmesh.dispatch.trace_steps import check_compiled, record_result, record_
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.lenience import warn_or_raise
 from softmesh.placement.distribution import Distribution
-from softmesh.runtime import commands
-from softmesh.runtime.commands import Command, observed, tell
+from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks
-from softmesh.runtime.memory.claim import Claim
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
-from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import carried, mark, warn_if_undefined
 
 _ONE_STEP = flops_per_element(1)
 _MAX_PLANS = 4096  # per op: a program that needs more is making up shapes, and starts over
 OPERATIONS: dict[str, Operation] = {}
-Marking = Callable[[list[Tensor]], None]  # tells of results which pieces are undefined
 
 
-class _InspectedSignature:
-    """Of an op, not of the class of ops."""
+class Operation(EntryPoint):
+    """An op that is planned: once for operands of given specs and distributions, then run by its plan."""
 
-    def __get__(self, op: Operation | None, _: type[Operation]) -> inspect.Signature | None:
-        return None if op is None else op._signature.inspected()
-
-
-class Operation:
-    """A callable op: what `ttnn.relu` is."""
-
-    __signature__ = _InspectedSignature()
-    planner: type[Planner] = Planner
-    leaves_undefined = False  # whether there are pieces of its results that it does not write
-    reads_other_devices = False
+    cache: CallCache
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.name = definition.name
+        self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
         self.__doc__ = definition.define.__doc__
         self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
-        self._writes = definition.writes
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
-        self.shortcuts = Shortcuts(self._signature)
-        # The plan of the last call, where another like it may take a shortcut; the shortcut that the last one took;
-        # and, where two in a row took the same, what it takes to do that once more.
-        self._latest: Plan | None = None
-        self._taken: Shortcut | None = None
-        self._again: Repetition | None = None
-        self.has_shortcuts = type(self)._call is Operation._call and not (
-            self._writes or self.leaves_undefined
-        )
+        self.cache = CallCache(definition.signature, free_floats=definition.rearrange is None)
 
     @property
     def python_fully_qualified_name(self) -> str:
-        return f"ttnn.{self.name}"
+        return f"{self.definition.namespace}.{self.name}"
 
     @property
     def golden_function(self) -> Callable[..., Any] | None:
@@ -107,161 +83,68 @@ class Operation:
     def golden_function(self, function: Callable[..., Any] | None) -> None:
         self._golden = function
 
+    def inspected_signature(self) -> inspect.Signature | None:
+        return self._signature.inspected()
+
     def forget_plans(self) -> None:
         self._plans.clear()
-        self.shortcuts.clear()
-        self.forget()
+        self.cache.clear()
 
-    def keep(self, what: Repetition) -> None:
-        """See `assumptions.remember`."""
-        self._again = what
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
+        device = self._check(bound)
+        plan, made = self._run(bound, device)
+        if call is not None:
+            known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs)
+            if known is not None:
+                self.cache.keep(call, known)
+        result = made[0] if plan.container is None else plan.container(made)
+        present = self.definition.present
+        return result if present is None else present(self.name, result, bound.named)
 
-    def forget(self) -> None:
-        """The last call: the next one may differ, or something that it would take for granted."""
-        self._again = self._taken = None
+    def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
+        if isinstance(error, CallRefused):
+            return error
+        return refused_call(self.__name__, self._signature, error, args, kwargs)
 
-    def circumstances(self, kwargs: dict[str, Any]) -> Hashable:
-        """What else a plan depends on, beside the operands and the arguments."""
-        return None
-
-    def __repr__(self) -> str:
-        return f"<operation ttnn.{self.name}>"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        again = self._again
-        if again is not None and not INTERCEPTORS:
-            repeated = again(args, kwargs)
-            if repeated is not None:
-                return repeated
-        call = None
-        if self.has_shortcuts and not INTERCEPTORS:
-            moment = epoch.moment
-            is_training = GRADIENTS.in_use and torch.is_grad_enabled()
-            call, known = self.shortcuts.look_up(args, kwargs, self.circumstances(kwargs), is_training)
-            if call is not None and known is not None:
-                made = take(known, call)
-                if known is not self._taken:
-                    self._taken, self._again = known, None
-                elif self._again is None and not (GRADIENTS.in_use or self.asks_more(kwargs)):
-                    self._remember(known, call, tuple(kwargs), moment)
-                if commands.observers:
-                    bind = functools.partial(self._signature.bind, args, kwargs)
-                    tensors = tuple(map(call[1].__getitem__, known.tensors))
-                    claim = None if known.plan.is_view else made.storage.claim
-                    self._tell(bind, tensors, (made,), known.plan, call[2], current_queue(), claim)
-                return made
-        try:
-            if INTERCEPTORS:
-                return call_through(self, lambda *args, **kwargs: self._call(args, kwargs), args, kwargs)
-            if call is None:
-                return self._call(args, kwargs)
-            self._latest = None
-            made = self._call(args, kwargs)
-            if self._latest is not None:
-                self.shortcuts.remember(call, self._latest, args, kwargs)
-            return made
-        except CallRefused:
-            raise
-        except ArgumentError as error:
-            raise refused_call(self.__name__, self._signature, error, args, kwargs) from error
-
-    def asks_more(self, kwargs: dict[str, Any]) -> bool:
-        """Whether its circumstances are more than what is taken for granted."""
-        return False
-
-    def _remember(self, known: Shortcut, call: Call, names: tuple[str, ...], moment: object | None) -> None:
-        _, given, device = call
-        if moment is not None and repeatable(known, given, device):
-            epoch.remember(self, repetition_of(known, given, names, device), moment)
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature = self._signature
-        values = signature.bind(args, kwargs)
-        key: list[Any] = []
-        data: list[Any] = []
-        tensors: list[Tensor] = []
-        is_marked = self.leaves_undefined
-        for at in signature.operand_at:
-            value = values[at]
-            for item in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(item, Tensor):
-                    tensors.append(item)
-                    storage = item.storage
-                    if storage.undefined is not None:
-                        is_marked = True
-                    plain = item.shard_positions is None
-                    key.append(item.spec)
-                    key.append(storage.dist if plain else item.view_distribution())
-                    data.append(storage.data if plain else item.view_data())
-                else:
-                    key.append(type(item))
-                    data.append(item)
-        target = None if signature.output_at is None else values[signature.output_at]
-        device = self._check(tensors, data, target)
-        marking = self._marking(values, tensors, target) if is_marked else None
-        key.append(None if device is None else device.torch_device)
-        for at in signature.key_at:
-            value = values[at]
-            key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument
-            key.append(value)
-        if target is not None:
-            key += [one.spec for one in listed(target)]
+    def _run(self, bound: BoundCall, device: MeshDevice | None) -> tuple[Plan, list[Tensor]]:
+        """Plan the call, or find its plan, and run it."""
+        definition, tensors, data, target = self.definition, bound.tensors, bound.data, bound.target
+        is_marked = bound.is_marked or definition.leaves_undefined
+        marking = definition.marking(bound) if is_marked else None
         is_tracked = GRADIENTS.in_use and tracks(data)
-        if is_tracked:
-            with torch.no_grad():
-                plan, _ = self._planned(key, values, tensors, data, target)
-            results = None
-        else:
-            plan, results = self._planned(key, values, tensors, data, target)
-        if plan.problem is not None:
-            warn_or_raise(plan.problem, PartialWarning, PartialError)
-        for remark in plan.remarks:
-            warn_or_raise(remark, SoftmeshWarning, MeshError)
-        recording = None if device is None else self._launch(device, plan, values)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not is_tracked):
+            plan, results = self._planned(bound)
+        _tell_remarks(plan)
+        recording = None if device is None else self._launch(device, plan, bound.values)
         if is_tracked:
             self._refuse_untracked(recording, target)
-            made = _store(plan, self._differentiated(plan, values, data), tensors[0], None)
+            derive = definition.derive
+            derived = differentiated(plan, data) if derive is None else derive(self, plan, bound)
+            made = stored(plan, derived, tensors[0])
         elif recording is not None:
-            made = self._run_recorded(recording, plan, tensors, data, target)
-        elif self._writes:
-            made = self._run_in_place(plan, [tensors[at] for at in self._writes], data)
+            made = self._run_recorded(recording, plan, bound)
+        elif definition.writes:
+            made = self._run_in_place(plan, [tensors[at] for at in definition.writes], data)
         else:
-            made = _store(plan, plan.run(data) if results is None else results, tensors[0], target)
+            made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
-        is_silent = plan.problem is None and not plan.remarks
-        if target is None and marking is None and is_silent and plan.container is None:
-            self._latest = plan if signature.queue_at is None or values[signature.queue_at] is None else None
         if observed():
-            self._tell(lambda: values, tensors, made, plan, device, self._queue(values))
-        return made[0] if plan.container is None else plan.container(made)
+            tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
+        return plan, made
 
-    def _differentiated(self, plan: Plan, values: list[Any], data: list[Any]) -> tuple[torch.Tensor, ...]:
-        return differentiated(plan, data)
-
-    def _refuse_untracked(self, recording: Recording | None, target: Any) -> None:
-        """What cannot be done while an operand asks for a gradient."""
-        if recording is None and target is None and not self._writes:
-            return
-        what = "writing in place" if recording is None else "recording a trace"
-        raise MeshError(
-            f"{self.name}: an operand requires a gradient, and {what} would lose the way back to it. "
-            "Compute under softmesh.train.no_grad(), or without the output tensor."
-        )
-
-    def _planned(
-        self, parts: list[Any], values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
-    ) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+    def _planned(self, bound: BoundCall) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan for these specs; a new one comes with the results of its first run."""
-        key = tuple(parts)
-        try:
-            plan = self._plans.get(key)
-        except TypeError:  # an attribute is a list
-            key = tuple(_hashable(part) for part in parts)
-            plan = self._plans.get(key)
+        definition = self.definition
+        if definition.check is not None:
+            definition.check(definition, bound)
+        key = bound.plan_key(() if definition.plan_key is None else definition.plan_key(bound))
+        plan = self._plans.get(key)
         if plan is not None:
             return plan, None
-        plan, results = self.planner(self.definition, values, tensors, data, target).build()
+        planner = definition.planner or Planner
+        plan, results = planner(definition, bound).build()
         if len(self._plans) >= _MAX_PLANS:
             self.forget_plans()
             self._programs.clear()
@@ -270,15 +153,14 @@ class Operation:
         plan.program = self._programs.setdefault(form, object())
         return plan, results
 
-    def _check(self, tensors: list[Tensor], data: list[Any], target: Any) -> MeshDevice | None:
+    # -- what a call must meet -------------------------------------------------------------------
+
+    def _check(self, bound: BoundCall) -> MeshDevice | None:
         """All operands live, on one open device (or on the host, for the few ops that work there)."""
+        tensors = bound.tensors
         if not tensors:
-            given = ", ".join(map(_kind_in_words, data)) or "nothing"
-            raise ArgumentError(
-                f"{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
-                "Make one with ttnn.from_torch(..., device=mesh_device)."
-            )
-        device = tensors[0].storage.device
+            bound.refuse_without_tensor(self.name)
+        device = bound.device
         for tensor in tensors:
             storage = tensor.storage
             if storage.data is None:
@@ -290,41 +172,28 @@ class Operation:
                 self._refuse_devices(tensors)
         elif not device.is_open:
             device.check_open(self.name)
-        if target is not None:
-            self._check_targets(listed(target), tensors, device)
+        if bound.target is not None:
+            self._check_targets(bound, device)
         return device
 
-    def _marking(self, values: list[Any], tensors: list[Tensor], target: Any) -> Marking | None:
-        """Pieces of operands that nobody wrote: reading another device's warns, a device's own come to its results."""
-        if self.reads_other_devices:
-            for tensor in tensors:
-                warn_if_undefined(tensor, self.name)
-            return None
-        undefined = carried(self.name, tensors)
-        if undefined is None:
-            return None
-
-        def tell(made: list[Tensor]) -> None:
-            for result in made:
-                mark(result, undefined)
-
-        return tell
-
-    def _check_targets(self, targets: list[Any], tensors: list[Tensor], device: MeshDevice | None) -> None:
-        for target in targets or [None]:
+    def _check_targets(self, bound: BoundCall, device: MeshDevice | None) -> None:
+        if self.definition.check_targets is not None:
+            self.definition.check_targets(self.definition, bound)
+        for target in bound.targets or [None]:
             if not isinstance(target, Tensor):
                 raise refused(self.name, f"the output tensor must be a ttnn.Tensor, got {described(target)}")
             target.check_allocated(f"{self.name} (output tensor)")
             if target.storage.device is not device:
-                self._refuse_devices([*tensors, target])
+                self._refuse_devices([*bound.tensors, target])
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         where = ", ".join(f"{tensor.device() or 'the host'}" for tensor in tensors)
         on_host = [i for i, tensor in enumerate(tensors) if tensor.storage.device is None]
         if on_host:
+            said = self.definition.off_mesh.format(letter=chr(ord("A") + on_host[0]))
+            got = "a tensor" if len(tensors) == 1 else "operands"
             raise MeshError(
-                f"Input tensor {chr(ord('A') + on_host[0])} must be on device, got storage type: StorageType::HOST. "
-                f"{self.name} got operands on {where}: move them with ttnn.to_device(tensor, mesh_device)."
+                f"{said} {self.name} got {got} on {where}: move to the mesh with ttnn.to_device(tensor, mesh_device)."
             )
         ids = [device.id() for tensor in tensors for device in tensor.devices()]
         raise MeshError(
@@ -332,29 +201,23 @@ class Operation:
             f"(mesh ids {ids}): bring one over with ttnn.to_device(ttnn.from_device(tensor), mesh_device)."
         )
 
-    def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
-        """The computation changes the data of some operands, which are given memory of their own first."""
-        dists = [output.dist for output in plan.outputs]
-        if all(
-            t.shard_positions is None and t.storage.dist is dist
-            for t, dist in zip(targets, dists, strict=True)
-        ):
-            for at, target in zip(self._writes, targets, strict=True):
-                data[at] = target.storage.writable()
-            plan.run(data)
-            return targets
-        prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
-        for at, dist in zip(self._writes, dists, strict=True):
-            values = prepared[at]
-            prepared[at] = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
-        results = plan.compute(*prepared)
-        for target, result, dist in zip(targets, listed(results), dists, strict=True):
-            target.overwrite(result, dist)
-        return targets
+    def _refuse_untracked(self, recording: Recording | None, target: Any) -> None:
+        """What cannot be done while an operand asks for a gradient."""
+        if recording is None and target is None and not self.definition.writes:
+            return
+        what = "writing in place" if recording is None else "recording a trace"
+        raise MeshError(
+            f"{self.name}: an operand requires a gradient, and {what} would lose the way back to it. "
+            "Compute under softmesh.train.no_grad(), or without the output tensor."
+        )
+
+    # -- how a plan runs -------------------------------------------------------------------------
 
     def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
-        recording = self._recording(device, plan, values) if device.captures.recordings else None
+        recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
+        if recording is not None:
+            check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
             device.note_program(plan.program)
         if recording is None:
@@ -362,25 +225,43 @@ class Operation:
             device.note_launch(None if at is None else values[at])
         return recording
 
-    def _recording(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
-        recording = recording_on(device, self._queue(values))
-        if recording is not None:
-            check_compiled(recording, self.name, plan.program in device.program_cache)
-        return recording
+    def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
+        """The computation changes the data of some operands, which are given memory of their own first."""
+        writes = self.definition.writes
+        dists = [output.dist for output in plan.outputs]
+        if all(
+            t.shard_positions is None and t.storage.dist is dist
+            for t, dist in zip(targets, dists, strict=True)
+        ):
+            for at, target in zip(writes, targets, strict=True):
+                data[at] = target.storage.writable()
+            plan.run(data)
+            return targets
+        prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
+        for at, dist in zip(writes, dists, strict=True):
+            values = prepared[at]
+            prepared[at] = values.expand(*dist.extents, *values.shape[dist.lead :]).clone()
+        results = plan.compute(*prepared)
+        for target, result, dist in zip(targets, listed(results), dists, strict=True):
+            target.overwrite(result, dist)
+        return targets
 
-    def _run_recorded(
-        self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
-    ) -> list[Tensor]:
-        if target is None and not self._writes:
-            made = _store(plan, plan.run(data), tensors[0], None)
+    def _run_recorded(self, recording: Recording, plan: Plan, bound: BoundCall) -> list[Tensor]:
+        """Run it, and make it a step of the trace that is being captured."""
+        tensors, data, writes = bound.tensors, bound.data, self.definition.writes
+        if self.definition.draws and not writes:
+            recording.keep_as_it_was(tensors[-1].storage)
+            data[-1] = tensors[-1].view_data()
+        if bound.target is None and not writes:
+            made = stored(plan, plan.run(data), tensors[0])
             record_result(recording, plan, tensors, data, made)
             return made
-        targets = [tensors[at] for at in self._writes] or listed(target)
+        targets = [tensors[at] for at in writes] or bound.targets
 
         def run(values: list[Any]) -> object:
-            if self._writes:
+            if writes:
                 return self._run_in_place(plan, targets, values)
-            return _store(plan, plan.run(values), tensors[0], targets)
+            return stored(plan, plan.run(values), tensors[0], targets)
 
         for written in targets:
             recording.keep_as_it_was(written.storage)
@@ -393,72 +274,21 @@ class Operation:
         given = None if at is None else values[at]
         return current_queue() if given is None else chosen_queue(self.name, given)
 
-    def _tell(
-        self,
-        values: Callable[[], list[Any]],
-        tensors: Sequence[Tensor],
-        made: Sequence[Tensor],
-        plan: Plan,
-        device: MeshDevice | None,
-        queue: int,
-        claim: Claim | None = None,
-    ) -> None:
-        """`claim` is that of memory which this call has asked for: it knows the user's line."""
-        cost = plan.cost or self.definition.cost
-        tell(
-            Command(
-                self.name,
-                tensors,
-                made,
-                plan.outputs[0].dist.coordinates(),
-                queue,
-                device,
-                raw_call_site(2) if claim is None or claim.site is None else claim.site,
-                lambda: self._arguments(values()),
-                lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
-            )
-        )
 
-    def _arguments(self, values: list[Any]) -> dict[str, Any]:
-        """For observers: everything that was given and is no tensor."""
-        signature = self._signature
-        operands = signature.named(values, signature.operand_at)
-        arguments = {name: value for name, value in operands.items() if not _holds_tensors(value)}
-        given = signature.named(values, (*signature.key_at, *signature.tuning_at))
-        return arguments | {name: value for name, value in given.items() if value is not None}
+def _tell_remarks(plan: Plan) -> None:
+    if plan.problem is not None:
+        warn_or_raise(plan.problem, PartialWarning, PartialError)
+    for remark in plan.remarks:
+        warn_or_raise(remark, SoftmeshWarning, MeshError)
 
 
-def _store(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, target: Any) -> list[Tensor]:
-    if target is None:
-        made, given = [], operand.storage
-        for result, output in zip(results, plan.outputs, strict=True):
-            storage = Storage(result, output.dist, given.device)
-            if plan.is_view:
-                storage.lie_in(given, output.spec)
-            made.append(Tensor.make(storage, output.spec, output.topology))
-        return made
-    targets = listed(target)
-    for tensor, result, output in zip(targets, results, plan.outputs, strict=True):
-        tensor.overwrite(result, output.dist.written_to(tensor.view_distribution()))
-    return targets
-
-
-def _holds_tensors(value: Any) -> bool:
-    return value is None or any(isinstance(item, Tensor) for item in listed(value))
-
-
-def _kind_in_words(value: Any) -> str:
-    return described(value) if hasattr(value, "shape") else type(value).__name__
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_hashable(item) for item in value)
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
+def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:
+    """The op, under its name and these in the table of all ops."""
+    for spelling in (op.name, *aliases):
+        if spelling in OPERATIONS:
+            raise AssertionError(f"the operation {spelling} is registered twice")
+        OPERATIONS[spelling] = op
+    return op
 
 
 def operation(
@@ -470,24 +300,24 @@ def operation(
     positional: str = "",
     writes: str = "",
     aliases: Sequence[str] = (),
+    argument_aliases: Mapping[str, str] | None = None,
     kind: Callable[[Definition], Operation] = Operation,
     **options: Any,
 ) -> Callable[[Define], Operation]:
     """Register the op that the decorated function defines, under its own name or `name`.
 
     `writes` names the operands that it changes in place: the first ones, for which no number may stand.
+    `argument_aliases` has for each other name of an argument the one that the definition knows.
     """
 
     def register(define: Define) -> Operation:
         known_as = name or define.__name__
         signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
         written = tuple(signature.operand_names.index(operand) for operand in writes.split())
-        op = kind(Definition(known_as, define, signature, cost, writes=written, **options))
-        for spelling in (known_as, *aliases):
-            if spelling in OPERATIONS:
-                raise AssertionError(f"the operation {spelling} is registered twice")
-            OPERATIONS[spelling] = op
-        return op
+        if argument_aliases:
+            signature = signature.spelled(argument_aliases)
+        made = kind(Definition(known_as, define, signature, cost, writes=written, **options))
+        return registered(made, aliases)
 
     return register
 

@@ -1,30 +1,40 @@
-"""Ops of two forms, told apart by whether one argument is a tensor: positions then stand for other names."""
+"""Ops that can be called in several forms: how the arguments of one form become those of the op's definition."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from softmesh.arguments import refused
-from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.signature import Signature
 from softmesh.tensor.tensor import Tensor
 
+Rearrange = Callable[[Signature, tuple[Any, ...], dict[str, Any]], Arguments]
 
-class Overloaded(Operation):
+
+def named_by_position(at: int, names: str) -> Rearrange:
     """Where the argument at position `at` is a tensor, the positional arguments have these `names`."""
+    positional = names.split()
 
-    def __init__(self, definition: Definition, at: int, names: str) -> None:
-        super().__init__(definition)
-        self._at = at
-        self._positional = names.split()
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) <= self._at or not isinstance(args[self._at], Tensor):
-            return super()._call(args, kwargs)
-        if len(args) > len(self._positional):
-            raise refused(self.name, f"takes {', '.join(self._positional)} by position, got {len(args)}")
-        named = dict(zip(self._positional, args, strict=False))
+    def rearrange(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if len(args) <= at or not isinstance(args[at], Tensor):
+            return args, kwargs
+        if len(args) > len(positional):
+            raise refused(signature.op, f"takes {', '.join(positional)} by position, got {len(args)}")
+        named = dict(zip(positional, args, strict=False))
         twice = sorted(named.keys() & kwargs.keys())
         if twice:
-            raise refused(self.name, f"argument {twice[0]!r} is given twice")
-        return super()._call((), named | kwargs)
+            raise refused(signature.op, f"argument {twice[0]!r} is given twice")
+        return (), named | kwargs
+
+    return rearrange
+
+
+def one_after_the_other(*steps: Rearrange) -> Rearrange:
+    def rearrange(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        for step in steps:
+            args, kwargs = step(signature, args, kwargs)
+        return args, kwargs
+
+    return rearrange

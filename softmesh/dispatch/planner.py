@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.plan import (
@@ -39,16 +40,11 @@ from softmesh.tensor.tensor import Tensor
 
 
 class Planner:
-    """One call being planned: the op, its bound arguments, its tensors and their data, flat."""
+    """One call being planned."""
 
-    def __init__(
-        self, op: Definition, values: list[Any], tensors: list[Tensor], data: list[Any], target: Any
-    ) -> None:
+    def __init__(self, op: Definition, call: BoundCall) -> None:
         self.op = op
-        self.values = values
-        self.tensors = tensors
-        self.data = data
-        self.target = target
+        self.values, self.tensors, self.data, self.target = call.values, call.tensors, call.data, call.target
 
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan, and the results of running it once (None for an op that writes in place)."""

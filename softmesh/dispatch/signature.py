@@ -33,7 +33,12 @@ _SPELLINGS = {
 
 
 class Signature:
-    """`positional` names controls, tuning or keyword-only parameters that TT-NN also takes by position."""
+    """How an op is called.
+
+    `positional` names controls, tuning or keyword-only parameters that TT-NN also takes by position.
+    """
+
+    has_forms = False  # which check all arguments themselves
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from functools import cache
 from types import ModuleType
 
 from softmesh import distributed
-from softmesh.collectives.collective import Collective
+from softmesh.collectives.collective import is_collective
 from softmesh.dispatch.operation import Operation
 from softmesh.distributed.derived import describe
 from softmesh.distributed.elementwise import shape_of
@@ -37,7 +37,7 @@ def _unified(plain: str) -> Unified:
 
 def unified(found: object) -> object:
     """What `softmesh.distributed.X` is for `ttnn.X`: a plain op plans its communication, anything else is itself."""
-    if isinstance(found, Collective):
+    if isinstance(found, Operation) and is_collective(found):
         raise NotModelled(
             f"softmesh.distributed has no {found.name!r}: unified ops insert the collectives they need. "
             f"ttnn.{found.name} is the collective itself; softmesh.distributed.redistribute(x, placements) changes a "

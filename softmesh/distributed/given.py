@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local
@@ -131,7 +132,8 @@ def given_of(
     whole = _with_stand_ins(op, bound, stand_ins)
     operands = tuple(Operand(op.name, name, t.spec) for name, t in zip(names, stand_ins, strict=True))
     try:
-        form = _rehearsal(op, whole, stand_ins).form(operands, shape_of)
+        call = BoundCall(op.definition.signature, whole)
+        form = _Rehearsal(op.definition, call).form(operands, shape_of)
     except SoftmeshError as error:
         held = zip(names, values, layouts, strict=True)
         told = "; ".join(f"{name} {list(v.shape)} ({described(layout)})" for name, v, layout in held)
@@ -162,14 +164,6 @@ def _with_stand_ins(op: Operation, bound: Sequence[Any], stand_ins: Sequence[Ten
     for at in op.definition.signature.operand_at:
         whole[at] = _with_tensors(bound[at], waiting)
     return whole
-
-
-def _rehearsal(op: Operation, whole: list[Any], stand_ins: list[Tensor]) -> _Rehearsal:
-    data: list[Any] = []  # the operands as the registry counts them
-    for at in op.definition.signature.operand_at:
-        several = whole[at] if isinstance(whole[at], list) else [whole[at]]
-        data += [one.view_data() if isinstance(one, Tensor) else one for one in several]
-    return _Rehearsal(op.definition, whole, stand_ins, data, None)
 
 
 def tensors_of(op: Operation, bound: Sequence[Any]) -> tuple[list[Tensor], tuple[str, ...]]:

@@ -7,21 +7,20 @@ any extent may be split, and contributions may combine in other ways.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from softmesh.collectives.across import Across, Moved
-from softmesh.collectives.collective import Collective
+from softmesh.collectives.collective import NOTHING_IS_SENT, unlisted_collective
 from softmesh.collectives.core import all_gather, all_reduce, reduce_scatter
 from softmesh.collectives.expressions import Gathering, dealing_out, exchanged
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, replicating
 from softmesh.collectives.planning import CollectivePlanner
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.operation import Operation
 from softmesh.distributed.layouts import SUM, Value
 from softmesh.distributed.steps import CONTRIBUTE, EXCHANGE, GATHER, PARTITION, REDUCE, REDUCE_SCATTER, Step
 from softmesh.placement.distribution import Distribution
@@ -37,22 +36,12 @@ class _TakesUneven(CollectivePlanner):
     def _check_even(self, dists: Sequence[Distribution]) -> None: ...
 
 
-class _Move(Collective):
-    planner = _TakesUneven
-
-
-def move(name: str, precision: str = "data") -> Callable[[Callable[..., Across]], Collective]:
+def move(name: str, **options: Any) -> Callable[[Callable[..., Across]], Operation]:
     """A collective of the unified ops' own, which is not one of TT-NN's names."""
-
-    def make(define: Callable[..., Across]) -> Collective:
-        known_as = f"distributed.{name}"
-        signature = Signature(known_as, define, [], [])
-        return _Move(Definition(known_as, define, signature, moves_bytes, precision))  # type: ignore[arg-type]
-
-    return make
+    return lambda define: unlisted_collective(f"distributed.{name}", define, planner=_TakesUneven, **options)
 
 
-@move("partition")
+@move("partition", **NOTHING_IS_SENT)
 def partition(input_tensor: Operand, dim: int, room: int, size: int | None, *, cluster_axis: int) -> Across:
     """Device g keeps chunk g of `room` elements along `dim`; what is missing to `room` is filled with zeros.
 
@@ -70,9 +59,6 @@ def partition(input_tensor: Operand, dim: int, room: int, size: int | None, *, c
         return Moved(share if not missing else lambda data: share(F.pad(data, behind)), (after,))
 
     return Across(cluster_axis, deal, needs_fabric=False)
-
-
-partition.reads_other_devices = False
 
 
 @move("gather")
@@ -112,7 +98,7 @@ def exchange(input_tensor: Operand, dim: int, to_dim: int, *, cluster_axis: int)
     return Across(cluster_axis, move)
 
 
-@move("contribute")
+@move("contribute", **NOTHING_IS_SENT)
 def contribute(input_tensor: Operand, *, cluster_axis: int) -> Across:
     """The first device along the axis keeps the value, the others hold zeros: contributions to a sum."""
 
@@ -126,9 +112,6 @@ def contribute(input_tensor: Operand, *, cluster_axis: int) -> Across:
         return Moved(first_only, (group.dist.with_placements(group.words_with(SUM)),))
 
     return Across(cluster_axis, move, needs_fabric=False)
-
-
-contribute.reads_other_devices = False
 
 
 def _wide(data: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from softmesh.distributed.account import axis_name
 from softmesh.distributed.axes import check_possible, crowded_dims, wanted_layout
-from softmesh.distributed.chain import Chain, can_follow, followed
+from softmesh.distributed.chain import Chain, followed
 from softmesh.distributed.given import Given
 from softmesh.distributed.layouts import Value, described, is_whole, unsized
 from softmesh.distributed.moves import Run, runner
@@ -40,9 +40,6 @@ class Work:
     is_true: Callable[[Split], bool] | None = None
 
 
-# Of the runs that could be followed, those that are: one before has made the ops known. The third may be needed where
-# something else was in the way; after that it always will be.
-_FOLLOWED = (1, 3)
 REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology
 Describe = Callable[[Given], Work]
 
@@ -66,28 +63,18 @@ class Runnable:
         self._is_checked = False
         self.is_crowded = is_crowded  # leaves devices without elements, as only lenient mode allows
         self._is_direct = not moving and not finish
-        self._chain: Chain | None = None
-        self._quiet_runs = 0
 
     def inserted(self, axis_names: Sequence[str] | None) -> str:
         """The collectives, in words."""
         steps = ((name, step, axis_name(step.axis, axis_names)) for name, step in self.plan.inserted)
         return ", ".join(f"{step.named(axis)} of {name}" for name, step, axis in steps)
 
-    def run(self, tensors: list[Tensor], device: MeshDevice) -> Any:
-        """Its ops one by one the first time; from then on, where nobody looks, the chain of their computations."""
-        chain = self._chain
-        if chain is not None:
-            if can_follow(tensors, device) and chain.fits(device):
-                return chain.run(tensors, device)
-        elif self._is_checked and self._quiet_runs <= max(_FOLLOWED) and can_follow(tensors, device):
-            self._quiet_runs += 1
-            if self._quiet_runs - 1 in _FOLLOWED:
-                result, self._chain = followed(self.plan.problem.op, self._run, tensors)
-                return result
-        return self._run(tensors)
+    def run_and_follow(self, tensors: list[Tensor]) -> tuple[Any, Chain | None]:
+        """Its ops one by one; and the chain of their computations, for another run like this one."""
+        return followed(self.plan.problem.op, self.run, tensors)
 
-    def _run(self, tensors: list[Tensor]) -> Any:
+    def run(self, tensors: list[Tensor]) -> Any:
+        """Its ops one by one."""
         if self._is_direct and self._is_checked:
             return self.call(*tensors)
         for at, moves in self.moving:

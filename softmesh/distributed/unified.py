@@ -5,14 +5,17 @@ A cached plan costs one look-up by the specs and distributions of the operands, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
 from softmesh.arguments import refused
+from softmesh.dispatch.call_cache import Call, CallCache
+from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.distributed import policy
 from softmesh.distributed.axes import axis_names, request_key
+from softmesh.distributed.chain import CompiledPlan
 from softmesh.distributed.given import ShapeOf, given_of
 from softmesh.distributed.listening import LISTENERS
 from softmesh.distributed.operands import lines_of, mesh_of
@@ -20,6 +23,8 @@ from softmesh.distributed.planned import Describe, Runnable, planned
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.lenience import is_lenient
+from softmesh.runtime import commands
+from softmesh.runtime.commands import observed, within
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
@@ -36,8 +41,10 @@ _Found = tuple[
 ]  # and the order of the operands, where a call names them in another
 
 
-class Unified:
+class Unified(EntryPoint):
     """What `softmesh.distributed.matmul` is: the plain op of that name, on whole values however they are placed."""
+
+    cache: CallCache
 
     def __init__(
         self,
@@ -48,29 +55,42 @@ class Unified:
         called: str | None = None,
     ) -> None:
         self.plain: Operation = OPERATIONS[plain]
-        self.name = called or plain.rpartition(".")[2]
-        self.__name__ = self.name
+        short = called or plain.rpartition(".")[2]
+        self.name = f"distributed.{short}"
+        self.__name__ = self.short_name = short
         self.__doc__ = self.plain.__doc__
         self._describe = describe
         self._shape_of = shape_of
         self._signature = self.plain.definition.signature.spelled(spellings or {})
         self._plans: dict[Any, _Found] = {}
+        self.cache = CallCache(self._signature, free_floats=False)
+
+    @property
+    def python_fully_qualified_name(self) -> str:
+        return f"softmesh.{self.name}"
 
     def __repr__(self) -> str:
-        return f"<unified operation softmesh.distributed.{self.name}>"
+        return f"<unified operation softmesh.{self.name}>"
 
-    def __call__(
-        self, *args: Any, output_topology: Any = None, implicit: str | None = None, **kwargs: Any
-    ) -> Any:
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """As the plain op; `output_topology` has a placement for each mesh axis, `implicit` is the policy."""
-        runnable, tensors, device = self.planned(args, kwargs, output_topology)
+        output_topology, implicit = kwargs.get("output_topology"), kwargs.get("implicit")
+        given = {name: value for name, value in kwargs.items() if name not in _OWN}
+        runnable, tensors, device = self.planned(args, given, output_topology)
         if implicit is not None:
             policy.checked_policy(implicit)
         if runnable.inserts:
             self._check_insertion(runnable, policy.checked_policy(implicit), device)
         for listener in LISTENERS.get():
             listener(runnable.plan, device)
-        return runnable.run(tensors, device)
+        with within(self.name):
+            if call is None or observed() or any(t.storage.dist.spread is not None for t in tensors):
+                return runnable.run(tensors)
+            result, chain = runnable.run_and_follow(tensors)
+        if chain is not None:
+            places = [next(at for at, one in enumerate(call.given) if one is tensor) for tensor in tensors]
+            self.cache.keep(call, CompiledPlan(chain, places, _may_run(runnable.inserts, implicit)))
+        return result
 
     def planned(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Any = None
@@ -88,7 +108,7 @@ class Unified:
             for name, value in kwargs.items():
                 key.append(name)
                 _note(value, tensors, key)
-        device = mesh_of(self.name, tensors) if tensors else self._refuse(args)
+        device = mesh_of(self.short_name, tensors) if tensors else self._refuse(args)
         key += (device.unique_id, settings.serial)
         if request is not None:
             key += request_key(request, device)
@@ -112,7 +132,7 @@ class Unified:
     ) -> _Found:
         self._check_names(kwargs)
         bound = self._signature.bind(args, kwargs)
-        given = given_of(self.name, self.plain, bound, device, lines_of(device), self._shape_of)
+        given = given_of(self.short_name, self.plain, bound, device, lines_of(device), self._shape_of)
         runnable = planned(given, self._describe(given), request, device)
         order = self._order(args, kwargs)
         if len(self._plans) >= _MAX_PLANS:
@@ -126,7 +146,7 @@ class Unified:
         if wrong is not None:
             hint = did_you_mean(wrong, (*signature.places, *_OWN))
             takes = ", ".join((*signature.names, *_OWN))
-            raise refused(f"distributed.{self.name}", f"it has no argument {wrong!r}.{hint} It takes {takes}")
+            raise refused(self.name, f"it has no argument {wrong!r}.{hint} It takes {takes}")
 
     def _order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """For each operand of the plain op, which of the call's tensors it is."""
@@ -144,21 +164,32 @@ class Unified:
         """Communication needs a fabric and leave, and both are known before anything is moved."""
         if not settings.active().is_on and not is_lenient():
             raise MeshError(
-                f"Trying to get un-initialized fabric context: distributed.{self.name} inserts "
+                f"Trying to get un-initialized fabric context: {self.name} inserts "
                 f"{runnable.inserted(axis_names(device))}, and no fabric is configured. Call "
                 "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the mesh, or compute under "
                 "softmesh.lenient()."
             )
         if allowed != "allow":
             inserted = runnable.inserted(axis_names(device))
-            policy.apply(allowed, f"distributed.{self.name} inserts {inserted}. {_SAY_IT}")
+            policy.apply(allowed, f"{self.name} inserts {inserted}. {_SAY_IT}")
 
     def _refuse(self, args: tuple[Any, ...]) -> MeshDevice:
         given = ", ".join(type(value).__name__ for value in args) or "nothing"
         raise ArgumentError(
-            f"distributed.{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
+            f"{self.name}(): incompatible function arguments: it needs a ttnn.Tensor, got {given}. "
             "Make one with ttnn.from_torch(..., device=mesh_device)."
         )
+
+
+def _may_run(inserts: bool, implicit: str | None) -> Callable[[], bool]:
+    """Whether nobody wants to hear of a plan like this one today, or of what it inserts."""
+
+    def is_silent() -> bool:
+        if commands.observers or LISTENERS.get():
+            return False
+        return not inserts or policy.checked_policy(implicit) == "allow"
+
+    return is_silent
 
 
 def _note(value: Any, tensors: list[Tensor], key: list[Any]) -> None:

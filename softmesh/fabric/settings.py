@@ -42,7 +42,7 @@ def activate(settings: FabricSettings) -> None:
     global _ACTIVE, serial
     if settings != _ACTIVE:
         _ACTIVE, serial = settings, serial + 1
-        epoch.changed()
+        epoch.invalidate()
 
 
 ONE_DIMENSIONAL = frozenset(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.dispatch.interceptors import Proceed
+from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.tensor.storage import alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import Undefined, devices_of, mark
 
 if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
+    pass
 
 
-def without_dispatch(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
     given = [tensor for tensor in _tensors((args, kwargs)) if tensor.storage.data is not None]
     storages = {id(tensor.storage): tensor.storage for tensor in given}
     # A second owner makes every write go to a copy, which is then left behind.

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import described
-from softmesh.dispatch.interceptors import Proceed, intercepting
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
+    pass
 
 Record = dict[str, Any]
 
@@ -41,9 +41,9 @@ def is_python_io_recording_enabled() -> bool:
     return _is_on
 
 
-def _recorded(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-    record = append_python_io_record(op.__name__)
-    record_python_operation(op.__name__, args, kwargs, record=record)
+def _recorded(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+    record = append_python_io_record(op.python_fully_qualified_name)
+    record_python_operation(op.python_fully_qualified_name, args, kwargs, record=record)
     try:
         return proceed(*args, **kwargs)
     except Exception as error:

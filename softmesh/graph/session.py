@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from softmesh.arguments import checked, refused
-from softmesh.dispatch.interceptors import intercepting
+from softmesh.dispatch.entry_point import intercepting
 from softmesh.errors import MeshError
 from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture

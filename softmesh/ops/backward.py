@@ -9,16 +9,13 @@ all of these are linear in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from softmesh.broadcasting import broadcast_shapes
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
@@ -30,33 +27,28 @@ from softmesh.placement import rules
 Forward = Callable[..., torch.Tensor]
 
 
-class Backward(Spelled):
+def _handed_out(into: Sequence[str]) -> Callable[[str, Any, dict[str, Any]], Any]:
     """`into` names arguments that take the gradients, in their order."""
 
-    def __init__(
-        self, definition: Definition, into: Sequence[str] = (), spellings: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(definition, spellings)
-        self._into = into
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        targets = [kwargs.get(name) for name in self._into]
-        required = kwargs.get("are_required_outputs")
-        gradients = super()._call(args, kwargs)
+    def present(op: str, gradients: list[Any], given: dict[str, Any]) -> list[Any]:
+        required = given.get("are_required_outputs")
         if required is not None:
-            self._check_required(required, len(gradients))
+            _check_required(op, required, len(gradients))
             gradients = [found if yes else None for found, yes in zip(gradients, required, strict=True)]
+        targets = [given[name] for name in into]
         for at, target in enumerate(targets[: len(gradients)]):
             if target is not None and gradients[at] is not None:
                 gradients[at] = OPERATIONS["assign"](gradients[at], output_tensor=target)
         return gradients
 
-    def _check_required(self, required: object, count: int) -> None:
-        if not isinstance(required, list | tuple) or len(required) != count:
-            raise MeshError(
-                f"{self.name}: are_required_outputs={required!r} must say True or False for each of the {count} "
-                "gradients."
-            )
+    return present
+
+
+def _check_required(op: str, required: object, count: int) -> None:
+    if not isinstance(required, list | tuple) or len(required) != count:
+        raise MeshError(
+            f"{op}: are_required_outputs={required!r} must say True or False for each of the {count} gradients."
+        )
 
 
 def backward(
@@ -70,7 +62,8 @@ def backward(
         controls="memory_config",
         tuning=" ".join((*choices, *into)),
         floats_only=True,
-        kind=partial(Backward, into=into, spellings=spellings),
+        argument_aliases=spellings,
+        present=_handed_out(into) if into else None,
     )
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
-from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.ops.activation import Activation, activations
@@ -118,10 +116,6 @@ def binary_local(
     return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
-def _second_is(name: str) -> partial[Spelled]:
-    return partial(Spelled, spellings={name: "input_tensor_b"})
-
-
 def _register(name: str, entry: Binary) -> None:
     def define(
         input_tensor_a: Value,
@@ -148,7 +142,7 @@ def _register(name: str, entry: Binary) -> None:
         aliases=entry.aliases,
         precision="native",
         tuning=_TUNING,
-        kind=Operation if entry.other is None else _second_is(entry.other),
+        argument_aliases=None if entry.other is None else {entry.other: "input_tensor_b"},
     )(define)
 
 
@@ -163,7 +157,7 @@ _ROUNDING = (None, "trunc", "floor")
     aliases=("divide",),
     precision="native",
     tuning=_TUNING,
-    kind=_second_is("value"),
+    argument_aliases={"value": "input_tensor_b"},
 )
 def div(
     input_tensor_a: Value,

@@ -9,8 +9,9 @@ import torch
 
 from softmesh.arguments import checked_all
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.pages import read_as
@@ -28,19 +29,20 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class OnChosenDevices(Operation):
+def _on_chosen_devices(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """`mesh_coords` names the devices that write; the others keep what they have."""
+    coords = kwargs.get("mesh_coords")
+    if coords is None:
+        return args, kwargs
+    wanted = "mesh coordinates such as ttnn.MeshCoordinate(0, 1)"
+    listed = checked_all(signature.op, "mesh_coords", coords, (MeshCoordinate,), wanted)
+    cache = args[0] if args else kwargs.get(signature.names[0])
+    device = cache.device() if isinstance(cache, Tensor) else None
+    chosen = None if device is None else chosen_devices(device, listed, signature.op)
+    return args, kwargs | {"mesh_coords": chosen}
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        coords = kwargs.get("mesh_coords")
-        if coords is not None:
-            wanted = "mesh coordinates such as ttnn.MeshCoordinate(0, 1)"
-            listed = checked_all(self.name, "mesh_coords", coords, (MeshCoordinate,), wanted)
-            cache = args[0] if args else kwargs.get(self.definition.signature.names[0])
-            device = cache.device() if isinstance(cache, Tensor) else None
-            chosen = None if device is None else chosen_devices(device, listed, self.name)
-            kwargs = kwargs | {"mesh_coords": chosen}
-        return super()._call(args, kwargs)
+
+ON_CHOSEN_DEVICES: dict[str, Any] = {**OPTIONS, "rearrange": _on_chosen_devices}
 
 
 def check_cache(op: str, cache: Operand) -> None:

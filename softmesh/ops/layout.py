@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -45,7 +43,7 @@ def _row_major_dtype(operand: Operand) -> DataType:
     on_host=True,
     controls="memory_config output_tensor",
     tuning="sub_core_grids",
-    kind=partial(Spelled, spellings={"input_dtype": "dtype"}),
+    argument_aliases={"input_dtype": "dtype"},
 )
 def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
@@ -208,7 +206,7 @@ def clone(input: Operand) -> Local:
     **_OPTIONS,
     controls="memory_config dtype output_tensor queue_id",
     positional="output_tensor",
-    kind=partial(Spelled, spellings={"input_a": "input_tensor", "input_b": "output_tensor"}),
+    argument_aliases={"input_a": "input_tensor", "input_b": "output_tensor"},
 )
 def assign(input_tensor: Operand) -> Local:
     """The same values elsewhere; `(a, b)` overwrites b with a."""

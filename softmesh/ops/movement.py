@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -20,7 +18,7 @@ from softmesh.hardware import TileReshapeMapMode
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
-_BY_LOGICAL_SHAPE = partial(Spelled, spellings={"logical_shape": "shape"})
+_BY_LOGICAL_SHAPE = {"logical_shape": "shape"}
 
 
 def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...]:
@@ -52,7 +50,7 @@ def reshape_local(op: str, operand: Operand, shape: Sequence[int]) -> Local:
     **_OPTIONS,
     controls="memory_config queue_id",
     tuning="pad_value sub_core_grids skip_padding_fill",
-    kind=_BY_LOGICAL_SHAPE,
+    argument_aliases=_BY_LOGICAL_SHAPE,
 )
 def reshape(
     input_tensor: Operand,
@@ -71,7 +69,7 @@ def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     return reshape_local("view", input_tensor, shape)
 
 
-@operation("experimental.view", **_OPTIONS, controls="", kind=partial(Spelled, spellings={"N": "shape"}))
+@operation("experimental.view", **_OPTIONS, controls="", argument_aliases={"N": "shape"})
 def experimental_view(
     input_tensor: Operand,
     shape: Sequence[int] | int,
@@ -105,7 +103,7 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
     **_OPTIONS,
     controls="memory_config",
     tuning="pad_value sub_core_grids skip_padding_fill",
-    kind=_BY_LOGICAL_SHAPE,
+    argument_aliases=_BY_LOGICAL_SHAPE,
 )
 def quasar_reshape(
     input_tensor: Operand,

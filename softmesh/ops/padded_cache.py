@@ -7,15 +7,14 @@ slot * layers + layer of it one slot's cache of one layer.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 
-from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.mesh_axes import with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.overloads import Rearrange, named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.cache_writing import OPTIONS, Data, check_inside, write_rows
@@ -28,8 +27,9 @@ _PLAIN: dict[str, Any] = OPTIONS | {"tuning": ""}
 Number = torch.Tensor | int
 
 
-class _OnAxis(Overloaded, KnowsItsMesh):
+def _on_axis(at: int, names: str) -> Rearrange:
     """Two forms, by numbers and by tensors, of an op that knows its place along `cluster_axis`."""
+    return one_after_the_other(named_by_position(at, names), with_mesh_axes)
 
 
 def global_rows(
@@ -58,10 +58,9 @@ def global_rows(
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers kv_actual_global cluster_axis valid_global tp_axis rope scales",
-    kind=partial(
-        _OnAxis,
-        at=2,
-        names="cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global tp_axis rope "
+    rearrange=_on_axis(
+        2,
+        "cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global tp_axis rope "
         "scales",
     ),
 )
@@ -119,10 +118,9 @@ def update_padded_kv_cache(
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers valid_global chunk_size_global cluster_axis pad_align",
-    kind=partial(
-        _OnAxis,
-        at=1,
-        names="cache slot_idx valid_global layer_idx num_layers chunk_size_global cluster_axis pad_align",
+    rearrange=_on_axis(
+        1,
+        "cache slot_idx valid_global layer_idx num_layers chunk_size_global cluster_axis pad_align",
     ),
 )
 def zero_padded_kv_cache(

@@ -8,26 +8,26 @@ from typing import Any
 import torch.nn.functional as F
 
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 
 
-class Pad(Operation):
-    """Knows the names of both forms: (padding, value), and (output_padded_shape, input_tensor_start, value)."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if "output_padded_shape" in kwargs or "input_tensor_start" in kwargs:
-            names = {"output_padded_shape": "padding", "input_tensor_start": "value", "value": "fill"}
-            kwargs = {names.get(name, name): value for name, value in kwargs.items()}
-        return super()._call(args, kwargs)
+def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """(padding, value), and (output_padded_shape, input_tensor_start, value)."""
+    if "output_padded_shape" in kwargs or "input_tensor_start" in kwargs:
+        names = {"output_padded_shape": "padding", "input_tensor_start": "value", "value": "fill"}
+        kwargs = {names.get(name, name): value for name, value in kwargs.items()}
+    return args, kwargs
 
 
-@operation(**_OPTIONS, controls="memory_config", tuning="use_multicore sub_core_grids", kind=Pad)
+@operation(**_OPTIONS, controls="memory_config", tuning="use_multicore sub_core_grids", rearrange=_both_forms)
 def pad(
     input_tensor: Operand,
     padding: Sequence[Sequence[int]] | Sequence[int],

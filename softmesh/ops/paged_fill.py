@@ -12,9 +12,8 @@ from softmesh.hardware.attention import PagedCacheGeometryOverride
 from softmesh.ops.attention.checks import check_ints
 from softmesh.ops.attention.pages import check_table, geometry, read_as
 from softmesh.ops.cache_writing import (
-    OPTIONS,
+    ON_CHOSEN_DEVICES,
     Data,
-    OnChosenDevices,
     check_cache,
     check_inside,
     kept,
@@ -26,7 +25,7 @@ from softmesh.ops.cache_writing import (
 _FILL = "experimental.paged_fill_cache"
 
 
-@operation(_FILL, **OPTIONS, writes="cache_tensor", kind=OnChosenDevices)
+@operation(_FILL, **ON_CHOSEN_DEVICES, writes="cache_tensor")
 def paged_fill_cache(
     cache_tensor: Operand,
     input_tensor: Operand,

@@ -16,9 +16,8 @@ from softmesh.hardware.attention import PagedCacheGeometryOverride
 from softmesh.ops.attention.checks import check_ints
 from softmesh.ops.attention.pages import check_table, geometry, read_as
 from softmesh.ops.cache_writing import (
-    OPTIONS,
+    ON_CHOSEN_DEVICES,
     Data,
-    OnChosenDevices,
     check_cache,
     check_inside,
     kept,
@@ -34,7 +33,7 @@ _FUSED = "experimental.paged_fused_update_cache"
 _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the input
 
 
-@operation(_UPDATE, **OPTIONS, writes="cache_tensor", kind=OnChosenDevices)
+@operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor")
 def paged_update_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -72,7 +71,7 @@ def paged_update_cache(
     return Local(compute, writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache)))
 
 
-@operation(_FUSED, **OPTIONS, writes="cache_tensor1 cache_tensor2", kind=OnChosenDevices)
+@operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
 def paged_fused_update_cache(
     cache_tensor1: Operand,
     input_tensor1: Operand,

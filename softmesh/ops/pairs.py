@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
@@ -24,7 +22,7 @@ from softmesh.placement import rules
 _TINY = 1e-9  # keeps snake_beta from dividing by 0
 _PLAIN: dict[str, Any] = {"controls": "memory_config"}
 _INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
-_OR_VALUE = partial(Spelled, spellings={"value": "input_tensor_b"})
+_OR_VALUE = {"value": "input_tensor_b"}
 
 
 def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
@@ -90,7 +88,7 @@ def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True, kind=_OR_VALUE)
+@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True, argument_aliases=_OR_VALUE)
 def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, and 0 where b is 0."""
 
@@ -101,7 +99,7 @@ def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     return binary_local("div_no_nan", Binary(compute, rules.dividing), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3), kind=_OR_VALUE)
+@operation(**_PLAIN, cost=flops_per_element(3), argument_aliases=_OR_VALUE)
 def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, rounded down."""
     entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.overloads import named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
@@ -71,15 +72,14 @@ for _name, _entry in REDUCTIONS.items():
     _register(_name, _entry)
 
 
-class Prod(Overloaded):
+def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """`(tensor, dim, keepdim)`, or `(tensor, output_tensor, dims=...)`, which keeps the dims it multiplies over."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return super()._call(args, kwargs | ({"keepdim": True} if "dims" in kwargs else {}))
+    return args, kwargs | ({"keepdim": True} if "dims" in kwargs else {})
 
 
 @operation(
-    controls="memory_config output_tensor", kind=partial(Prod, at=1, names="input_tensor output_tensor")
+    controls="memory_config output_tensor",
+    rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
 )
 def prod(
     input_tensor: Operand,

@@ -11,9 +11,11 @@ import torch
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.dispatch.checked_function import checked_function
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import (
     BufferType,
@@ -173,17 +175,15 @@ def _typecast(operand: Operand, dtype: DataType) -> Local:
     return Local(lambda x: x, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(dtype,))
 
 
-class FromAndTo(Operation):
+def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """`(tensor, dtype, ...)`, or with the dtype it has in front of the one it gets."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) > 2 and isinstance(args[2], DataType):
-            kwargs, args = kwargs | {"input_dtype": args[1]}, (args[0], *args[2:])
-        elif "output_dtype" in kwargs:
-            if len(args) > 1:
-                kwargs, args = kwargs | {"input_dtype": args[1]}, args[:1]
-            kwargs = {"dtype" if name == "output_dtype" else name: value for name, value in kwargs.items()}
-        return super()._call(args, kwargs)
+    if len(args) > 2 and isinstance(args[2], DataType):
+        kwargs, args = kwargs | {"input_dtype": args[1]}, (args[0], *args[2:])
+    elif "output_dtype" in kwargs:
+        if len(args) > 1:
+            kwargs, args = kwargs | {"input_dtype": args[1]}, args[:1]
+        kwargs = {"dtype" if name == "output_dtype" else name: value for name, value in kwargs.items()}
+    return args, kwargs
 
 
 @operation(
@@ -192,7 +192,7 @@ class FromAndTo(Operation):
     controls="memory_config optional_output_tensor",
     tuning="sub_core_grids",
     positional="memory_config optional_output_tensor sub_core_grids",
-    kind=FromAndTo,
+    rearrange=_from_and_to,
 )
 def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""

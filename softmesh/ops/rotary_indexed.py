@@ -6,7 +6,7 @@ import torch
 
 from softmesh.broadcasting import broadcast_shapes
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.mesh_axes import with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -29,7 +29,7 @@ Data = torch.Tensor | None
     tuning="compute_kernel_config",
     positional="cluster_axis memory_config compute_kernel_config seq_subshard_axis rotary_dim rotary_offset "
     "concat_prefix",
-    kind=KnowsItsMesh,
+    rearrange=with_mesh_axes,
 )
 def rotary_embedding_indexed(
     input: Operand,

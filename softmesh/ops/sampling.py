@@ -12,14 +12,15 @@ import torch
 
 from softmesh.arguments import refused
 from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand, Value
-from softmesh.dispatch.operation import Operation, operation
-from softmesh.dispatch.plan import Local, Plan
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.placement.words import REPLICATE
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.traces.recording import Recording
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.implied import Made, implied
 from softmesh.tensor.tensor import Tensor
@@ -40,23 +41,13 @@ def _streams(device: MeshDevice) -> Tensor:
     return implied(device, "random streams", DataType.UINT32, make)
 
 
-class _Drawing(Operation):
-    """An op that takes its mesh's streams of random numbers, which advance as it runs."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-        device = kwargs.get("device") or next((value.device() for value in given), None)
-        if not isinstance(device, MeshDevice):
-            raise refused(self.name, "it needs device=mesh_device, or tensors on one")
-        return super()._call(args, kwargs | {"streams": _streams(device)})
-
-    def _run_recorded(
-        self, recording: Recording, plan: Plan, tensors: list[Tensor], data: list[Any], target: Any
-    ) -> list[Tensor]:
-        if not self._writes:
-            recording.keep_as_it_was(tensors[-1].storage)
-            data[-1] = tensors[-1].view_data()
-        return super()._run_recorded(recording, plan, tensors, data, target)
+def _with_streams(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Its mesh's streams of random numbers, which advance as the op runs."""
+    given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    device = kwargs.get("device") or next((value.device() for value in given), None)
+    if not isinstance(device, MeshDevice):
+        raise refused(signature.op, "it needs device=mesh_device, or tensors on one")
+    return args, kwargs | {"streams": _streams(device)}
 
 
 @operation(
@@ -66,7 +57,8 @@ class _Drawing(Operation):
     tuning="device sub_core_grids",
     writes="streams",
     positional="seeds",
-    kind=_Drawing,
+    rearrange=_with_streams,
+    draws=True,
 )
 def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = None) -> Local:
     """Begin the random numbers of all users, or of those in `user_ids`, anew; a tensor has a seed for each of them."""
@@ -115,7 +107,8 @@ def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tens
     precision="data",
     controls="output_tensor",
     tuning="sub_core_grids",
-    kind=_Drawing,
+    rearrange=_with_streams,
+    draws=True,
 )
 def sampling(
     input_values_tensor: Operand,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
 from softmesh.arguments import refused
-from softmesh.dispatch.aliases import Spelled
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
@@ -26,27 +25,21 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 _TUNING = "pad_value sub_core_grids"
 
 
-class Slice(Spelled):
-    """Bounds in tensors: the same on all devices, or each device's own along `slice_dim`."""
+class Slice(Operation):
+    """Bounds may be tensors: the same on all devices, or each device's own along `slice_dim`."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not any(value.__class__ is Tensor for value in (*args[1:3], *kwargs.values())):
-            return super().__call__(*args, **kwargs)
-        names = self._signature.names
-        given = {**dict(zip(names, args, strict=False)), **self._named(kwargs)}
-        if not isinstance(given.get("slice_start"), Tensor) and not isinstance(
-            given.get("slice_end"), Tensor
-        ):
-            return super().__call__(*args, **kwargs)
-        for name in ("slice_start", "slice_end"):
-            _check_bounds(name, given.get(name))
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        named = {_SPELLINGS.get(name, name): value for name, value in kwargs.items()}
+        given = {**dict(zip(self.definition.signature.names, args, strict=False)), **named}
+        bounds = {name: given.get(name) for name in ("slice_start", "slice_end")}
+        if not any(isinstance(bound, Tensor) for bound in bounds.values()):
+            return super().invoke(args, kwargs, call)
+        for name, bound in bounds.items():
+            _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
-            read = {name: _agreed(name, given[name]) for name in ("slice_start", "slice_end")}
-            return super().__call__(**{**given, **read})
-        return _slice_by_device(**{name: value for name, value in given.items() if name != "slice_step"})
-
-    def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {_SPELLINGS.get(name, name): value for name, value in kwargs.items()}
+            return super().invoke((), given | {name: _agreed(name, given[name]) for name in bounds}, None)
+        given.pop("slice_step", None)
+        return _slice_by_device.invoke((), given, None)
 
 
 def _check_bounds(name: str, bounds: object) -> None:
@@ -123,7 +116,8 @@ _slice_by_device = Operation(
     controls="memory_config output_tensor queue_id",
     tuning=_TUNING,
     on_host=True,
-    kind=partial(Slice, spellings=_SPELLINGS),
+    kind=Slice,
+    argument_aliases=_SPELLINGS,
 )
 def slice_(
     input_tensor: Operand,

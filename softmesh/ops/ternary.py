@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 
-from softmesh.dispatch.aliases import Spelled
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.ops.binary import broadcast_rank
 from softmesh.ops.products import product
@@ -70,21 +70,19 @@ def addcdiv(input_a: Operand, input_b: Operand, input_c: Operand, *, value: floa
     return _local("addcdiv", lambda a, b, c: a + value * b / c, rule, input_a, input_b, input_c)
 
 
-class Mac(Spelled):
+def _with_value(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """`value` is the number among three operands, `value1` and `value2` are two of them."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if "value" in kwargs:
-            is_factor = len(args) < 2 and "input_tensor_b" not in kwargs
-            given = "input_tensor_b" if is_factor else "input_tensor_c"
-            kwargs = {given if name == "value" else name: value for name, value in kwargs.items()}
-        return super()._call(args, kwargs)
+    if "value" in kwargs:
+        is_factor = len(args) < 2 and "input_tensor_b" not in kwargs
+        given = "input_tensor_b" if is_factor else "input_tensor_c"
+        kwargs = {given if name == "value" else name: value for name, value in kwargs.items()}
+    return args, kwargs
 
 
 _TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
 
 
-@operation(**_THREE, tuning="sub_core_grids", kind=partial(Mac, spellings=_TWO_VALUES))
+@operation(**_THREE, tuning="sub_core_grids", argument_aliases=_TWO_VALUES, rearrange=_with_value)
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
     rule = _sum_with(2, rules.multiplicative, 0, 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from softmesh import epoch
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, RawSite, raw_call_site, resolved
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRangeSet
@@ -76,6 +76,7 @@ class Command:
         self.queue = queue
         self.device = device  # None: the host
         self.raw_site = raw_site
+        self.within = _CALLS.get()  # functions of the public API that it is part of, the outermost first
         self._arguments = arguments
         self._cost = cost
 
@@ -111,6 +112,18 @@ class Observer(Protocol):
 
 
 observers: tuple[Observer, ...] = ()
+# Functions of the public API that commands are part of, the outermost first; only kept while somebody observes.
+_CALLS: ContextVar[tuple[str, ...]] = ContextVar("softmesh_public_calls", default=())
+
+
+@contextmanager
+def within(name: str) -> Iterator[None]:
+    """Commands in the block belong to a call of this function."""
+    token = _CALLS.set((*_CALLS.get(), name))
+    try:
+        yield
+    finally:
+        _CALLS.reset(token)
 
 
 def observed() -> bool:
@@ -121,7 +134,6 @@ def attach(observer: Observer) -> None:
     """Let `observer` read the stream until it is detached."""
     global observers
     observers = (*observers, observer)
-    epoch.changed()
 
 
 def detach(observer: Observer) -> None:
@@ -129,7 +141,6 @@ def detach(observer: Observer) -> None:
     global observers
     at = observers.index(observer)
     observers = (*observers[:at], *observers[at + 1 :])
-    epoch.changed()
 
 
 @contextmanager
@@ -165,7 +176,7 @@ def emit(
     """
     if device is None:
         device = _device_of(outputs) or _device_of(inputs)
-    command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(2), arguments, cost)
+    command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(), arguments, cost)
     for field, value in more.items():
         setattr(command, field, value)
     command.says_more = bool(more)

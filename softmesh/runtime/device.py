@@ -321,13 +321,14 @@ class MeshDevice(ChipQueries, DeviceQueues):
             )
         self._ids = self._system.reshape_devices(self._ids, self._shape, new_shape)
         self._shape = new_shape
+        epoch.invalidate()
 
     def enable_program_cache(self) -> None:
         self._program_cache_enabled = True
 
     def clear_program_cache(self) -> None:
         self.program_cache.clear()
-        epoch.changed()
+        epoch.invalidate()
 
     def disable_and_clear_program_cache(self) -> None:
         self.clear_program_cache()
@@ -366,7 +367,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         for submesh in self.get_submeshes():
             submesh.close()
         self.closed = True
-        epoch.changed()
+        epoch.invalidate()
         self.memory.close()
         if self._parent is None:
             release_results()

@@ -44,6 +44,7 @@ def _waiting(slot: Any) -> Any:
 
 class ArrivingStorage(Storage):
     __slots__ = ()
+    is_pending = True
 
     data = _waiting(_DATA)
     dist = _waiting(_DIST)

@@ -17,16 +17,15 @@ from softmesh.sockets.parcel import check_covered, check_spec, fingerprint, load
 from softmesh.sockets.receipt import Receipt
 from softmesh.sockets.repeating import RepeatedReceive
 from softmesh.sockets.socket import Lane, MeshSocket
-from softmesh.sockets.socket_calls import check, known_of, note, nothing_sent, program_of, task_of
+from softmesh.sockets.socket_calls import check, known_of, note, nothing_sent, task_of
 from softmesh.sockets.transfers import TRANSFERS, Task
 from softmesh.tensor.tensor import Tensor
 
 
 def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> list[Tensor]:
-    known = known_of(output, socket)
-    if isinstance(known, RepeatedReceive) and known.accepts(op, output):
-        if not known.takes_now(output):
-            _expect(op, output, socket, socket.lanes[0], known)
+    known = known_of(op, output, socket)
+    if isinstance(known, RepeatedReceive) and known.accepts(output):
+        _expect(op, output, socket, socket.lanes[0], known)
         return [output]
     check(op, "output_tensor", output, socket, SocketEndpoint.RECEIVER)
     if socket.conflict:
@@ -95,9 +94,8 @@ def _from_rank(
     target.finish()
     receipt.settle(copy)
     if len(socket.lanes) == 1:
-        program = program_of(op, output, socket)
-        found = RepeatedReceive.of(op, output, program, channel, lane.routes, description, before)
-        socket.remember(output.spec, found)
+        found = RepeatedReceive.of(output, channel, lane.routes, description, before)
+        socket.remember(op, output.spec, found)
 
 
 def _from_here(

@@ -7,6 +7,7 @@ from typing import Any
 
 from softmesh.arguments import knows_its_names
 from softmesh.callsite import user_call_site
+from softmesh.dispatch.entry_point import Function
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waiting import Wait
 from softmesh.runtime.device import MeshDevice
@@ -17,30 +18,18 @@ from softmesh.sockets.parcel import Parcel, packed
 from softmesh.sockets.receiving import receive
 from softmesh.sockets.repeating import RepeatedSend
 from softmesh.sockets.socket import Lane, MeshSocket
-from softmesh.sockets.socket_calls import check, known_of, note, task_of
+from softmesh.sockets.socket_calls import SocketCalls, check, known_of, note, task_of
 from softmesh.sockets.transfers import TRANSFERS, Task, check_room, has_lanes
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import warn_if_undefined
 
 
-class SocketOperation:
-    """A callable op: what `ttnn.experimental.send_async` is."""
+class SocketOperation(Function):
+    """A transfer over a socket: what `ttnn.experimental.send_async` is."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
-        self.name = f"experimental.{function.__name__}"
-        self._function, self._named = function, knows_its_names(function)
-
-    @property
-    def python_fully_qualified_name(self) -> str:
-        return f"ttnn.{self.name}"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._named(*args, **kwargs) if kwargs else self._function(*args)
-
-    def __repr__(self) -> str:
-        return f"<operation ttnn.{self.name}>"
+        super().__init__(knows_its_names(function), f"experimental.{function.__name__}")
+        self.cache = SocketCalls(function.__name__)
 
 
 @SocketOperation
@@ -74,24 +63,21 @@ def recv_direct_async(
 
 
 def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> list[Tensor]:
-    known = known_of(tensor, socket)
-    if isinstance(known, RepeatedSend) and known.sends(op, tensor):
-        return []
-    parcels, program = _send_anew(op, tensor, socket, queue)
-    if len(socket.lanes) == 1 and (known is None or not known.knows(tensor)):
+    parcels = _send_in_full(op, tensor, socket, queue)
+    known = known_of(op, tensor, socket)
+    if len(socket.lanes) == 1 and (known is None or not known.is_known(tensor)):
         lane = socket.lanes[0]
-        found = RepeatedSend.of(op, tensor, program, lane.channel, lane.routes, parcels[0])
-        socket.remember(tensor.spec, found)
+        socket.remember(op, tensor.spec, RepeatedSend.of(tensor, lane.channel, lane.routes, parcels[0]))
     return []
 
 
-def _send_anew(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> tuple[list[Parcel], object]:
+def _send_in_full(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> list[Parcel]:
     check(op, "input_tensor", tensor, socket, SocketEndpoint.SENDER)
     tensor.check_readable(op)
     for lane in socket.lanes:
         warn_if_undefined(tensor, op, lane.routes.devices)
     parcels = [packed(tensor, lane.routes, op) for lane in socket.lanes]
-    program = note(op, socket, tensor, (tensor,), (), queue)
+    note(op, socket, tensor, (tensor,), (), queue)
     for lane, parcel in zip(socket.lanes, parcels, strict=True):
         with TRANSFERS.lock:
             is_sent = (
@@ -99,7 +85,7 @@ def _send_anew(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -
             )
             if not is_sent:
                 TRANSFERS.submit(_leaving(op, parcel, socket, lane))
-    return parcels, program
+    return parcels
 
 
 def _leaving(op: str, parcel: Parcel, socket: MeshSocket, lane: Lane) -> Task:

@@ -22,7 +22,7 @@ from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoi
 from softmesh.sockets.core_coord import MeshCoreCoord
 from softmesh.sockets.handshake import Introduction, exchanged, introduction
 from softmesh.sockets.parcel import Route, Routes
-from softmesh.sockets.repeating import Repeated
+from softmesh.sockets.repeating import RepeatedReceive, RepeatedSend
 from softmesh.sockets.shared_channel import channel_between
 from softmesh.sockets.transfers import see_through_at_exit
 from softmesh.sockets.validation import check_connections, check_end, check_fabric
@@ -74,14 +74,14 @@ class MeshSocket:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
         self._address = _FIRST_ADDRESS + next(_ADDRESSES) * _CONFIG_BYTES
         self._nodes = nodes
-        self.known: dict[TensorSpec, Repeated] = {}
+        self.known: dict[tuple[str, TensorSpec], RepeatedSend | RepeatedReceive] = {}
 
-    def remember(self, spec: TensorSpec, known: Repeated | None) -> None:
-        """For the next transfer of a tensor of this spec."""
+    def remember(self, op: str, spec: TensorSpec, known: RepeatedSend | RepeatedReceive | None) -> None:
+        """For the op's next transfer of a tensor of this spec."""
         if known is not None:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
-            self.known[spec] = known
+            self.known[op, spec] = known
 
     @cached_property
     def conflict(self) -> str:

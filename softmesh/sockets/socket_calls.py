@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
+from softmesh import epoch
 from softmesh.arguments import checked
+from softmesh.dispatch.call_cache import Call
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.processes.waiting import Wait
@@ -13,7 +16,7 @@ from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets.channels import LocalChannel
 from softmesh.sockets.config import SocketEndpoint
-from softmesh.sockets.repeating import Repeated
+from softmesh.sockets.repeating import RepeatedReceive, RepeatedSend
 from softmesh.sockets.socket import Lane, MeshSocket
 from softmesh.sockets.transfers import Task
 from softmesh.tensor.tensor import Tensor
@@ -43,10 +46,23 @@ def check(op: str, name: str, tensor: Tensor, socket: MeshSocket, end: SocketEnd
         )
 
 
-def known_of(tensor: object, socket: object) -> Repeated | None:
-    """What is known of tensors of this spec on this socket."""
+class SocketCalls:
+    """The compiled transfers of one op, each kept with its socket: they go when it goes."""
+
+    def __init__(self, op: str) -> None:
+        self._op = op
+
+    def look_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        known = None if kwargs or len(args) != 2 else known_of(self._op, *args)
+        if known is None:
+            return None
+        return Call((), list(args), args[1].get_mesh_device(), epoch.current, known)
+
+
+def known_of(op: str, tensor: object, socket: object) -> RepeatedSend | RepeatedReceive | None:
+    """What was compiled for tensors of this spec on this socket."""
     if type(tensor) is Tensor and type(socket) is MeshSocket:
-        return socket.known.get(tensor.spec)
+        return socket.known.get((op, tensor.spec))
     return None
 
 
@@ -84,10 +100,9 @@ def note(
     inputs: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...],
     queue: int | None,
-) -> object:
-    """Tell the mesh, which counts its programs, and whoever observes; returns what the mesh calls the program."""
-    program = program_of(op, tensor, socket)
-    socket.get_mesh_device().note_program(program)
+) -> None:
+    """Tell the mesh, which counts its programs, and whoever observes."""
+    socket.get_mesh_device().note_program((op, tensor.spec, socket.get_config_buffer_address()))
     if observed():
         ends = socket.get_active_cores()
         lanes = (lane.channel for lane in socket.lanes)
@@ -103,8 +118,3 @@ def note(
             sends=channels if inputs else (),
             receives=channels if outputs else (),
         )
-    return program
-
-
-def program_of(op: str, tensor: Tensor, socket: MeshSocket) -> object:
-    return (op, tensor.spec, socket.get_config_buffer_address())

@@ -35,6 +35,7 @@ def _write(storage: Storage, data: torch.Tensor | None) -> None:
 
 class OwingStorage(Storage):
     __slots__ = ()
+    is_pending = True
 
     data = property(_read, _write)
 

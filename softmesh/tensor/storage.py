@@ -54,6 +54,7 @@ class Storage:
     )
 
     owed: Callable[[torch.Tensor], None]  # only there while its values are (see tensor.owed)
+    is_pending = False  # whether a read of the values has to make them, or to wait for them, first
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Storage:
 
     def release(self) -> None:
         """Free the memory, and with it the values of everything that lies there."""
-        memory, self.data, self.freed = self._memory, None, raw_call_site(1)
+        memory, self.data, self.freed = self._memory, None, raw_call_site()
         if isinstance(memory, SharedMemory):
             memory.release()
         elif memory is not None:
@@ -220,7 +221,7 @@ class SharedMemory:
             self._is_released = True
             self._claim.holder = None
             self._claim.pool.notes.append(self._claim)
-        site = raw_call_site(1)
+        site = raw_call_site()
         for storage in self.living():
             storage.data, storage.freed, storage._span = None, site, None
 

@@ -5,25 +5,23 @@ Names that a program imported from ttnn before tracing began (`from ttnn import 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from softmesh.dispatch.interceptors import Proceed, intercepting
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.errors import MeshError
 from softmesh.tracer.scope import Place, Scope, place_of, put, tensors_in
 from softmesh.tracer.values import TorchFunction, TorchModule, TorchModuleInput, TTNNOperation
 
 if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
+    pass
 
 # Functions of ttnn that are no ops, and bring values in, out or about.
-_TRANSFERS = ("from_torch", "to_torch", "to_device", "from_device", "as_tensor")
 
 
 class _Tracer(TorchFunctionMode):
@@ -47,19 +45,17 @@ class _Tracer(TorchFunctionMode):
         return output
 
     def observe_op(
-        self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed
+        self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed
     ) -> Any:
-        return self.called(op.__name__, op, proceed, args, kwargs)
-
-    def called(self, name: str, operation: Any, call: Proceed, args: Any, kwargs: Any) -> Any:
         self._hidden += 1
         try:
-            output = call(*args, **kwargs)
+            output = proceed(*args, **kwargs)
         finally:
             self._hidden -= 1
         if not self._hidden:
-            short = name.rpartition(".")[2]
-            self.scope.record(short, partial(TTNNOperation, name, operation), args, kwargs, output)
+            name = op.python_fully_qualified_name
+            made = partial(TTNNOperation, name, op)
+            self.scope.record(name.rpartition(".")[2], made, args, kwargs, output)
         return output
 
     def called_module(
@@ -114,10 +110,6 @@ def enable_tracing() -> None:
     tracer, attached = _Tracer(), ExitStack()
     attached.enter_context(tracer)
     attached.enter_context(intercepting(tracer.observe_op))
-    namespace = sys.modules[__name__.partition(".")[0]]
-    for name in _TRANSFERS:
-        plain = getattr(namespace, name)
-        attached.enter_context(_bound(namespace, name, _traced(tracer, name, plain)))
     call = torch.nn.Module.__call__
 
     def call_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -149,14 +141,6 @@ def disable_tracing() -> None:
 
 def is_tracing_enabled() -> bool:
     return bool(_ON)
-
-
-def _traced(tracer: _Tracer, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return tracer.called(f"ttnn.{name}", function, function, args, kwargs)
-
-    return call
 
 
 def traced(value: Any) -> list[Place]:

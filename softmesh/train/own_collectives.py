@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from softmesh.collectives.across import Across
-from softmesh.collectives.collective import Collective
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.signature import Signature
+from softmesh.collectives.collective import unlisted_collective
+from softmesh.dispatch.operation import Operation
 
 
-def training_collective(define: Callable[..., Across]) -> Collective:
-    name = f"train.{define.__name__}"
-    signature = Signature(name, define, ["memory_config"], [], [])
-    return Collective(Definition(name, define, signature, moves_bytes, "data"))  # type: ignore[arg-type]
+def training_collective(**options: Any) -> Callable[[Callable[..., Across]], Operation]:
+    return lambda define: unlisted_collective(f"train.{define.__name__}", define, "memory_config", **options)

@@ -14,7 +14,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.train.own_collectives import training_collective
 
 
-@training_collective
+@training_collective()
 def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Across:
     def move(group: Group) -> Moved:
         (axis,) = group.axes

@@ -7,6 +7,7 @@ or not tiles do.
 from __future__ import annotations
 
 from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import NOTHING_IS_SENT
 from softmesh.collectives.expressions import partitioned
 from softmesh.collectives.groups import Group
 from softmesh.collectives.labels import dealing, label_by_rule, shares_one_value
@@ -16,7 +17,7 @@ from softmesh.placement.words import Shard
 from softmesh.train.own_collectives import training_collective
 
 
-@training_collective
+@training_collective(**NOTHING_IS_SENT)
 def own_slice(input_tensor: Operand, dim: int, *, cluster_axis: int) -> Across:
     at, shape = input_tensor.dim(dim, "dim"), input_tensor.shape
 
@@ -31,6 +32,3 @@ def own_slice(input_tensor: Operand, dim: int, *, cluster_axis: int) -> Across:
         return Moved(lambda data: partitioned(data, group, at), (dist,), label)
 
     return Across(cluster_axis, move, needs_fabric=False)
-
-
-own_slice.reads_other_devices = False

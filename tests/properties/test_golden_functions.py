@@ -15,7 +15,7 @@ from op_calls import CALLS, calls, operation_names
 from strategies import LAWS, draw_values, one_device, placed, quietly, seeds
 
 import softmesh as ttnn
-from softmesh.collectives.collective import Collective
+from softmesh.collectives.collective import is_collective
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import UnaryOpType, UnaryWithParam
 from softmesh.placement.words import REPLICATE
@@ -148,7 +148,7 @@ COVERED = {name: covered for covered in COVERED_BY for name in covered.names.spl
 
 def own_ops() -> list[str]:
     """Collectives compare themselves with their schedules, hop by hop."""
-    return [name for name in operation_names() if not isinstance(OPERATIONS[name], Collective)]
+    return [name for name in operation_names() if not is_collective(OPERATIONS[name])]
 
 
 def with_golden() -> list[str]:

@@ -136,7 +136,7 @@ def outcomes(steps: list[tuple[str, int]], forgetting: bool) -> list[object]:
                 continue
             for _ in range(times):
                 if forgetting:
-                    epoch.changed()
+                    epoch.invalidate()
                 found.append(outcome(world, CALLS[what]))
         return [*found, world.stream.seen, world.mesh.num_program_cache_entries()]
 

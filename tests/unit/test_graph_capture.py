@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.dispatch.interceptors import INTERCEPTORS
+from softmesh.dispatch.entry_point import INTERCEPTORS
 
 L1 = ttnn.L1_MEMORY_CONFIG
 TILE_BYTES = 2048  # of bfloat16

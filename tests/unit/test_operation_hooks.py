@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.dispatch.interceptors import INTERCEPTORS
+from softmesh.dispatch.entry_point import INTERCEPTORS
 from softmesh.hardware import UnaryOpType, UnaryWithParam
 
 

@@ -8,13 +8,13 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh import epoch
-from softmesh.dispatch.interceptors import intercepting
+from softmesh.dispatch.entry_point import EntryPoint, intercepting
 from softmesh.errors import MeshError
 from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.grad_mode import GRADIENTS
@@ -58,11 +58,12 @@ def read(tensor: ttnn.Tensor) -> torch.Tensor:
     return ttnn.to_torch(tensor, mesh_composer=ttnn.ConcatMeshToTensor(tensor.device(), dim=3))
 
 
-def repeated(call: Callable[[], object], op: ttnn.ops.registry.Operation) -> None:
-    """Until another such call would be made without looking anything up."""
-    for _ in range(4):
+def repeated(call: Callable[[], object], op: EntryPoint) -> None:
+    """Until another such call is made by what was compiled for it."""
+    call()
+    assert op.cache is not None
+    with mock.patch.object(type(op), "invoke", side_effect=AssertionError("the call was made in full")):
         call()
-    assert op._again is not None
 
 
 class Seen:
@@ -250,25 +251,6 @@ def test_a_mesh_that_everybody_else_has_dropped_is_gone(newly_begun):
     gc.collect()
     assert first() is None
     use()  # its chips are free
-
-
-def test_what_is_forgotten_may_change_something_itself():
-    class Restless:
-        def keep(self, what: object) -> None: ...
-
-        def forget(self) -> None:
-            epoch.remember(self, None, epoch.moment)
-            if len(told) < 3:
-                told.append(self)
-                epoch.changed()
-
-    told: list[object] = []
-    epoch.remember(Restless(), None, epoch.moment)
-    thread = threading.Thread(target=epoch.changed, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert len(told) == 3
 
 
 def test_a_fabric_that_goes_is_missed(mesh):

@@ -60,11 +60,11 @@ def test_a_message_orders_the_sender_before_the_receiver(idle_machine, answers):
 def test_a_receive_that_comes_first_learns_when_the_message_is_sent():
     sender, receiver, messages, channel = Agent("sender"), Agent("receiver"), Messages(), Messages()
     messages.receive(channel, receiver)
-    sent = sender.step("send_async", raw_call_site(1))
+    sent = sender.step("send_async", raw_call_site())
     assert not receiver.clock.knows(sent, None)
     messages.send(channel, sender.clock.copy())
     assert receiver.clock.knows(sent, None)
-    assert not receiver.clock.knows(sender.step("relu", raw_call_site(1)), None)
+    assert not receiver.clock.knows(sender.step("relu", raw_call_site()), None)
 
 
 def test_a_message_to_the_host_tells_it_what_is_over(idle_machine):

@@ -13,7 +13,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.alias import aliased
-from softmesh.dispatch.interceptors import INTERCEPTORS
+from softmesh.dispatch.entry_point import INTERCEPTORS
 from softmesh.tracer import (
     InputTensorIndex,
     PositionalArgumentName,

@@ -14,7 +14,7 @@ from softmesh.collectives.expressions import dealt, gathered
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import WritingRows, note_written, poison
+from softmesh.collectives.undefined import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.placement.topology import topology_of
@@ -37,7 +37,7 @@ class _Sizes(NamedTuple):
     "data_parallel_core_dim:int worker_cores mux_core_range_set | memory_config? output_tensor? "
     "optional_cross_device_semaphore?",
     output="output_tensor",
-    kind=partial(WritingRows, picks=True),
+    **writing_rows(picks=True),
 )
 def selective_reduce_combine(
     dense_input_tensor: Operand,

@@ -15,7 +15,7 @@ from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
 from softmesh.collectives.moe.homes import HomesByView
 from softmesh.collectives.spelling import spelled
-from softmesh.collectives.undefined import WritingRows, note_written, poison
+from softmesh.collectives.undefined import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.placement.topology import topology_of
@@ -31,7 +31,7 @@ _OP = "experimental.all_to_all_dispatch_metadata"
     "worker_core_range_set? mux_core_range_set? cross_device_semaphore?",
     controls="",
     output="output_tensors",
-    kind=WritingRows,
+    **writing_rows(),
 )
 def all_to_all_dispatch_metadata(
     input_tensor: Operand,

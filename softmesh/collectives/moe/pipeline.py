@@ -8,27 +8,23 @@ from typing import Any
 import torch
 
 from softmesh.collectives.across import Across, Moved
+from softmesh.collectives.collective import unlisted_collective
 from softmesh.collectives.core import checked_axis
 from softmesh.collectives.groups import Group
 from softmesh.collectives.mapping import apart
 from softmesh.collectives.moe.combining import selective_reduce_combine
 from softmesh.collectives.moe.computing import OP, expert_products
 from softmesh.collectives.moe.homes import HomesByView
-from softmesh.collectives.moe.picking import PickingRows
+from softmesh.collectives.moe.picking import PICKING_ROWS
 from softmesh.collectives.spelling import composite, spelled
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.ops.moe.sums import check_split
 from softmesh.placement.topology import topology_of
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 
-_products = PickingRows(
-    Definition(OP, expert_products, Signature(OP, expert_products, [], []), moves_bytes, "data")  # type: ignore[arg-type]
-)
+_products = unlisted_collective(OP, expert_products, **PICKING_ROWS)
 
 
 @composite(
@@ -141,7 +137,7 @@ _FUSED = "experimental.deepseek_moe_fast_reduce_nc_fused"
     "input_tensor expert_indices_tensor expert_mapping_tensor reduce_dim:int | split_size:int cluster_axis "
     "output_memory_config? scores_tensor? num_shared_experts? shared_expert_scale? compute_kernel_config?",
     controls="output_memory_config",
-    kind=PickingRows,
+    **PICKING_ROWS,
 )
 def deepseek_moe_fast_reduce_nc_fused(
     input_tensor: Operand,

@@ -8,7 +8,7 @@ import torch
 
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.placement import rules
@@ -18,15 +18,12 @@ _TUNING = "chunk_size program_config wy_inverse memory_config compute_kernel_con
 Data = torch.Tensor | None
 
 
-class _WithState(Operation):
-    """Returns (result, final state), or (result, None) where no state is asked for."""
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        made = super()._call(args, kwargs)
-        return made if kwargs.get("output_final_state") else (made[0], None)
+def _with_state(op: str, made: Any, given: dict[str, Any]) -> Any:
+    """(result, final state), or (result, None) where no state is asked for."""
+    return made if given["output_final_state"] else (made[0], None)
 
 
-@operation(_CHUNKED, controls="", tuning=_TUNING, kind=_WithState)
+@operation(_CHUNKED, controls="", tuning=_TUNING, present=_with_state)
 def chunk_gated_delta_rule(
     q: Operand,
     k: Operand,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
-from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.mesh_axes import with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -23,7 +23,7 @@ _NOTHING = 2**32 - 1  # the index of no key
 Data = torch.Tensor | None
 
 
-@operation(SCORE, controls="", tuning="program_config compute_kernel_config", kind=KnowsItsMesh)
+@operation(SCORE, controls="", tuning="program_config compute_kernel_config", rearrange=with_mesh_axes)
 def indexer_score_dsa(
     q: Operand,
     k: Operand,

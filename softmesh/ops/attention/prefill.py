@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import Overloaded
+from softmesh.dispatch.overloads import named_by_position
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
@@ -180,7 +179,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
     _LATENT,
     controls="memory_config",
     tuning=TUNING,
-    kind=partial(Overloaded, at=2, names="input_tensor_q input_tensor_k input_tensor_v"),
+    rearrange=named_by_position(2, "input_tensor_q input_tensor_k input_tensor_v"),
 )
 def flash_mla_prefill(
     input_tensor_q: Operand,

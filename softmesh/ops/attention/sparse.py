@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from softmesh.dispatch.cost_rules import matmul_cost
-from softmesh.dispatch.mesh_axes import KnowsItsMesh
+from softmesh.dispatch.mesh_axes import with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -56,7 +56,7 @@ def _over_chosen(
     return torch.where(seen.any(-1, keepdim=True), out, 0.0).flatten(-4, -3)
 
 
-@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", kind=KnowsItsMesh)
+@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", rearrange=with_mesh_axes)
 def sparse_sdpa(
     q: Operand,
     kv: Operand,
@@ -144,7 +144,11 @@ def _check_sparse(
 
 
 @operation(
-    _BLOCKS, precision="data", controls="", tuning=f"{_TUNING} enable_kv_block_cache", kind=KnowsItsMesh
+    _BLOCKS,
+    precision="data",
+    controls="",
+    tuning=f"{_TUNING} enable_kv_block_cache",
+    rearrange=with_mesh_axes,
 )
 def sparse_sdpa_msa(
     q: Operand,

@@ -119,7 +119,7 @@ class MeshBuffer:
         if self._allocator is not None and self.is_allocated():
             self._allocator.free(self.address(), self._local.buffer_type)
         if not self._is_deallocated:
-            self.memory.freed = raw_call_site(1)
+            self.memory.freed = raw_call_site()
         self._is_deallocated = True
 
     def is_allocated(self) -> bool:

@@ -112,7 +112,7 @@ class Allocator:
     def _install(self, pools: dict[BufferType, Pool]) -> None:
         owners = self.get_allocated_buffers()
         self.pools = pools
-        epoch.changed()
+        epoch.invalidate()
         for owner in owners:
             lose = getattr(owner, "lose_memory", None)
             if lose is not None:

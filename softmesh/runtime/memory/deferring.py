@@ -43,7 +43,7 @@ class DeferringPool(Pool):
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         claim = Claim(owner, self._ends)
-        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
         claim.label, claim.holder, claim.number = None, None, next(NUMBERS)
         if size <= self._small and len(self.notes) < _MOST_NOTES:
             claim.settled_at = None  # a note of which this is so is an allocation

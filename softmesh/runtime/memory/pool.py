@@ -57,7 +57,7 @@ class Pool:
         It is given back when the owner dies, or earlier by whoever puts the claim among the notes.
         """
         claim = Claim(owner, self._ends)
-        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site(5)
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
         claim.label, claim.holder, claim.settled_at = None, None, NOWHERE
         self._acquire()
         try:
@@ -82,7 +82,7 @@ class Pool:
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
     ) -> int:
         """The address."""
-        site = raw_call_site(2)
+        site = raw_call_site()
         with self._lock:
             self._settle()
             claim = self._labelled(owner, size, label)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinateRange, MeshShape
@@ -70,7 +69,6 @@ class QueueCore:
         """Everything is done, and numbers begin again."""
         self.events.start_again()
         self.in_use = False
-        epoch.changed()
 
     def _open(self, where: str) -> MeshDevice:
         mesh = self.device()

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from softmesh import epoch
 from softmesh.arguments import checked_int, described, refused
 from softmesh.errors import ArgumentValueError
 
@@ -70,9 +69,7 @@ def get_current_command_queue_id_for_thread() -> QueueId:
 def push_current_command_queue_id_for_thread(cq_id: int | QueueId) -> None:
     global is_pushed
     number = int(QueueId(cq_id))
-    if not is_pushed:
-        is_pushed = True
-        epoch.changed()
+    is_pushed = True
     _CURRENT.outer = (*_CURRENT.outer, _CURRENT.number)
     _CURRENT.number = number
 

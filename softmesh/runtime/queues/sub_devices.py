@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from softmesh import epoch
 from softmesh.arguments import checked, checked_all, checked_int, refused
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
@@ -89,14 +90,6 @@ class Manager:
         return [SubDeviceId(number) for number in range(len(self.cores))]
 
 
-serial = 0  # another number after each change of a mesh's sub-devices
-
-
-def _count_change() -> None:
-    global serial
-    serial += 1
-
-
 class SubDevices:
     """The managers of one mesh. The default one has a single sub-device, all worker cores."""
 
@@ -158,7 +151,7 @@ class SubDevices:
             self._allocator.load_sub_devices(manager.cores, manager.local_l1_size)
         self.active = manager
         self._stalled = None
-        _count_change()
+        epoch.invalidate()
 
     def clear(self) -> None:
         """Back to the default manager."""

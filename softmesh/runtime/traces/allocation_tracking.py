@@ -28,7 +28,7 @@ def trace_allocation_tracking_enabled() -> bool:
 
 def mark_corruptible(tensor: object) -> None:
     """Say that a tensor's values may be lost when a trace is replayed."""
-    storage = getattr(tensor, "_storage", None)
+    storage = getattr(tensor, "storage", None)
     if storage is None:
         raise refused("mark_corruptible", f"tensor must be a ttnn.Tensor, got {described(tensor)}")
     span = storage.span()

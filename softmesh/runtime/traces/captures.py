@@ -61,7 +61,7 @@ def begun(device: MeshDevice, queue: int, recording: Recording) -> None:
             "ttnn.release_trace first."
         )
     device.captures.recordings[queue] = recording
-    epoch.changed()
+    epoch.invalidate()
 
 
 def ended(device: MeshDevice, queue: int, number: MeshTraceId) -> Recording:
@@ -73,6 +73,6 @@ def ended(device: MeshDevice, queue: int, number: MeshTraceId) -> Recording:
             "capture with the id that ttnn.begin_trace_capture returned, on the same queue."
         )
     del device.captures.recordings[queue]
-    epoch.changed()
+    epoch.invalidate()
     recording.give_back()
     return recording

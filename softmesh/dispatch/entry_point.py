@@ -1,0 +1,142 @@
+"""The one door of the public API: every call of an op, a collective, a transfer or a composite passes through here.
+
+    ttnn.relu(x) -> EntryPoint.__call__ +-> interceptors, if any: hooks, log, comparison, tracer, graph capture
+                                        +-> a compiled call, if there is one for operands like these (call_cache)
+                                        +-> invoke: bind, check, plan, run; and compile it for the next call
+
+Whoever wants to see calls adds an interceptor, and sees all of them, in order; calls that a composite makes are seen
+inside of its own. What a call does on the devices is told as commands (runtime.commands).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from softmesh.dispatch.call_cache import Call, Calls
+from softmesh.errors import ArgumentError
+from softmesh.runtime import commands
+
+Proceed = Callable[..., Any]  # the call itself, or the next interceptor in line
+Interceptor = Callable[["EntryPoint", tuple[Any, ...], dict[str, Any], Proceed], Any]
+
+INTERCEPTORS: list[Interceptor] = []
+
+
+class _InspectedSignature:
+    """Of a callable, not of the class of callables."""
+
+    def __get__(self, op: EntryPoint | None, _: type[EntryPoint]) -> inspect.Signature | None:
+        return None if op is None else op.inspected_signature()
+
+
+class EntryPoint:
+    """A callable of the public API: what `ttnn.relu`, `ttnn.from_torch` and `ttnn.experimental.send_async` are."""
+
+    __signature__ = _InspectedSignature()
+    __name__: str
+    name: str  # below `ttnn`
+    cache: Calls | None = None  # None: nothing of it can be compiled
+    reads_other_devices = False
+    golden_function: Callable[..., Any] | None = None
+
+    @property
+    def python_fully_qualified_name(self) -> str:
+        return f"ttnn.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<operation {self.python_fully_qualified_name}>"
+
+    def inspected_signature(self) -> inspect.Signature | None:
+        """For `inspect` and notebooks; None where there are several forms of calls."""
+        return None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if INTERCEPTORS:
+                return _through_interceptors(self, args, kwargs)
+            cache = self.cache
+            if cache is None:
+                return self.invoke(args, kwargs, None)
+            call = cache.look_up(args, kwargs)
+            if call is not None and call.compiled is not None:
+                result = call.compiled.run(call, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+            return self.invoke(args, kwargs, call)
+        except ArgumentError as error:
+            explained = self.explained(error, args, kwargs)
+            if explained is error:
+                raise
+            raise explained from error
+
+    def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
+        """What the caller is told of arguments that were refused."""
+        return error
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        """The call in full. `call` is how the next one like it would be looked up, None where it never could be."""
+        raise NotImplementedError
+
+
+def _through_interceptors(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call, asked through everyone in line; the latest comes first."""
+
+    def proceed(*args: Any, **kwargs: Any) -> Any:
+        return op.invoke(args, kwargs, None if op.cache is None else op.cache.look_up(args, kwargs))
+
+    for interceptor in INTERCEPTORS:
+        proceed = functools.partial(_ask, interceptor, op, proceed)
+    return proceed(*args, **kwargs)
+
+
+def _ask(interceptor: Interceptor, op: EntryPoint, proceed: Proceed, *args: Any, **kwargs: Any) -> Any:
+    return interceptor(op, args, kwargs, proceed)
+
+
+@contextmanager
+def intercepting(interceptor: Interceptor) -> Iterator[None]:
+    """Within the block `interceptor(op, args, kwargs, proceed)` answers for every call.
+
+    What it returns is the call's result: mostly that of `proceed(*args, **kwargs)`.
+    """
+    INTERCEPTORS.append(interceptor)
+    try:
+        yield
+    finally:
+        INTERCEPTORS.remove(interceptor)
+
+
+def switch_interceptor(interceptor: Interceptor, on: bool) -> None:
+    """Put it in line, or take it out; once, however often it is asked for."""
+    if on and interceptor not in INTERCEPTORS:
+        INTERCEPTORS.append(interceptor)
+    elif not on and interceptor in INTERCEPTORS:
+        INTERCEPTORS.remove(interceptor)
+
+
+class Function(EntryPoint):
+    """A Python function behind the door: a transfer such as `from_torch`, or a composite of several ops.
+
+    `function` has checked its arguments by the time it computes (see `softmesh.arguments`).
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+
+    def inspected_signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
+        return self if instance is None else functools.partial(self, instance)
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        if not commands.observers:
+            return self.function(*args, **kwargs)
+        with commands.within(self.name):
+            return self.function(*args, **kwargs)
