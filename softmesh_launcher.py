@@ -1,8 +1,7 @@
-"""The front doors of `tt-run` and `softmesh`. Launching needs no tensors, and `import softmesh` loads torch, which
-takes seconds.
+"""Console entry points of `tt-run` and `softmesh` that load the launcher without torch.
 
-So here `softmesh` is made a bare folder of modules, of which the launcher's are loaded and no others. The ranks, in
-processes of their own, have all of it.
+Launching needs no tensors, and `import softmesh` loads torch, which takes seconds. So here `softmesh` is made a bare
+package, of which the launcher's modules are loaded and no others. The ranks, in processes of their own, have all of it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def starts_ranks(arguments: list[str]) -> bool:
 
 def tt_run() -> None:
     _make_bare()
-    from softmesh.processes.launcher.command import tt_run
+    from softmesh.processes.launcher.tt_run import tt_run
 
     tt_run(prog_name="tt-run")
 

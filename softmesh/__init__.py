@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collector_pause import collector_paused as _collector_paused
+from softmesh.runtime.gc_pause import collector_paused as _collector_paused
 
 with _collector_paused():
     from softmesh.autograd import leaves as _leaves
-    from softmesh.collectives.catalogue import COMPOSITES as _COMPOSITES
-    from softmesh.collectives.plain_names import PLAIN_NAMES as _PLAIN_NAMES
-    from softmesh.collectives.reduce_type import ReduceType
+    from softmesh.collectives.argument_checks import ReduceType
+    from softmesh.collectives.published_names import COMPOSITES as _COMPOSITES
+    from softmesh.collectives.published_names import PLAIN_NAMES as _PLAIN_NAMES
     from softmesh.collectives.semaphores import (
         create_global_semaphore,
         get_global_semaphore_address,
         reset_global_semaphore_value,
     )
-    from softmesh.comparison import pearson_correlation_coefficient
     from softmesh.config import (
         CONFIG,
         Config,
@@ -75,7 +74,6 @@ with _collector_paused():
         create_sharded_memory_config_,
     )
     from softmesh.hardware.shape import Shape
-    from softmesh.lenience import lenient
     from softmesh.mesh import (
         BoundaryMode,
         MeshCoordinate,
@@ -85,38 +83,19 @@ with _collector_paused():
         line_order,
         ring_order,
     )
-    from softmesh.namespaces import behind_the_door, load_late, publish
+    from softmesh.namespaces import behind_the_door, load_lazily, publish
     from softmesh.ops import catalogue as _catalogue
-    from softmesh.ops.creation import arange, empty, full, ones, rand, zeros
-    from softmesh.ops.embedding import EmbeddingsType
-    from softmesh.ops.functions import DOTTED as _DOTTED
-    from softmesh.ops.functions import TOP as _TOP
-    from softmesh.ops.layout import assign, copy, to_dtype
-    from softmesh.placement.composers import (
-        ConcatMesh2dToTensor,
-        ConcatMeshToTensor,
-        MeshComposerConfig,
-        MeshToTensor,
-        concat_2d_mesh_to_tensor_composer,
-        concat_mesh_to_tensor_composer,
-        create_mesh_composer,
-    )
-    from softmesh.placement.mappers import (
-        Mapper,
-        MeshMapperConfig,
-        ReplicateTensorToMesh,
-        ReplicateTensorToMeshWrapper,
-        ShardTensor2dMesh,
-        ShardTensorToMesh,
-        TensorToMesh,
-        create_mesh_mapper,
-        replicate_tensor_to_mesh_mapper,
-        shard_tensor_to_mesh_mapper,
-    )
-    from softmesh.placement.mapping import compute_distribution_to_mesh_mapping
-    from softmesh.placement.topology import PlacementReplicate, PlacementShard, TensorTopology
-    from softmesh.placement.words import Local, Partial, Placement, Replicate, Shard
-    from softmesh.processes.api import (
+    from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
+    from softmesh.ops.data_movement.layout_conversion import assign, copy, to_dtype
+    from softmesh.ops.embedding.embedding import EmbeddingsType
+    from softmesh.ops.public_names import DOTTED as _DOTTED
+    from softmesh.ops.public_names import TOP as _TOP
+    from softmesh.placement.placements import Local, Partial, Placement, Replicate, Shard
+    from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard, TensorTopology
+    from softmesh.processes.context_api import (
+        Rank,
+        Size,
+        SubcontextId,
         distributed_context_allgather_int,
         distributed_context_barrier,
         distributed_context_get_rank,
@@ -134,46 +113,11 @@ with _collector_paused():
         init_distributed_context,
         using_distributed_env,
     )
-    from softmesh.processes.ranks import Rank, Size, SubcontextId
     from softmesh.report import notebook as _notebook
-    from softmesh.runtime.command_log import log_commands
+    from softmesh.report.command_log import log_commands
     from softmesh.runtime.commands import Command, Cost, Observer, observe
     from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
-    from softmesh.runtime.fabric import (
-        get_all_fabric_mesh_ids,
-        get_all_mgd_fabric_types,
-        get_eth_forwarding_direction,
-        get_fabric_config,
-        get_forwarding_link_indices,
-        get_physical_mesh_shapes,
-        get_tt_fabric_max_payload_size_bytes,
-        get_tt_fabric_packet_header_size_bytes,
-        set_fabric_config,
-    )
-    from softmesh.runtime.machine import (
-        GetNumAvailableDevices,
-        GetNumPCIeDevices,
-        GetPCIeDeviceID,
-        SystemMeshDescriptor,
-        get_arch_name,
-        get_device_ids,
-        get_num_devices,
-        get_num_pcie_devices,
-        get_pcie_device_ids,
-        is_blackhole,
-        is_wormhole_b0,
-    )
-    from softmesh.runtime.memory.reports import (
-        DeallocateBuffers,
-        dump_device_memory_state,
-        get_allocator_base_address,
-        get_dram_alignment,
-        get_l1_alignment,
-        get_max_worker_l1_unreserved_size,
-        get_memory_view,
-    )
-    from softmesh.runtime.memory_reuse import keep_freed_memory
-    from softmesh.runtime.opening import (
+    from softmesh.runtime.device_lifecycle import (
         DEFAULT_L1_SMALL_SIZE,
         DEFAULT_TRACE_REGION_SIZE,
         DEFAULT_WORKER_L1_SIZE,
@@ -195,13 +139,47 @@ with _collector_paused():
         synchronize_device,
         use_system,
     )
-    from softmesh.runtime.queues.event import MeshEvent
-    from softmesh.runtime.queues.python_forms import (
+    from softmesh.runtime.fabric_api import (
+        get_all_fabric_mesh_ids,
+        get_all_mgd_fabric_types,
+        get_eth_forwarding_direction,
+        get_fabric_config,
+        get_forwarding_link_indices,
+        get_physical_mesh_shapes,
+        get_tt_fabric_max_payload_size_bytes,
+        get_tt_fabric_packet_header_size_bytes,
+        set_fabric_config,
+    )
+    from softmesh.runtime.machine_queries import (
+        GetNumAvailableDevices,
+        GetNumPCIeDevices,
+        GetPCIeDeviceID,
+        SystemMeshDescriptor,
+        get_arch_name,
+        get_device_ids,
+        get_num_devices,
+        get_num_pcie_devices,
+        get_pcie_device_ids,
+        is_blackhole,
+        is_wormhole_b0,
+    )
+    from softmesh.runtime.malloc_tuning import keep_freed_memory
+    from softmesh.runtime.memory.memory_reports import (
+        DeallocateBuffers,
+        dump_device_memory_state,
+        get_allocator_base_address,
+        get_dram_alignment,
+        get_l1_alignment,
+        get_max_worker_l1_unreserved_size,
+        get_memory_view,
+    )
+    from softmesh.runtime.queues.event_functions import (
         create_global_circular_buffer,
         event_synchronize,
         record_event,
         wait_for_event,
     )
+    from softmesh.runtime.queues.events import MeshEvent
     from softmesh.runtime.queues.queue_id import (
         QueueId,
         command_queue,
@@ -210,24 +188,38 @@ with _collector_paused():
         push_current_command_queue_id_for_thread,
     )
     from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
-    from softmesh.runtime.traces.api import (
+    from softmesh.runtime.traces.recording import MeshTraceId
+    from softmesh.runtime.traces.trace_api import (
         begin_trace_capture,
         end_trace_capture,
         execute_trace,
         is_trace_capture_active,
         release_trace,
     )
-    from softmesh.runtime.traces.trace_id import MeshTraceId
-    from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
-    from softmesh.sockets.core_coord import MeshCoreCoord
-    from softmesh.sockets.counter import InterProcessCounterChannel
+    from softmesh.sockets.counter_channel import InterProcessCounterChannel
+    from softmesh.sockets.host_send_recv import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
     from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
-    from softmesh.sockets.operations import SOCKET_OPERATIONS as _SOCKET_OPERATIONS
-    from softmesh.sockets.socket import MeshSocket, create_socket_pair
+    from softmesh.sockets.mesh_socket import MeshSocket, create_socket_pair
+    from softmesh.sockets.socket_config import (
+        MeshCoreCoord,
+        SocketConfig,
+        SocketConnection,
+        SocketEndpoint,
+        SocketMemoryConfig,
+    )
     from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
+    from softmesh.strictness import lenient
     from softmesh.tensor import device_pages as _device_pages
     from softmesh.tensor import methods as _methods
-    from softmesh.tensor import queue_transfers as _queue_transfers
+    from softmesh.tensor.composers import (
+        ConcatMesh2dToTensor,
+        ConcatMeshToTensor,
+        MeshComposerConfig,
+        MeshToTensor,
+        concat_2d_mesh_to_tensor_composer,
+        concat_mesh_to_tensor_composer,
+        create_mesh_composer,
+    )
     from softmesh.tensor.dtype import (
         ROW_MAJOR_LAYOUT,
         TILE_LAYOUT,
@@ -249,13 +241,27 @@ with _collector_paused():
         uint32,
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
-    from softmesh.tensor.printing import set_printoptions
-    from softmesh.tensor.queries import (
+    from softmesh.tensor.mappers import (
+        Mapper,
+        MeshMapperConfig,
+        ReplicateTensorToMesh,
+        ReplicateTensorToMeshWrapper,
+        ShardTensor2dMesh,
+        ShardTensorToMesh,
+        TensorToMesh,
+        compute_distribution_to_mesh_mapping,
+        create_mesh_mapper,
+        replicate_tensor_to_mesh_mapper,
+        shard_tensor_to_mesh_mapper,
+    )
+    from softmesh.tensor.methods import (
         get_memory_config,
         has_tile_padding,
         is_sharded,
         is_tensor_storage_on_device,
     )
+    from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
+    from softmesh.tensor.printing import set_printoptions
     from softmesh.tensor.spec import TensorSpec
     from softmesh.tensor.tensor import StorageType, Tensor
     from softmesh.tensor.tile import Tile
@@ -307,4 +313,4 @@ publish(
 
 def __getattr__(name: str) -> Any:
     """Names that load on first use; and for the rest, an error that knows the near ones."""
-    return load_late(__name__, name)
+    return load_lazily(__name__, name)

@@ -1,4 +1,4 @@
-"""What callers hand in, checked once at the edge: errors name the function, the argument and what it got."""
+"""Argument checks at the API's edge: errors name the function, the argument and what it got."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def checked_all(
     return found
 
 
-def knows_its_names(function: _Function) -> _Function:
+def reject_unknown_keywords(function: _Function) -> _Function:
     """An unknown keyword argument is answered with the nearest right spelling."""
     names = inspect.signature(function).parameters.keys()
 

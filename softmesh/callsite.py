@@ -1,4 +1,4 @@
-"""The line of the user's program that led here: the first frame outside the package."""
+"""Call sites: the line of the user's program that led here, the first stack frame outside the package."""
 
 from __future__ import annotations
 

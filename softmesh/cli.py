@@ -75,7 +75,7 @@ def run(
 
 
 def _run_ranks(count: int, program: list[str]) -> int:
-    launcher = importlib.import_module("softmesh.processes.launcher.command")
+    launcher = importlib.import_module("softmesh.processes.launcher.tt_run")
     code: int = launcher.run_ranks(count, [sys.executable, *program])
     return code
 
@@ -89,7 +89,7 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
         os.environ["SOFTMESH_DOWN"] = ",".join(down)
     if system is not None or down:
         try:
-            importlib.import_module("softmesh.systems.choice").chosen_machine()
+            importlib.import_module("softmesh.systems.system_choice").chosen_machine()
         except SoftmeshError as error:
             raise _Refusal(str(error)) from None
 
@@ -99,9 +99,9 @@ def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[Non
     """`sys.argv` and `sys.path` as `python file args` has them; processes that it starts find ttnn as well."""
     argv, path, python_path = sys.argv, list(sys.path), os.environ.get("PYTHONPATH")
     sys.argv = [file, *args]
-    launcher = importlib.import_module("softmesh.processes.launcher.environment")
+    launcher = importlib.import_module("softmesh.processes.launcher.rank_environment")
     os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
-    sys.path += launcher.places_of_ttnn(
+    sys.path += launcher.ttnn_entries_of(
         os.environ["PYTHONPATH"]
     )  # which multiprocessing hands to its children
     if not getattr(sys.flags, "safe_path", False):
@@ -152,12 +152,16 @@ _elsewhere(
 )
 _elsewhere("systems", "softmesh.report.systems_list", "List the machines that are built in.")
 _elsewhere(
-    "schedule", "softmesh.report.schedules.command", "Draw how a collective moves its chunks, step by step."
+    "schedule",
+    "softmesh.report.schedules.schedule_command",
+    "Draw how a collective moves its chunks, step by step.",
 )
-_elsewhere("bindings", "softmesh.processes.presets_command", "Write rank bindings for tt-run.")
+_elsewhere("bindings", "softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run.")
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
 _elsewhere(
-    "coverage", "softmesh.coverage.command", "Hold the names that programs use against those there are."
+    "coverage",
+    "softmesh.coverage.coverage_command",
+    "Hold the names that programs use against those there are.",
 )
 
 

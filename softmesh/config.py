@@ -1,6 +1,6 @@
-"""`ttnn.CONFIG`: switches of the process, from TTNN_CONFIG_PATH, TTNN_CONFIG_OVERRIDES and the program.
+"""`ttnn.CONFIG`: options of the process, from TTNN_CONFIG_PATH, TTNN_CONFIG_OVERRIDES and the program.
 
-Those that have something to steer here say so to whoever watches them; the others are kept as they are set.
+Options that steer something here call their watchers when they are set; the others are kept as they are set.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from softmesh import epoch
 from softmesh.arguments import described
-from softmesh.bounded_file import read_text
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, did_you_mean
+from softmesh.input_files.text_files import read_text
 
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]

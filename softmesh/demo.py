@@ -1,4 +1,4 @@
-"""`softmesh demo`: a mesh at work, in a few seconds."""
+"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, a machine, training, a missing collective."""
 
 from __future__ import annotations
 
@@ -11,12 +11,59 @@ from rich.console import Console
 from rich.panel import Panel
 
 import softmesh as ttnn
-from softmesh import demo_training
+from softmesh import train
 from softmesh.collectives import schedule_for
-from softmesh.report.schedules.story import Story
-from softmesh.report.schedules.text import SchedulePicture
-from softmesh.report.wiring.of_machine import machine_wiring
-from softmesh.report.wiring.terminal import WiringPicture
+from softmesh.report.schedules.draw import SchedulePicture
+from softmesh.report.schedules.schedule_replay import ScheduleReplay
+from softmesh.report.wiring.machine_wiring import machine_wiring
+from softmesh.report.wiring.wiring_text import WiringPicture
+
+
+class Perceptron(train.Module):
+    """Its hidden features are split along `tp`."""
+
+    def __init__(self, mesh: ttnn.MeshDevice) -> None:
+        first = train.Initial(seed=0)
+        self.up = train.ColumnParallelLinear(mesh, 32, 128, first, axis="tp")
+        self.down = train.RowParallelLinear(mesh, 128, 32, first, axis="tp")
+
+    def forward(self, x: ttnn.Tensor, wanted: ttnn.Tensor) -> ttnn.Tensor:
+        return train.mse_loss(self.down(ttnn.gelu(self.up(x))), wanted)
+
+
+class WithoutAllReduce(Perceptron):
+    def forward(self, x: ttnn.Tensor, wanted: ttnn.Tensor) -> ttnn.Tensor:
+        hidden = ttnn.gelu(self.up(x))
+        out = ttnn.linear(hidden, self.down.weight, transpose_b=True)
+        return train.mse_loss(ttnn.gelu(out), wanted)
+
+
+def train_perceptron(mesh: ttnn.MeshDevice, steps: int) -> list[float]:
+    mesh.axis_names = ("dp", "tp")
+    model, batch = Perceptron(mesh), _batch(mesh)
+    optimizer = train.AdamW(model, lr=0.01)
+    seen = []
+    for _ in range(steps):
+        loss = model(*batch)
+        loss.backward()
+        train.sync_gradients(model, axes=["dp"])
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append(train.loss_value(loss))
+    return seen
+
+
+def missing_collective(mesh: ttnn.MeshDevice) -> train.Finding:
+    """What the check has to say of the forgetful one."""
+    mesh.axis_names = ("dp", "tp")
+    return train.check(WithoutAllReduce(mesh), _batch(mesh)).findings[0]
+
+
+def _batch(mesh: ttnn.MeshDevice) -> list[ttnn.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    values = [torch.randn(16, 1, 1, 32, generator=draw) for _ in range(2)]
+    return [train.on_mesh(one, mesh, {"dp": 0}, ttnn.float32, ttnn.TILE_LAYOUT) for one in values]
+
 
 Step = Callable[[Console], None]
 
@@ -82,7 +129,7 @@ def _multiply_in_slices(mesh: ttnn.MeshDevice, console: Console) -> None:
     whole = ttnn.all_reduce(y, cluster_axis=1)
     console.print(f"after all_reduce {ttnn.placements(whole)}, stored once; on a ring it goes like this:")
     schedule = schedule_for("all_reduce", (4,), wraps=True)
-    console.print(SchedulePicture(Story(schedule, (4,), (True,), piece_bytes=32 * 64 * 2 // 4)))
+    console.print(SchedulePicture(ScheduleReplay(schedule, (4,), (True,), piece_bytes=32 * 64 * 2 // 4)))
 
 
 def grow_to_a_thousand(console: Console) -> None:
@@ -130,11 +177,11 @@ def train_on_any_mesh(console: Console) -> None:
     try:
         for shape in ((1, 1), (8, 1), (2, 4)):
             with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
-                losses = demo_training.losses(mesh, steps=4)
+                losses = train_perceptron(mesh, steps=4)
             told = "  ".join(f"{loss:.5f}" for loss in losses)
             console.print(f"{shape[0]} x {shape[1]} devices: losses {told}")
         with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
-            finding = demo_training.forgotten(mesh)
+            finding = missing_collective(mesh)
         console.print(Panel(str(finding), title="softmesh.train.check", border_style="red"))
     finally:
         ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)

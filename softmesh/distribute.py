@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from softmesh.errors import ArgumentValueError
-from softmesh.placement.composers import MeshToTensor
-from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
+from softmesh.tensor.composers import MeshToTensor
+from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One family of exceptions and warnings.
+"""Exceptions and warnings, one family of each.
 
 Where TT-NN raises, it raises RuntimeError (its native checks), TypeError (its bindings), ValueError or
 IndexError (its Python helpers). Users' tests catch those, so each error here is also one of them; the

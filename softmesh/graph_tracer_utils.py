@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from softmesh.graph.capture import FUNCTION_START
 from softmesh.graph.extraction import checked_graph
-from softmesh.graph.nodes import FUNCTION_START
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 

@@ -1,4 +1,4 @@
-"""TT-NN's dotted names as modules (`ttnn.transformer.x`, `ttnn.device.y`), and names that load late."""
+"""TT-NN's dotted names as modules (`ttnn.transformer.x`, `ttnn.device.y`), lazily loaded names, and names left out."""
 
 from __future__ import annotations
 
@@ -6,34 +6,156 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS, operations_under
-from softmesh.not_modelled import not_modelled
+from softmesh.errors import NotModelled, did_you_mean
+
+# Names that softmesh leaves out on purpose, and why. `softmesh coverage` shows them apart.
+
+
+_PREFIX = "ttnn."
+
+_OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
+_PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
+_ALLOCATIONS = (
+    f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that "
+    "a trace may overwrite"
+)
+_FORMS = "the forms of its tensors are not documented"
+_COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
+_LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
+
+# dotted name below ttnn -> the reason, and what to use instead
+REASONS: dict[str, str] = {
+    "D2DStreamService": (
+        "its two ends are kernels that stay on worker cores, and those are not modelled; join the meshes by "
+        "ttnn.create_socket_pair and use ttnn.experimental.send_async and recv_async"
+    ),
+    "LayerAckService": (
+        "it answers kernels that stay on worker cores, and those are not modelled; ttnn.D2HStreamService brings "
+        "tensors to the host"
+    ),
+    **dict.fromkeys(
+        ("angle", "complex_tensor", "conj", "imag", "is_imag", "is_real", "polar", "real"), _COMPLEX
+    ),
+    **dict.fromkeys(("angle_bw", "conj_bw", "imag_bw", "polar_bw", "real_bw"), _COMPLEX),
+    **dict.fromkeys(("dequantize", "quantize", "requantize"), _LEVELS),
+    "assign_bw": "a copy hands its gradient on as it is; use that",
+    "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
+    "concat_bw": "the gradient of each part is its part of the gradient; use ttnn.slice",
+    "copy_host_to_device_tensor_partial": (
+        "what lies on single cores is not kept apart; use ttnn.copy_host_to_device_tensor"
+    ),
+    "create_group_norm_reciprocals": f"{_OTHER_RELEASE}; use ttnn.create_layer_norm_reciprocals",
+    "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
+    "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
+    "experimental.device": f"{_OTHER_RELEASE}; use ttnn.device",
+    "experimental.deepseek_prefill.combine": f"{_FORMS}; use ttnn.all_to_all_combine",
+    "experimental.deepseek_prefill.dispatch": f"{_FORMS}; use ttnn.all_to_all_dispatch",
+    "experimental.deepseek_prefill.moe_padding_config": f"{_FORMS}; leave padding_config out",
+    "experimental.deepseek_prefill.offset_cumsum": (
+        f"{_FORMS}; count with ttnn.experimental.deepseek_prefill.masked_bincount and use ttnn.cumsum"
+    ),
+    "experimental.deepseek_prefill.inbound_socket_service_sync": (
+        "it waits on worker cores for a stream service, and those are not modelled; use the service's barrier() and "
+        "get_backing_tensor()"
+    ),
+    "experimental.deepseek_prefill.outbound_socket_service_sync": (
+        "it tells worker cores of a stream service, which are not modelled; use the service's notify_backing_ready()"
+    ),
+    **{
+        f"experimental.disaggregation{name}": (
+            "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
+        )
+        for name in (
+            "",
+            ".DeviceGroupIndex",
+            ".KvCacheLocation",
+            ".KvChunkAddressTable",
+            ".KvChunkAddressTableConfig",
+            ".export_to_protobuf_file",
+            ".import_from_protobuf_file",
+            ".read_dram_umd",
+            ".tensor_from_bf16_bytes",
+            ".tensor_from_bfp8_bytes",
+        )
+    },
+    "experimental.indexer_score_msa": (
+        "how it pools the scores of a block is not documented; use ttnn.experimental.indexer_score_dsa, or ttnn.matmul "
+        "and ttnn.max"
+    ),
+    "experimental.llama_rs_matmul": (
+        "the order of its results is not documented; use ttnn.matmul and ttnn.experimental.llama_reduce_scatter"
+    ),
+    "experimental.moe_gpt": f"{_FORMS}; use ttnn.experimental.moe_compute with MoEActivationFunction.SWIGLU",
+    "experimental.rgb_to_yuv": f"{_FORMS}; use ttnn.matmul with the coefficients",
+    "experimental.tensor_prefetcher_matmul.prefetch_and_linear": (
+        "its arguments are not documented; use ttnn.linear with global_cb"
+    ),
+    "experimental.topk_router_gpt": (
+        "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
+    ),
+    "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
+    "load_parameters": _PARAMETERS,
+    "prod_bw": "it is gradient * product / input; use ttnn.multiply and ttnn.divide",
+    "randn": "the chip's generator is not documented; use ttnn.from_torch(torch.randn(...), device=mesh_device)",
+    "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
+    "repeat_bw": "the gradient of what was repeated is the sum over its copies; use ttnn.reshape and ttnn.sum",
+    "save_parameters": _PARAMETERS,
+    "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
+    "std_hw": "use ttnn.std with dim=[-2, -1]",
+    "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
+    "trace_allocation_config": _ALLOCATIONS,
+    "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
+    "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
+    "uniform": "the chip's generator is not documented; use ttnn.rand",
+    "unsafe_allocation_tracker": _ALLOCATIONS,
+    "var_hw": "use ttnn.var with dim=[-2, -1]",
+}
+_MOREH = (
+    "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
+    "softmesh.train for gradients and optimizers"
+)
+
+
+def reason_for(name: str) -> str | None:
+    """Why there is no `ttnn.x.y`; None where nobody said."""
+    short = name.removeprefix(_PREFIX)
+    return _MOREH if short.startswith("moreh_") else REASONS.get(short)
+
+
+def not_modelled(name: str, known: Iterable[str]) -> NotModelled:
+    """The error for `ttnn.x.y`: with the reason, or with the name among the `known` that is near."""
+    reason = reason_for(name)
+    if reason is not None:
+        return NotModelled(f"softmesh has no {name!r}: {reason}.")
+    hint = did_you_mean(name.rpartition(".")[2], known, cutoff=0.8)
+    return NotModelled(f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{hint}")
+
 
 _DEVICE = (
     "runtime.profiling",
     "runtime.dispatch_modes",
-    "runtime.memory.program_reports",
-    "runtime.memory.reports",
+    "runtime.memory.memory_reports",
     "dispatch.kernel_cache",
 )
 
 # Modules of TT-NN for whose names the top namespace answers; before it, modules that have names of their own.
 _FLAT: dict[str, tuple[str, ...]] = {
-    "core": ("whole_numbers",),
+    "core": ("hardware.shape",),
     "device": _DEVICE,
     "types": (),
     "operations": (),
-    "operations.activations": ("ops.golden.activations",),
+    "operations.activations": ("ops.golden.golden_elementwise",),
     "operations.ccl": (),
     "operations.conv2d": (),
     "operations.embedding": (),
     "operations.losses": (),
     "operations.matmul": ("ops.device_operations",),
-    "operations.normalization": ("ops.layer_norm_programs",),
+    "operations.normalization": ("ops.device_operations",),
     "operations.pool": (),
     "operations.reduction": (),
     "operations.transformer": ("transformer",),
@@ -61,103 +183,103 @@ _FLAT: dict[str, tuple[str, ...]] = {
 }
 
 # Modules that TT-NN has directly below its top namespace.
-_AT_HOME = {"cluster": "runtime.cluster", "distributed": "distributed"}
+_SUBMODULES = {"cluster": "runtime.cluster", "distributed": "distributed"}
 
 # Names that load when first asked for: a module of the package, or a function of one.
-_LATE = {
-    "apply_device_delay": "runtime.device_delay",
-    "attach_golden_function": "ops.golden.lookup",
-    "cb_descriptor_from_sharded_tensor": "kernels.descriptors.circular_buffer",
-    "CBDescriptor": "kernels.descriptors.circular_buffer",
-    "CBFormatDescriptor": "kernels.descriptors.circular_buffer",
-    "compute_fabric_connection_rt_args": "kernels.fabric.connection",
-    "compute_program_descriptor_hash": "kernels.descriptors.program",
-    "ComputeConfigDescriptor": "kernels.descriptors.kernel",
+_LAZY = {
+    "apply_device_delay": "runtime.dispatch_modes",
+    "attach_golden_function": "ops.golden.golden_functions",
+    "cb_descriptor_from_sharded_tensor": "kernels.program.program_descriptor",
+    "CBDescriptor": "kernels.program.program_descriptor",
+    "CBFormatDescriptor": "kernels.program.program_descriptor",
+    "compute_fabric_connection_rt_args": "kernels.program.packed_args",
+    "compute_program_descriptor_hash": "kernels.program.program_descriptor",
+    "ComputeConfigDescriptor": "kernels.program.kernel_descriptor",
     "config_serialization": "",
-    "CoreType": "kernels.descriptors.program",
+    "CoreType": "kernels.program.program_descriptor",
     "corruptible_allocation_scope": "runtime.traces.allocation_tracking",
-    "create_layer_norm_reciprocals": "ops.layer_norm_programs",
-    "create_layernorm_program_config": "ops.layer_norm_programs",
+    "create_layer_norm_reciprocals": "ops.device_operations",
+    "create_layernorm_program_config": "ops.device_operations",
     "create_matmul_attributes": "ops.device_operations",
-    "DataMovementConfigDescriptor": "kernels.descriptors.kernel",
+    "DataMovementConfigDescriptor": "kernels.program.kernel_descriptor",
     "disable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
-    "DispatchAlgorithm": "hardware.dispatching",
-    "DistributedLayerNormStage": "ops.layer_norm_programs",
+    "DispatchAlgorithm": "hardware.enums",
+    "DistributedLayerNormStage": "ops.device_operations",
     "dot_access": "",
-    "dram_prefetcher": "ops.prefetching.dram_prefetcher",
+    "dram_prefetcher": "ops.prefetcher.tensor_prefetcher",
     "dump_operations": "dispatch.listing",
     "enable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
     "explain": "distributed.explanation",
-    "fabric_connection_rt_args": "kernels.fabric.connection",
-    "fabric_connection_rt_args_size": "kernels.fabric.connection",
+    "fabric_connection_rt_args": "kernels.program.packed_args",
+    "fabric_connection_rt_args_size": "kernels.program.packed_args",
     "FaceGeometry": "tensor.native_names",
-    "fused_rms_minimal": "collectives.norms",
+    "fused_rms_minimal": "collectives.fused_norms",
     "generic_op": "kernels.generic_op",
-    "get_cb_address": "kernels.descriptors.circular_buffer",
-    "get_fabric_kernel_defines": "kernels.fabric.connection",
-    "get_fallback_function": "ops.golden.lookup",
-    "get_golden_function": "ops.golden.lookup",
+    "get_cb_address": "kernels.program.program_descriptor",
+    "get_fabric_kernel_defines": "kernels.program.packed_args",
+    "get_fallback_function": "ops.golden.golden_functions",
+    "get_golden_function": "ops.golden.golden_functions",
     "get_latest_programs_perf_data": "runtime.profiling",
-    "get_num_links": "collectives.topology",
+    "get_num_links": "collectives.fabric_topology",
     "get_optimal_worker_cores_for_sharded_tensor": "tensor.native_names",
-    "get_usable_topology": "collectives.topology",
-    "GlobalCircularBuffer": "runtime.buffers.global_circular_buffer",
+    "get_usable_topology": "collectives.fabric_topology",
+    "GlobalCircularBuffer": "runtime.buffers.global_buffers",
     "graph": "",
     "graph_tracer_utils": "",
-    "KernelDescriptor": "kernels.descriptors.kernel",
-    "layernorm_default_compute_config": "ops.layer_norm_programs",
-    "LayerNormDeviceOperation": "ops.layer_norm_programs",
-    "LayerNormInputs": "ops.layer_norm_programs",
-    "LayerNormMultiCoreProgramFactory": "ops.layer_norm_programs",
-    "LayerNormParams": "ops.layer_norm_programs",
-    "LayerNormShardedProgramFactory": "ops.layer_norm_programs",
-    "LayerNormType": "ops.layer_norm_programs",
+    "KernelDescriptor": "kernels.program.kernel_descriptor",
+    "layernorm_default_compute_config": "ops.device_operations",
+    "LayerNormDeviceOperation": "ops.device_operations",
+    "LayerNormInputs": "ops.device_operations",
+    "LayerNormMultiCoreProgramFactory": "ops.device_operations",
+    "LayerNormParams": "ops.device_operations",
+    "LayerNormShardedProgramFactory": "ops.device_operations",
+    "LayerNormType": "ops.device_operations",
     "mark_corruptible": "runtime.traces.allocation_tracking",
     "matmul_select_program_factory": "ops.device_operations",
     "MatmulDeviceOperation": "ops.device_operations",
     "MatmulInputs": "ops.device_operations",
     "MatmulParams": "ops.device_operations",
-    "merge_program_descriptors": "kernels.descriptors.program",
-    "MeshProgramDescriptor": "kernels.descriptors.program",
+    "merge_program_descriptors": "kernels.program.program_descriptor",
+    "MeshProgramDescriptor": "kernels.program.program_descriptor",
     "metal": "",
-    "MMSignalAggregatorMode": "hardware.dispatching",
+    "MMSignalAggregatorMode": "hardware.enums",
     "model_preprocessing": "",
-    "NOC_MODE": "kernels.program.configs",
+    "NOC_MODE": "kernels.program.kernel",
     "operation_tracer": "",
     "OverlappedTensor": "tensor.native_names",
-    "ProgramDescriptor": "kernels.descriptors.program",
+    "ProgramDescriptor": "kernels.program.program_descriptor",
     "query_registered_operations": "dispatch.listing",
     "ReadDeviceProfiler": "runtime.profiling",
-    "ReaderConfigDescriptor": "kernels.descriptors.kernel",
+    "ReaderConfigDescriptor": "kernels.program.kernel_descriptor",
     "register_post_operation_hook": "dispatch.hooks",
     "register_pre_operation_hook": "dispatch.hooks",
-    "rmsnorm_default_compute_config": "ops.layer_norm_programs",
-    "RoutedExpertActivation": "ops.moe.activations",
-    "RuntimeArgs": "kernels.descriptors.kernel",
-    "RuntimeArgsColProxy": "kernels.descriptors.kernel",
-    "sanitize": "runtime.sanitizer.switch",
-    "SemaphoreDescriptor": "kernels.descriptors.program",
-    "setup_fabric_connection": "kernels.fabric.connection",
-    "setup_routing_plane_connection": "kernels.fabric.connection",
+    "rmsnorm_default_compute_config": "ops.device_operations",
+    "RoutedExpertActivation": "ops.moe.routed_experts",
+    "RuntimeArgs": "kernels.program.kernel_descriptor",
+    "RuntimeArgsColProxy": "kernels.program.kernel_descriptor",
+    "sanitize": "runtime.sanitizer.race_detector",
+    "SemaphoreDescriptor": "kernels.program.program_descriptor",
+    "setup_fabric_connection": "kernels.program.packed_args",
+    "setup_routing_plane_connection": "kernels.program.packed_args",
     "SliceDeviceOperation": "ops.device_operations",
     "SliceInputs": "ops.device_operations",
     "SliceParams": "ops.device_operations",
     "SliceTileProgramFactory": "ops.device_operations",
     "start_tracy_zone": "runtime.profiling",
     "stop_tracy_zone": "runtime.profiling",
-    "TensorAccessorArgs": "kernels.program.accessor_args",
-    "TileDescriptor": "kernels.descriptors.circular_buffer",
+    "TensorAccessorArgs": "kernels.program.packed_args",
+    "TileDescriptor": "kernels.program.program_descriptor",
     "TRACE_ALLOC_TRACKING": "runtime.traces.allocation_tracking",
     "tracer": "",
     "tracy_frame": "runtime.profiling",
     "tracy_message": "runtime.profiling",
     "train": "",
-    "UnpackToDestMode": "hardware.dispatching",
+    "UnpackToDestMode": "hardware.enums",
     "visualize_mesh_device": "report.terminal",
     "visualize_system_mesh": "report.terminal",
     "visualize_tensor": "report.terminal",
-    "WorkerMode": "hardware.dispatching",
-    "WriterConfigDescriptor": "kernels.descriptors.kernel",
+    "WorkerMode": "hardware.enums",
+    "WriterConfigDescriptor": "kernels.program.kernel_descriptor",
 }
 
 
@@ -219,7 +341,7 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         flat = sys.modules.get(f"{root}.{name}") or _Published(f"{root}.{name}")
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
-    for name, home in _AT_HOME.items():
+    for name, home in _SUBMODULES.items():
         found = _module(root, home)
         sys.modules[f"{root}.{name}"] = found
         setattr(sys.modules[root], name, found)
@@ -232,17 +354,17 @@ def _add(module: ModuleType) -> None:
     setattr(sys.modules[parent], short, module)
 
 
-def load_late(root: str, name: str) -> object:
+def load_lazily(root: str, name: str) -> object:
     """The attribute `name` of the package, loaded now; NotModelled where there is none."""
-    if name in _LATE:
-        home = _LATE[name]
+    if name in _LAZY:
+        home = _LAZY[name]
         found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
         setattr(sys.modules[root], name, found)
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
     raise not_modelled(
-        name, [*_LATE, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
+        name, [*_LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
     )
 
 

@@ -22,16 +22,16 @@ from softmesh.errors import ArgumentError
 from softmesh.hardware import DispatchCoreConfig, FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.fabric import set_fabric_config
-from softmesh.runtime.machine import get_arch_name, get_device_ids
-from softmesh.runtime.opening import (
+from softmesh.runtime.device_lifecycle import (
     GetDefaultDevice,
     SetDefaultDevice,
     open_device,
     open_mesh_device,
     open_meshes,
 )
-from softmesh.runtime.sanitizer import switch as sanitizer
+from softmesh.runtime.fabric_api import set_fabric_config
+from softmesh.runtime.machine_queries import get_arch_name, get_device_ids
+from softmesh.runtime.sanitizer import race_detector as sanitizer
 
 _SEED = 213919
 # What tests may put into `device_params` for the fabric, and the argument of set_fabric_config it is.

@@ -1,3 +1,3 @@
-"""Which softmesh this is."""
+"""The version of softmesh."""
 
 __version__ = "0.1.0"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.systems.catalogue import load
-from softmesh.systems.descriptor_text import descriptor_text
+from softmesh.systems.cluster_descriptor import descriptor_text
+from softmesh.systems.named_systems import load
 
 pytestmark = pytest.mark.usefixtures("mpi")
 

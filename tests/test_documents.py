@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import softmesh
 from softmesh.cli import commands
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

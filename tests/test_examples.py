@@ -14,7 +14,7 @@ import pytest
 import softmesh as ttnn
 from softmesh.alias import aliased
 from softmesh.fabric import settings
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 WITH_COLLECTIVES = [

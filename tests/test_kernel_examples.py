@@ -10,7 +10,7 @@ import pytest
 
 import softmesh as ttnn
 from softmesh.alias import aliased
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RINGS = ["ring_all_gather_kernel.py", "ring_reduce_scatter_kernel.py"]

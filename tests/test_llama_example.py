@@ -20,7 +20,7 @@ import softmesh as ttnn
 from softmesh.alias import aliased
 from softmesh.bench import llama as bench
 from softmesh.cli import commands
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama"
 sys.path.insert(0, str(EXAMPLE))

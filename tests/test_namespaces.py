@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from marked_jobs import PROGRAMS, TT_RUN, Ended, line_of_ranks, line_with, run_job
 from several_hosts import MPI_ARGUMENTS, host_names, inside
 
-from softmesh.processes.presets_command import bindings
+from softmesh.processes.bindings.bindings_command import bindings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HOSTS = host_names(4)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from softmesh.processes.presets_command import bindings
+from softmesh.processes.bindings.bindings_command import bindings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIDE_BY_SIDE = Path(__file__).parent / "fixtures" / "sockets" / "side_by_side.py"

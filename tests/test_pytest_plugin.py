@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from softmesh.runtime.commands import observed
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 pytest_plugins = ["pytester"]
 

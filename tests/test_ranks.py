@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from softmesh.processes.explainer import Explainer
-from softmesh.processes.verdict import Cause
+from softmesh.processes.hang_verdict import Cause
 
 pytestmark = pytest.mark.usefixtures("mpi")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_ranks import Job, nothing_is_left_in_shared_memory  # noqa: F401
 
-from softmesh.processes.verdict import Cause
+from softmesh.processes.hang_verdict import Cause
 
 pytestmark = pytest.mark.usefixtures("mpi")
 

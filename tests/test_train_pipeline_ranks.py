@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from marked_jobs import PROGRAMS, TT_RUN, run_job
 
-from softmesh.processes.presets_command import bindings
+from softmesh.processes.bindings.bindings_command import bindings
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "train_pipeline.py"
 DEADLINE = 150  # seconds: for a hang, not for speed

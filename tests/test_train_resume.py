@@ -17,7 +17,7 @@ import torch
 from fixtures.training import two_ranks
 
 import softmesh as ttnn
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.train import parameter
 from softmesh.train.checkpoints import load
 

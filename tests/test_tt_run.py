@@ -38,10 +38,10 @@ time.sleep(100)
 
 ABSENT = """
 import sys
-from softmesh.processes import api
-api.init_distributed_context()
-if int(api.distributed_context_get_rank()) == 0:
-    api.distributed_context_barrier()
+from softmesh.processes import context_api
+context_api.init_distributed_context()
+if int(context_api.distributed_context_get_rank()) == 0:
+    context_api.distributed_context_barrier()
 """
 
 

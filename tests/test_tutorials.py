@@ -13,7 +13,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.alias import aliased
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

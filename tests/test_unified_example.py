@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "unified_llama_block.py"
 LLAMA: dict[str, Any] = runpy.run_path(str(EXAMPLE))

@@ -12,7 +12,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.placement.distribution import distribution
-from softmesh.placement.words import REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.tensor.storage import Storage
 
 Words = tuple[Placement, ...]

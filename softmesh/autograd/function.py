@@ -1,4 +1,4 @@
-"""Functions of mesh tensors that say themselves how gradients come back; and computing once more instead of keeping.
+"""Custom autograd functions of mesh tensors with a backward of their own; and activation checkpointing.
 
 class Double(Function):
     @staticmethod
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from softmesh.autograd.carried import carry, values_of
+from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.autograd.leaves import detach, gradient_tensor, requires_grad_
 from softmesh.errors import MeshError
 from softmesh.runtime.grad_mode import keeps_graph, run_backward, tracks
@@ -77,7 +77,7 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         given = [
-            None if gradient is None else gradient_tensor(made.storage, made, values_of(gradient))
+            None if gradient is None else gradient_tensor(made.storage, made, unwrap_gradient(gradient))
             for made, gradient in zip(ctx.made, gradients, strict=True)
         ]
         with torch.no_grad():
@@ -100,7 +100,7 @@ def with_history(tensor: Tensor, data: torch.Tensor) -> Tensor:
     """The tensor with the same values, under a graph that torch keeps of them."""
     storage = Storage(data, tensor.view_distribution(), tensor.storage.device)
     if storage.device is not None:
-        storage.lie_in(tensor.storage, tensor.spec)
+        storage.use_memory_of(tensor.storage, tensor.spec)
     return Tensor.make(storage, tensor.spec, tensor.topology_label)
 
 
@@ -118,7 +118,7 @@ def _checked(name: str, tensor: Tensor, gradient: Any) -> torch.Tensor | None:
             f"{tensor.view_distribution().grid}."
         )
     data = tensor.view_data()
-    return carry(gradient.view_data().detach().to(data.dtype), data.shape)
+    return wrap_gradient(gradient.view_data().detach().to(data.dtype), data.shape)
 
 
 def recomputed(function: Callable[..., Any], *args: Any) -> Any:
@@ -172,4 +172,4 @@ def _found(leaf: Tensor) -> torch.Tensor | None:
     storage = leaf.storage
     if storage.gradient is None or storage.data is None:
         return None
-    return carry(storage.gradient, storage.data.shape)
+    return wrap_gradient(storage.gradient, storage.data.shape)

@@ -1,4 +1,4 @@
-"""Tensors that collect gradients, and where each device's gradient lies on the mesh."""
+"""Leaf tensors: `requires_grad_`, `grad` and `backward`, and how each device's gradient is distributed on the mesh."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from weakref import ref
 
 import torch
 
-from softmesh.autograd.carried import carry, values_of
+from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.words import REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.grad_mode import GRADIENTS, run_backward
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.storage import Storage
@@ -82,7 +82,7 @@ def _collect(leaf: torch.Tensor, storage: Storage | None) -> None:
     gradient, leaf.grad = leaf.grad, None
     if storage is None or gradient is None:
         return
-    values, before = values_of(gradient), storage.gradient
+    values, before = unwrap_gradient(gradient), storage.gradient
     storage.gradient = values if before is None else before + values
 
 
@@ -125,7 +125,7 @@ def detach(tensor: Tensor) -> Tensor:
     tensor.check_writable("detach")
     made = Storage(tensor.view_data().detach(), tensor.view_distribution(), storage.device)
     if storage.device is not None:
-        made.lie_in(storage, tensor.spec)
+        made.use_memory_of(storage, tensor.spec)
     return Tensor.make(made, tensor.spec)
 
 
@@ -165,11 +165,11 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> torch.Tensor:
                 "each device. Reduce it (ttnn.mean), or give the gradient."
             )
         ones = torch.ones((1,) * dist.lead + tuple(data.shape[dist.lead :]), dtype=data.dtype)
-        return carry(ones.to(data.device), data.shape)
+        return wrap_gradient(ones.to(data.device), data.shape)
     other = gradient.view_distribution()
     if tuple(gradient.shape) != tuple(tensor.shape) or other.grid != dist.grid:
         raise MeshError(
             f"backward: the gradient has shape {gradient.shape} over {other.grid}, the tensor {tensor.shape} over "
             f"{dist.grid}."
         )
-    return carry(gradient.view_data().detach().to(data.dtype), data.shape)
+    return wrap_gradient(gradient.view_data().detach().to(data.dtype), data.shape)

@@ -26,14 +26,29 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.bandwidth import copying
-from softmesh.bench.collective_peer import CollectivePeer, jax_process, peer_or_note
-from softmesh.bench.collectives_work import COLLECTIVES, MeshWork, Work, by_hand
-from softmesh.bench.mpi_peer import PROCESSES, mpi_process
-from softmesh.bench.operands import DTYPES
-from softmesh.bench.peer_process import PeerMissing
-from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
+from softmesh.bench.collectives_workload import (
+    COLLECTIVES,
+    CollectivePeer,
+    MeshWork,
+    Work,
+    by_hand,
+    copying,
+    jax_process,
+    peer_or_note,
+)
+from softmesh.bench.harness import (
+    DTYPES,
+    Peer,
+    Timing,
+    interleave,
+    machine,
+    repetitions_for,
+    show,
+    show_json,
+    table,
+    timed,
+)
+from softmesh.bench.peer_process import PROCESSES, PeerMissing, mpi_process
 
 OURS, TORCH, MACHINE, COPY, JAX, MPI = "softmesh", "torch", "machine", "copy", "JAX", "MPI"
 _KIB, _MIB = 1 << 10, 1 << 20

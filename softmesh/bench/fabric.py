@@ -1,4 +1,4 @@
-"""How long a fabric takes to come up, from the data files to a proof that it cannot deadlock.
+"""Start-up time of a fabric, from the data files to a proof that its routing cannot deadlock.
 
     softmesh bench fabric [--quick] [--json]
 
@@ -13,19 +13,63 @@ import argparse
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from softmesh.bench.fabric_descriptors import Wanted, descriptor_text
-from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.harness import machine, show, show_json, table
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.reading import check_text
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.descriptors.loader import check_text
+from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.mesh_graph import MeshGraph
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import FabricConfig
-from softmesh.systems.catalogue import forget, load
+from softmesh.systems.machine import Machine
+from softmesh.systems.named_systems import forget, load
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One mesh of this shape on each host of a system, connected as the hosts are."""
+
+    system: str
+    shape: tuple[int, int]
+    channels: int
+    rings: tuple[bool, bool] = (False, False)
+
+
+def descriptor_text(machine: Machine, wanted: Wanted) -> str:
+    kinds = ", ".join("RING" if ring else "LINE" for ring in wanted.rings)
+    instances = [_mesh(i) for i in range(len(machine.hosts))]
+    lines = [
+        f'mesh_descriptors {{ name: "M" arch: {machine.chip.arch.name}',
+        f"  device_topology {{ dims: {list(wanted.shape)} dim_types: [{kinds}] }}",
+        "  host_topology { dims: [1, 1] }",
+        f"  channels {{ count: {wanted.channels} policy: STRICT }} }}",
+        'graph_descriptors { name: "G" type: "FABRIC"',
+        *(f"  instances {{ {instance} }}" for instance in instances),
+        *(
+            f"  connections {{ nodes {{ {instances[a]} }} nodes {{ {instances[b]} }} channels {{ count: {count} }} }}"
+            for (a, b), count in sorted(links_between_hosts(machine).items())
+        ),
+        "}",
+        'top_level_instance { graph { graph_descriptor: "G" graph_id: 0 } }',
+    ]
+    return "\n".join(lines)
+
+
+def _mesh(number: int) -> str:
+    return f'mesh {{ mesh_descriptor: "M" mesh_id: {number} }}'
+
+
+def links_between_hosts(machine: Machine) -> Counter[tuple[int, int]]:
+    """How many cables join each pair of hosts, by their numbers."""
+    number = {host: i for i, host in enumerate(machine.hosts)}
+    hosts = ([machine.asics[port.chip].host for port in link] for link in machine.links)
+    pairs = (sorted((number[a], number[b])) for a, b in hosts if a != b)
+    return Counter((a, b) for a, b in pairs)
+
 
 STEPS = ("load", "validate", "match", "tables", "proof")
 BOTH = (True, True)

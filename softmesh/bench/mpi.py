@@ -15,17 +15,104 @@ A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softmesh.bench.mpi_jobs import OURS, RAW, check_engine, measured_by_ranks, seconds_to_start
-from softmesh.bench.peer_process import PeerMissing
-from softmesh.bench.presentation import machine, show, show_json, table
+from softmesh.bench.harness import machine, show, show_json, table
+from softmesh.bench.peer_process import PeerMissing, launcher
+
+# Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
+
+
+OURS, RAW = "softmesh", "mpi4py"
+ROWS = 4  # devices of each rank
+WORKER = Path(__file__).with_name("workers") / "big_mesh_rank.py"
+STARTER = Path(__file__).with_name("workers") / "job_startup.py"
+_TT_RUN = Path(__file__).parents[2] / "softmesh_launcher.py"
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+_DEADLINE = 900.0  # seconds of one job
+
+
+def check_engine() -> None:
+    """Raise PeerMissing, with the reason, where no job can be started."""
+    launcher(sys.executable)
+    try:
+        import mpi4py  # noqa: F401
+    except ImportError as error:
+        raise PeerMissing(f"mpi4py cannot be imported: {error}") from error
+
+
+def descriptor(ranks: int) -> str:
+    """A mesh with a column for each rank."""
+    return (
+        'mesh_descriptors {\n  name: "M" arch: WORMHOLE_B0\n'
+        f"  device_topology {{ dims: [ {ROWS}, {ranks} ] }} host_topology {{ dims: [ 1, {ranks} ] }}\n"
+        "  channels { count: 2 policy: RELAXED }\n}\n"
+        'top_level_instance { mesh { mesh_descriptor: "M" mesh_id: 0 } }\n'
+    )
+
+
+def binding(ranks: int, graph: Path) -> str:
+    rows = [f"  - {{ rank: {i}, mesh_id: 0, mesh_host_rank: {i} }}" for i in range(ranks)]
+    return "\n".join(["rank_bindings:", *rows, f"mesh_graph_desc_path: {graph}", ""])
+
+
+def tt_run(ranks: int, folder: Path, program: Sequence[str]) -> list[str]:
+    """The command of a job in which each rank holds a column of the mesh."""
+    graph, bound = folder / f"mesh{ranks}.textproto", folder / f"ranks{ranks}.yaml"
+    graph.write_text(descriptor(ranks))
+    bound.write_text(binding(ranks, graph))
+    return [sys.executable, str(_TT_RUN), "--rank-binding", str(bound), "--", *program]
+
+
+def bare_mpirun(ranks: int, program: Sequence[str]) -> list[str]:
+    sharing_cores = ["--oversubscribe", "--bind-to", "none"]
+    return [launcher(sys.executable), "-n", str(ranks), *sharing_cores, *program]
+
+
+def measured_by_ranks(ranks: int, folder: Path, order: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the ranks of one job have measured."""
+    results = folder / "results.json"
+    _run(tt_run(ranks, folder, [sys.executable, str(WORKER), str(results), json.dumps(order)]))
+    found: list[dict[str, Any]] = json.loads(results.read_text())
+    results.unlink()
+    return found
+
+
+def seconds_to_start(ranks: int, folder: Path, kind: str) -> float:
+    """From the command until all ranks are there."""
+    started = folder / "started"
+    program = [sys.executable, str(STARTER), str(started), kind]
+    command = tt_run(ranks, folder, program) if kind == "softmesh" else bare_mpirun(ranks, program)
+    begun = time.time()
+    _run(command)
+    seconds = float(started.read_text()) - begun
+    started.unlink()
+    return seconds
+
+
+def _run(command: Sequence[str]) -> None:
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "TT_"))
+    }
+    try:
+        job = subprocess.run(
+            command, env=environ | _AS_ROOT, capture_output=True, text=True, timeout=_DEADLINE, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise PeerMissing(f"a job did not end within {_DEADLINE:.0f} s") from late
+    if job.returncode != 0:
+        raise PeerMissing(f"a job failed:\n{job.stderr[-2000:]}")
+
 
 WORKS = ("all_reduce", "all_gather", "socket")
 STARTS = {"mpi4py": "bare mpirun", "torch": "bare mpirun, import torch", "softmesh": "tt-run, open a mesh"}
@@ -39,8 +126,8 @@ class Effort:
     rounds: int = 15
     seconds: float = 0.02  # of one turn
     starts: int = 3
-    told_sizes: tuple[int, ...] = (64 * _KIB, _MIB)
-    told_jobs: int = 3  # with and without the launcher's ear, each
+    reporting_sizes: tuple[int, ...] = (64 * _KIB, _MIB)
+    reporting_jobs: int = 3  # with and without the launcher's ear, each
 
     def order(self, sizes: Sequence[int], works: Sequence[str], *, plain: bool = False) -> dict[str, Any]:
         return {
@@ -53,7 +140,7 @@ class Effort:
 
 
 QUICK = Effort(
-    (2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, told_sizes=(64 * _KIB,), told_jobs=1
+    (2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, reporting_sizes=(64 * _KIB,), reporting_jobs=1
 )
 
 
@@ -69,7 +156,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportingOverhead:
     """A collective with the launcher listening, over the same without."""
 
     work: str
@@ -82,7 +169,7 @@ class Told:
 class Found:
     rows: list[Row]
     starts: dict[str, float]  # seconds, by what was started
-    told: list[Told]
+    reporting: list[ReportingOverhead]
 
 
 def measure(effort: Effort, folder: Path) -> Found:
@@ -96,19 +183,21 @@ def measure(effort: Effort, folder: Path) -> Found:
         kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts))
         for kind in STARTS
     }
-    return Found(rows, starts, measure_told(effort, folder))
+    return Found(rows, starts, measure_reporting(effort, folder))
 
 
-def measure_told(effort: Effort, folder: Path) -> list[Told]:
+def measure_reporting(effort: Effort, folder: Path) -> list[ReportingOverhead]:
     """Jobs with and without a launcher that listens, in turns; the fastest of each."""
     ranks, works = min(effort.ranks), ("all_reduce", "all_gather")
     seen: dict[bool, dict[tuple[str, int, int], float]] = {True: {}, False: {}}
-    for _ in range(effort.told_jobs):
+    for _ in range(effort.reporting_jobs):
         for plain, best in seen.items():
-            for row in measured_by_ranks(ranks, folder, effort.order(effort.told_sizes, works, plain=plain)):
+            for row in measured_by_ranks(
+                ranks, folder, effort.order(effort.reporting_sizes, works, plain=plain)
+            ):
                 key = (row["work"], row["devices"], row["bytes"])
                 best[key] = min(best.get(key, float("inf")), row["microseconds"][OURS])
-    return [Told(*key, seen[False][key] / seen[True][key]) for key in seen[True]]
+    return [ReportingOverhead(*key, seen[False][key] / seen[True][key]) for key in seen[True]]
 
 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
@@ -145,8 +234,8 @@ def in_words(found: Found) -> list[str]:
         f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s."
         for kind, seconds in found.starts.items()
     ]
-    if found.told:
-        ratios = [told.ratio for told in found.told]
+    if found.reporting:
+        ratios = [reporting.ratio for reporting in found.reporting]
         said.append(
             f"With a launcher that listens, collectives take {min(ratios):.2f} to {max(ratios):.2f} times as long."
         )

@@ -1,4 +1,4 @@
-"""What an op on a mesh costs above the bare torch call on the same data.
+"""Overhead of an op on a mesh above the bare torch call on the same data.
 
     softmesh bench ops [--quick] [--json]
 
@@ -20,9 +20,19 @@ from typing import NamedTuple
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.operands import DTYPES, put
-from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
+from softmesh.bench.harness import (
+    DTYPES,
+    Peer,
+    Timing,
+    interleave,
+    machine,
+    put,
+    repetitions_for,
+    show,
+    show_json,
+    table,
+    timed,
+)
 
 MESHES = {1: (1, 1), 8: (2, 4), 32: (4, 8), 256: (16, 16), 1024: (32, 32)}
 _TILE = 32

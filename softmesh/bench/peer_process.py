@@ -1,7 +1,8 @@
-"""A peer in a process of its own, which works when told to: it takes turns with the others of a run.
+"""Benchmark peers in processes of their own (JAX, Open MPI, DDP), which work on request and take turns.
 
-It may run under another interpreter. It is given a folder, says {"ready": version}, then answers each
-line of JSON with one of its own. No wait is longer than a deadline, and none of it is left afterwards.
+A peer may run under another interpreter. It is given a folder, says {"ready": version}, then answers each
+line of JSON with one of its own. No wait is longer than a deadline, and no process or file is left afterwards.
+JAX's virtual devices must be asked for before jax is imported, so it never runs in this process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -17,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from softmesh.errors import SoftmeshError
 
@@ -119,6 +123,115 @@ def _close_input(process: subprocess.Popen[str]) -> None:
 @contextmanager
 def _killed_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[None]:
     timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+PROCESSES = 8
+MPI_WORKER = Path(__file__).with_name("workers") / "mpi_collectives.py"
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # containers have no other
+
+
+def mpi_process(python: str, processes: int = PROCESSES) -> PeerProcess:
+    # More processes than cores: none is tied to one, and who waits lets others work.
+    sharing_cores = ["--oversubscribe", "--bind-to", "none"]
+    command = [launcher(python), "-n", str(processes), *sharing_cores, python, str(MPI_WORKER)]
+    return PeerProcess(command, _AS_ROOT)
+
+
+def launcher(python: str) -> str:
+    """The mpirun that came with this interpreter's packages, else the one on the PATH."""
+    found = shutil.which(python)
+    if found is None:
+        raise PeerMissing(f"cannot start {python}: No such file or directory")
+    beside = Path(found).with_name("mpirun")
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        raise PeerMissing(f"there is no mpirun beside {python} or on the PATH")
+    return mpirun
+
+
+JAX_MLP_WORKER = Path(__file__).with_name("workers") / "jax_mlp.py"
+_JAX_DEADLINE = 120.0  # seconds for one answer; the first of each kind includes compiling
+
+
+class JaxMissing(SoftmeshError):
+    """The interpreter that was to run JAX cannot."""
+
+
+class JaxPeer:
+    """Use as a context manager; ends the worker on leaving.
+
+    `command` starts the worker and is given the folder with the operands; `operands[dtype]` are its
+    float32 arrays by name.
+    """
+
+    def __init__(self, command: Sequence[str], operands: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        self._command = command
+        self._operands = operands
+
+    def __enter__(self) -> JaxPeer:
+        self._folder = tempfile.TemporaryDirectory(prefix="softmesh-bench-")
+        for dtype, arrays in self._operands.items():
+            np.savez(Path(self._folder.name) / f"{dtype}.npz", **arrays)  # type: ignore[arg-type]
+        try:
+            self._worker = subprocess.Popen(
+                [*self._command, self._folder.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        except OSError as error:
+            self._folder.cleanup()
+            raise JaxMissing(f"cannot start {self._command[0]}: {error.strerror}") from error
+        try:
+            self.version: str = self._answer()["ready"]
+        except JaxMissing:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def run(self, dtype: str, form: str) -> float:
+        """Seconds of one call."""
+        assert self._worker.stdin is not None
+        self._worker.stdin.write(f"{dtype} {form}\n")
+        self._worker.stdin.flush()
+        return float(self._answer()["seconds"])
+
+    def result(self, dtype: str, form: str) -> np.ndarray:
+        """What the MLP gave, once it has run."""
+        return np.load(Path(self._folder.name) / f"{dtype}.{form}.npy")
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._worker.stdout is not None
+        assert self._worker.stderr is not None
+        with _jax_killed_after(_JAX_DEADLINE, self._worker):
+            line = self._worker.stdout.readline()
+        if not line:
+            said = self._worker.stderr.read().strip().splitlines()
+            raise JaxMissing(
+                said[-1] if said else f"{self._command[0]} gave no answer in {_JAX_DEADLINE:.0f} s"
+            )
+        return dict(json.loads(line))
+
+    def _end(self) -> None:
+        self._worker.kill()
+        self._worker.communicate()
+        self._folder.cleanup()
+
+
+@contextmanager
+def _jax_killed_after(seconds: float, worker: subprocess.Popen[str]) -> Iterator[None]:
+    timer = threading.Timer(seconds, worker.kill)
     timer.start()
     try:
         yield

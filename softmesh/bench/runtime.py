@@ -16,9 +16,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 import softmesh as ttnn
-from softmesh.bench import runtime_work as work
-from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Peer, Timing, interleave, repetitions_for, timed
+from softmesh.bench import runtime_workload as work
+from softmesh.bench.harness import (
+    Peer,
+    Timing,
+    interleave,
+    machine,
+    repetitions_for,
+    show,
+    show_json,
+    table,
+    timed,
+)
 
 
 @dataclass(frozen=True)

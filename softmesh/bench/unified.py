@@ -28,11 +28,9 @@ from itertools import product
 import torch
 
 import softmesh as ttnn
+from softmesh.bench.harness import Peer, interleave, machine, repetitions_for, show, show_json, table, timed
 from softmesh.bench.peer_process import PeerMissing, PeerProcess
-from softmesh.bench.presentation import machine, show, show_json, table
-from softmesh.bench.timing import Peer, interleave, repetitions_for, timed
-from softmesh.bench.unified_peer import UnifiedPeer, dtensor_process, jax_process
-from softmesh.bench.unified_work import FORMS, MeshWork, Work
+from softmesh.bench.unified_workload import FORMS, MeshWork, UnifiedPeer, Work, dtensor_process, jax_process
 
 OURS, HAND, JAX, DTENSOR = "unified", "by hand", "JAX", "DTensor"
 _JAX_DEVICES = 8

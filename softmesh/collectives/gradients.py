@@ -1,4 +1,4 @@
-"""Gradients through collectives: what went one way comes back the other.
+"""Backward passes of collectives: the gradient of a collective is its conjugate (all_gather and reduce_scatter).
 
 The conjugates of the common ones are collectives again, so that a backward pass shows its traffic as a forward
 pass does. Any other is run once more on pieces that torch can derive, one for each device.
@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from softmesh.autograd.carried import carry, values_of
+from softmesh.autograd.activation_offload import reload_values
+from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.autograd.leaves import gradient_distribution
-from softmesh.autograd.lending import bring_back
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import Output, Plan
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
-from softmesh.placement.words import LOCAL
+from softmesh.placement.placements import LOCAL
 from softmesh.runtime.grad_mode import natively
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -36,14 +36,14 @@ def _gathered(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
     return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
 
 
-def _dealt_out(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
+def _reduce_scattered(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
     op = OPERATIONS["reduce_scatter"]
     return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
 
 
 CONJUGATES: dict[str, Conjugate] = {
     "all_reduce": _summed,
-    "all_gather": _dealt_out,
+    "all_gather": _reduce_scattered,
     "reduce_scatter": _gathered,
 }
 _FEWEST_DIMS = 2  # that collectives which add up ask for
@@ -75,7 +75,7 @@ class CollectiveOp(torch.autograd.Function):
         found: list[torch.Tensor | None]
         with torch.no_grad():
             if conjugate is not None and gradients[0] is not None and rank >= _FEWEST_DIMS:
-                gradient = as_tensor(values_of(gradients[0]), plan.outputs[0], tensors[0])
+                gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
                 found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
             else:
@@ -83,7 +83,7 @@ class CollectiveOp(torch.autograd.Function):
         each = iter(found)
         answer = [next(each, None) if isinstance(value, torch.Tensor) else None for value in ctx.own]
         shaped = [
-            carry(gradient, value.shape) if need and gradient is not None else None
+            wrap_gradient(gradient, value.shape) if need and gradient is not None else None
             for gradient, value, need in zip(answer, ctx.own, ctx.needs_input_grad[3:], strict=True)
         ]
         return None, None, None, *shaped
@@ -141,8 +141,8 @@ def _derived(
             f"{op.name}: gradients through it are not modelled where several processes hold one mesh. "
             "Use all_gather, reduce_scatter or all_reduce."
         )
-    bring_back(tensor.view_data() for tensor in tensors)
-    leaves = {id(tensor): _apart(tensor) for tensor in tensors}
+    reload_values(tensor.view_data() for tensor in tensors)
+    leaves = {id(tensor): _leaf_per_device(tensor) for tensor in tensors}
     replaced = [
         [leaves.get(id(item), item) for item in value]
         if isinstance(value, list | tuple)
@@ -155,7 +155,7 @@ def _derived(
         results = made if isinstance(made, list | tuple) else [made]
         pieces = [result.pieces() for result in results]
     pairs = [
-        (piece, _pieces_of(values_of(gradient), output.dist))
+        (piece, _pieces_of(unwrap_gradient(gradient), output.dist))
         for piece, gradient, output in zip(pieces, gradients, plan.outputs, strict=True)
         if gradient is not None and piece.requires_grad
     ]
@@ -166,7 +166,7 @@ def _derived(
     return [next(found, None) if piece.requires_grad else None for piece in data]
 
 
-def _apart(tensor: Tensor) -> Tensor:
+def _leaf_per_device(tensor: Tensor) -> Tensor:
     dist, data = tensor.view_distribution(), tensor.view_data()
     full = data.detach().expand(*dist.grid, *data.shape[dist.lead :])
     if full.is_floating_point():

@@ -1,4 +1,4 @@
-"""Attention of a sequence that is split over devices: keys and values are gathered, queries stay where they are.
+"""Ring attention of TT-NN: the sequence is split over devices, keys and values are gathered, queries stay.
 
 On hardware the gathering runs in a ring while the attention of what has come goes on.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from softmesh.collectives.core import all_gather
-from softmesh.collectives.spelling import composite
+from softmesh.collectives.overload_signatures import composite
+from softmesh.collectives.ttnn_collectives import all_gather
 from softmesh.errors import ArgumentError, MeshError, NotModelled
-from softmesh.ops.attention.indexer import indexer_score_dsa
-from softmesh.ops.attention.joint import check_strategy
-from softmesh.ops.attention.ring import (
+from softmesh.ops.attention.prefill import check_strategy
+from softmesh.ops.attention.sequence_parallel import (
     DISTRIBUTED,
     JOINT,
     LATENT,
@@ -20,8 +19,9 @@ from softmesh.ops.attention.ring import (
     ring_joint_attention,
     ring_latent_attention,
 )
+from softmesh.ops.attention.sparse_attention import indexer_score_dsa
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.implied import place_along
+from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.tensor import Tensor
 
 _EXPERIMENTAL = "transformer.exp_ring_joint_scaled_dot_product_attention"
@@ -59,7 +59,7 @@ def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:
         raise MeshError(f"{op}: the sequence is dim 2 of its operands, got dim={given['dim']}.")
     if q.device() is None:
         raise MeshError(f"{op}: input_tensor_q must be on a device; use ttnn.to_device(tensor, mesh_device).")
-    place = place_along(mesh, [axis], op)
+    place = device_index_along(mesh, [axis], op)
     return tuple(mesh.shape)[axis], place
 
 
@@ -198,7 +198,7 @@ def _place_in_ring(q: Tensor, size: int) -> Tensor:
         raise MeshError(
             f"{DISTRIBUTED}: ring_size={size} fits {len(axes)} axes of the mesh {device.shape}: pass ring_id."
         )
-    return place_along(device, axes, DISTRIBUTED)
+    return device_index_along(device, axes, DISTRIBUTED)
 
 
 @composite(

@@ -1,18 +1,18 @@
-"""TT-NN's functions for counters that kernels on all chips of a mesh wait on.
+"""TT-NN's functions for global semaphores, counters that kernels on all chips of a mesh wait on.
 
 Collectives take them and count nothing: here a step ends before the next begins.
 """
 
 from __future__ import annotations
 
-from softmesh.arguments import checked, knows_its_names
+from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.cores import CoreRangeSet
-from softmesh.hardware.buffer_type import BufferType
-from softmesh.runtime.buffers.global_semaphore import GlobalSemaphore
+from softmesh.hardware.enums import BufferType
+from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.device import MeshDevice
 
 
-@knows_its_names
+@reject_unknown_keywords
 def create_global_semaphore(
     mesh_device: MeshDevice,
     cores: CoreRangeSet,
@@ -25,12 +25,12 @@ def create_global_semaphore(
     return GlobalSemaphore(device, cores, initial_value, buffer_type)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def get_global_semaphore_address(global_semaphore: GlobalSemaphore) -> int:
     return _checked_semaphore("get_global_semaphore_address", global_semaphore).address()
 
 
-@knows_its_names
+@reject_unknown_keywords
 def reset_global_semaphore_value(global_semaphore: GlobalSemaphore, reset_value: int) -> None:
     _checked_semaphore("reset_global_semaphore_value", global_semaphore).reset_semaphore_value(reset_value)
 

@@ -1,1 +1,1 @@
-"""How much of what real programs use is there: the installed package held against a file of usage."""
+"""API coverage: which of the TT-NN names that real programs use this package has."""

@@ -18,9 +18,9 @@ import torch
 
 from softmesh import epoch
 from softmesh.dispatch.signature import Signature
-from softmesh.lenience import is_lenient
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
+from softmesh.strictness import is_lenient
 from softmesh.tensor.tensor import Tensor
 
 _MOST = 4096  # of one op: a program that needs more is making up shapes, and starts over

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from softmesh.comparison import pearson_correlation_coefficient
 from softmesh.config import CONFIG, Config
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, switch_interceptor
 from softmesh.errors import MeshError
+from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
 from softmesh.tensor.tensor import Tensor
 
 _LOG = logging.getLogger("softmesh.comparison")

@@ -16,7 +16,7 @@ from softmesh.dispatch.signature import Signature, listed
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.memory.claim import Claim
+from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.queue_id import current_queue
 from softmesh.tensor.footprint import room_for
@@ -167,7 +167,7 @@ def stored(
         for result, output in zip(results, plan.outputs, strict=True):
             storage = Storage(result, output.dist, given.device)
             if plan.is_view:
-                storage.lie_in(given, output.spec)
+                storage.use_memory_of(given, output.spec)
             made.append(Tensor.make(storage, output.spec, output.topology))
         return made
     targets = listed(target)

@@ -13,7 +13,7 @@ from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import Signature
 from softmesh.dispatch.undefined_values import Marking, UndefinedRule, carried_over
 
-Define = Callable[..., Any]  # returns a Local; of a collective, an Across
+Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 

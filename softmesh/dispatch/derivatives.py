@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from softmesh.autograd.carried import carry, values_of
-from softmesh.autograd.lending import bring_back
+from softmesh.autograd.activation_offload import reload_values
+from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.dispatch.plan import Plan
 from softmesh.runtime.grad_mode import keeps_graph
 from softmesh.tensor.dtype import facts
@@ -91,11 +91,11 @@ class LocalOp(torch.autograd.Function):
             )
         if not keeps_graph():
             ctx.inner = None
-        given = [None if gradient is None else values_of(gradient) for gradient in gradients]
+        given = [None if gradient is None else unwrap_gradient(gradient) for gradient in gradients]
         wanted = _widest(given, inner.lead(lead), lead)
         needs = ctx.needs_input_grad[1:]
         if wanted != inner.lead(lead) and ctx.again is not None:
-            bring_back(ctx.again)
+            reload_values(ctx.again)
             inner = _run(plan, ctx.again, needs, wanted)
         found = iter(_derived(inner, given, keeps_graph()))
         answer = [None if shape is None else _answer(next(found), shape) for shape in ctx.shapes]
@@ -103,7 +103,7 @@ class LocalOp(torch.autograd.Function):
 
 
 def _answer(gradient: torch.Tensor | None, shape: torch.Size) -> torch.Tensor | None:
-    return None if gradient is None else carry(gradient, shape)
+    return None if gradient is None else wrap_gradient(gradient, shape)
 
 
 def _run(plan: Plan, data: Sequence[Any], needs: Sequence[bool], extents: Extents) -> Inner:

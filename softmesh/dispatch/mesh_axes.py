@@ -9,7 +9,7 @@ from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.implied import place_along
+from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.tensor import Tensor
 
 _ALONG = ("cluster_axis", "seq_shard_axes")  # arguments that name the axes along which a sequence is split
@@ -31,7 +31,7 @@ def with_mesh_axes(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
         sub = given.get("seq_subshard_axis")
         axes += [] if sub is None else [sub]
         more["devices"] = _count(signature.op, mesh, axes)
-        more["place"] = place_along(mesh, axes, signature.op)
+        more["place"] = device_index_along(mesh, axes, signature.op)
     cyclic = given.get("block_cyclic_sp_axis")
     if cyclic is not None:
         more["block_cyclic_devices"] = _count(signature.op, mesh, [cyclic])

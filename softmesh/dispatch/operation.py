@@ -34,14 +34,14 @@ from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
-from softmesh.lenience import warn_or_raise
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
-from softmesh.runtime.traces.captures import recording_on
 from softmesh.runtime.traces.recording import Recording
+from softmesh.runtime.traces.trace import recording_on
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.tensor import Tensor
 
 _ONE_STEP = flops_per_element(1)
@@ -74,7 +74,7 @@ class Operation(EntryPoint):
     def golden_function(self) -> Callable[..., Any] | None:
         """Its torch reference."""
         if self._golden is None:
-            from softmesh.ops.golden.lookup import known_golden
+            from softmesh.ops.golden.golden_functions import known_golden
 
             self._golden = known_golden(self)
         return self._golden
@@ -250,7 +250,7 @@ class Operation(EntryPoint):
         """Run it, and make it a step of the trace that is being captured."""
         tensors, data, writes = bound.tensors, bound.data, self.definition.writes
         if self.definition.draws and not writes:
-            recording.keep_as_it_was(tensors[-1].storage)
+            recording.save_before_write(tensors[-1].storage)
             data[-1] = tensors[-1].view_data()
         if bound.target is None and not writes:
             made = stored(plan, plan.run(data), tensors[0])
@@ -264,7 +264,7 @@ class Operation(EntryPoint):
             return stored(plan, plan.run(values), tensors[0], targets)
 
         for written in targets:
-            recording.keep_as_it_was(written.storage)
+            recording.save_before_write(written.storage)
         record_writing(recording, run, tensors, data, targets)
         run(list(data))
         return targets

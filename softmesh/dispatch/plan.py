@@ -26,9 +26,9 @@ from softmesh.placement.distribution import (
     refine,
 )
 from softmesh.placement.pieces import flattened, regrid
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.placement.rules import Rule, Situation, UsesPartial
-from softmesh.placement.topology import TensorTopology
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout, facts

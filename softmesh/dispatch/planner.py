@@ -31,8 +31,8 @@ from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import UsesPartial
-from softmesh.placement.words import LOCAL, Partial, Placement
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec, make_spec

@@ -9,9 +9,9 @@ import torch
 
 from softmesh.dispatch.plan import Adapt, Plan
 from softmesh.errors import MeshError
-from softmesh.runtime.traces.captures import WRITES
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Constant, Read, Source, View
+from softmesh.runtime.traces.trace import WRITES
 from softmesh.tensor.tensor import Tensor
 
 

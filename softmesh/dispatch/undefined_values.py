@@ -10,7 +10,7 @@ from collections.abc import Callable
 from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.signature import Signature
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import carried, mark, warn_if_undefined
+from softmesh.tensor.undefined import mark, propagated, warn_if_undefined
 
 Marking = Callable[[list[Tensor]], None]
 UndefinedRule = Callable[[str, Signature, BoundCall], Marking | None]
@@ -18,7 +18,7 @@ UndefinedRule = Callable[[str, Signature, BoundCall], Marking | None]
 
 def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     """Each device reads its own piece: what is undefined in it comes to its result."""
-    undefined = carried(op, call.tensors)
+    undefined = propagated(op, call.tensors)
     if undefined is None:
         return None
 

@@ -1,4 +1,4 @@
-"""What was planned, and why: each op's operands, its strategy, what it inserts, and what lost."""
+"""`explain()`: what was planned, and why. Each op's operands, its strategy, what it inserts, and what was rejected."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from typing import Any, overload
 
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.operation import Operation
-from softmesh.distributed.account import Account, Lost, account_of, axis_name, size, spelled, time
-from softmesh.distributed.axes import axis_names
-from softmesh.distributed.listening import heard_by
-from softmesh.distributed.movement import Redistribution
-from softmesh.distributed.planner import Plan
-from softmesh.distributed.unified import Unified
+from softmesh.distributed.data_movement import Redistribution
+from softmesh.distributed.layout_planner import Plan
+from softmesh.distributed.placement_requests import axis_names
+from softmesh.distributed.plan_table import (
+    PlanTable,
+    RejectedStrategy,
+    axis_name,
+    plan_table,
+    size,
+    strategy_text,
+    time,
+)
+from softmesh.distributed.unified_op import Unified, listening
 from softmesh.errors import ArgumentError, SoftmeshError
 from softmesh.runtime.device import MeshDevice
 
@@ -32,16 +39,16 @@ class Explanation:
         self._runners_up = runners_up
 
     @cached_property
-    def account(self) -> Account:
-        return account_of(self.plan, self.axis_names, self._runners_up)
+    def table(self) -> PlanTable:
+        return plan_table(self.plan, self.axis_names, self._runners_up)
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self.account))
+        return "\n".join(_lines(self.table))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _html(self.account)
+        return _html(self.table)
 
 
 class Program:
@@ -53,7 +60,7 @@ class Program:
         self._sites: list[str] = []
         self.ops: list[Explanation] = []
 
-    def hear(self, plan: Plan, device: MeshDevice) -> None:
+    def record(self, plan: Plan, device: MeshDevice) -> None:
         if id(plan) not in self._seen:
             self.ops.append(Explanation(plan, device, self._runners_up))
             self._sites.append(str(user_call_site()))
@@ -85,7 +92,7 @@ class Program:
                 (
                     str(number),
                     plan.problem.op + times,
-                    spelled(plan.strategy, names),
+                    strategy_text(plan.strategy, names),
                     ", ".join(steps) or "-",
                     spent,
                 )
@@ -167,7 +174,7 @@ def _unified(op: Callable[..., Any] | str) -> Unified:
 def _explaining(runners_up: int, show: bool) -> Iterator[Program]:
     program = Program(runners_up)
     try:
-        with heard_by(program.hear):
+        with listening(program.record):
             yield program
     finally:
         if show:
@@ -182,24 +189,24 @@ def _show(program: Program) -> None:
         print(program)
 
 
-def _lines(account: Account) -> list[str]:
-    found = _aligned(account.tensors)
-    found += _aligned(account.choices)
-    found += _aligned([(time(step.seconds), step.what) for step in account.steps], right=True)
-    if account.lost:
+def _lines(table: PlanTable) -> list[str]:
+    found = _aligned(table.tensors)
+    found += _aligned(table.choices)
+    found += _aligned([(time(step.seconds), step.what) for step in table.steps], right=True)
+    if table.lost:
         found += [
             "lost:",
-            *("  " + line for line in _aligned([_lost_row(lost) for lost in account.lost], right=True)),
+            *("  " + line for line in _aligned([_lost_row(lost) for lost in table.lost], right=True)),
         ]
-    return [_title(account), *("  " + line for line in found)]
+    return [_title(table), *("  " + line for line in found)]
 
 
-def _title(account: Account) -> str:
-    said = f"{account.op} on a {account.mesh} mesh: {time(account.seconds)}"
-    return f"{said}, {size(account.bytes_on_each)} on each device"
+def _title(table: PlanTable) -> str:
+    said = f"{table.op} on a {table.mesh} mesh: {time(table.seconds)}"
+    return f"{said}, {size(table.bytes_on_each)} on each device"
 
 
-def _lost_row(lost: Lost) -> tuple[str, str]:
+def _lost_row(lost: RejectedStrategy) -> tuple[str, str]:
     return ("no room" if lost.seconds is None else time(lost.seconds)), f"{lost.strategy}; {lost.reason}"
 
 
@@ -215,14 +222,14 @@ def _aligned(rows: Any, *, right: bool = False) -> list[str]:
     return lines
 
 
-def _html(account: Account) -> str:
+def _html(table: PlanTable) -> str:
     rows = [
-        *(_row(*cells) for cells in account.tensors),
-        *(_row(axis, choice) for axis, choice in account.choices),
-        *(_row(time(step.seconds), step.what) for step in account.steps),
-        *(_row(*_lost_row(lost), style="color: gray") for lost in account.lost),
+        *(_row(*cells) for cells in table.tensors),
+        *(_row(axis, choice) for axis, choice in table.choices),
+        *(_row(time(step.seconds), step.what) for step in table.steps),
+        *(_row(*_lost_row(lost), style="color: gray") for lost in table.lost),
     ]
-    return f"<table><caption>{escape(_title(account))}</caption>{''.join(rows)}</table>"
+    return f"<table><caption>{escape(_title(table))}</caption>{''.join(rows)}</table>"
 
 
 def _row(*cells: str, style: str = "") -> str:

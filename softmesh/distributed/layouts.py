@@ -1,8 +1,8 @@
-"""A layout: one word for each axis of the mesh, and what follows from it for a value of some shape.
+"""A layout: one placement word for each mesh axis, what follows from it for a value's shape, and that of a tensor.
 
 Along several axes that split one dim the first is the outermost, so only the last of them can be gathered
-by itself, and a split is added behind the others. Words here never carry the size of an uneven split: it
-follows from the shape.
+by itself, and a split is added behind the others. Words of a `Layout` that is planned with never carry the size of an
+uneven split: it follows from the shape.
 """
 
 from __future__ import annotations
@@ -10,8 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
-from softmesh.placement.words import REPLICATE, Partial, Placement, Shard
+from softmesh.collectives.device_groups import group_of
+from softmesh.collectives.fabric_topology import closes, get_num_links
+from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.perf.link_costs import Line
+from softmesh.placement.distribution import Distribution, distribution
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import DataType, tile_size
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
 
 Layout = tuple[Placement, ...]
 Extents = tuple[int, ...]
@@ -123,3 +135,141 @@ def all_layouts(value: Value) -> Iterator[Layout]:
             yield from extended((*start, word))
 
     return extended(())
+
+
+# The layouts of tensors: what the planner needs to know of a tensor and its mesh.
+
+
+_TILE = 1024
+
+
+def mesh_of(op: str, tensors: Sequence[Tensor]) -> MeshDevice:
+    """The one open mesh on which all of them live."""
+    device = tensors[0].storage.device
+    for tensor in tensors:
+        storage = tensor.storage
+        if storage.data is None:
+            tensor.check_allocated(f"distributed.{op}")
+        if storage.device is not device:
+            raise _on_several(op, tensors)
+    if device is None:
+        raise _on_several(op, tensors)
+    if device.closed:
+        device.check_open(f"distributed.{op}")
+    return device
+
+
+def _on_several(op: str, tensors: Sequence[Tensor]) -> MeshError:
+    where = " and ".join(_place(tensor) for tensor in tensors)
+    return MeshError(
+        f"distributed.{op}: its operands are on {where}, and it works on one mesh. Bring them to one: "
+        "ttnn.to_device(ttnn.from_device(tensor), mesh_device)."
+    )
+
+
+def _place(tensor: Tensor) -> str:
+    device = tensor.storage.device
+    return "the host" if device is None else f"{device} (mesh id {device.id()})"
+
+
+def layout_of(op: str, tensor: Tensor) -> Layout:
+    """One word for each axis of the mesh, sizes of uneven splits included."""
+    device = tensor.device()
+    assert device is not None
+    dist = tensor.view_distribution()
+    spelled = layout_along(dist, tuple(device.shape))
+    if spelled is None or LOCAL in spelled:
+        raise MeshError(
+            f"distributed.{op}: an operand of shape {list(tensor.shape)} on each device is {dist}, which stands for no "
+            f"one value along the axes of {device}. Distribute it along whole axes "
+            "(softmesh.distributed.mesh_mapper(mesh, placements)), or work on its pieces with plain ops."
+        )
+    return spelled
+
+
+@lru_cache(maxsize=1024)
+def layout_along(dist: Distribution, mesh: Extents) -> Layout | None:
+    """The words of a distribution along the axes of the mesh, or None where it does not follow them."""
+    if dist.coords is not None:
+        return None
+    if dist.spread is not None:  # several processes hold the mesh, this one a block of it
+        return dist.placements if len(dist.placements) == len(mesh) else None
+    if dist.mesh != mesh:
+        return None
+    if dist.grid == mesh:
+        return dist.placements
+    words: list[Placement] = []
+    for axis in range(len(mesh)):
+        group = group_of(dist, axis)
+        found = {group.dist.placements[at] for at in group.axes if group.dist.grid[at] > 1} or {REPLICATE}
+        if len(found) > 1:
+            return None
+        words.append(found.pop())
+    return tuple(words)
+
+
+def has_other_grid(tensor: Tensor) -> bool:
+    """Whether its leading dims are other than the axes of the mesh."""
+    dist = tensor.view_distribution()
+    return dist.spread is None and dist.grid != dist.mesh
+
+
+def along_the_mesh(tensor: Tensor) -> Tensor:
+    """The same pieces in the same memory, under leading dims that are the axes of the mesh."""
+    dist, data = tensor.view_distribution(), tensor.view_data()
+    words = layout_along(dist, dist.mesh)
+    assert words is not None
+    plain = distribution(dist.mesh, dist.mesh, words, None, dist.label)
+    storage = Storage(data.reshape(*plain.extents, *data.shape[dist.lead :]), plain, tensor.storage.device)
+    storage.use_memory_of(tensor.storage, tensor.spec)
+    return Tensor.make(storage, tensor.spec)
+
+
+def whole_shape(tensor: Tensor, layout: Layout, mesh: Sequence[int]) -> Extents:
+    """The shape of the value that the devices hold together."""
+    shape = list(tensor.shape)
+    for n, word in zip(mesh, layout, strict=True):
+        if isinstance(word, Shard):
+            shape[word.dim] = shape[word.dim] * n if word.size is None else word.size
+    return tuple(shape)
+
+
+def value_of(tensor: Tensor, layout: Layout, mesh: Extents) -> Value:
+    return Value(whole_shape(tensor, layout, mesh), bits(tensor.dtype), mesh)
+
+
+def nested_unevenly(layout: Layout, value: Value) -> dict[int, tuple[int, ...]]:
+    """Dims that several axes split and do not divide, with those axes: no step takes one of them away alone."""
+    plain = unsized(layout)
+    found = {}
+    for dim, extent in enumerate(value.shape):
+        axes = tuple(axis for axis, word in enumerate(plain) if isinstance(word, Shard) and word.dim == dim)
+        if len(axes) > 1 and extent % value.pieces(plain, dim):
+            found[dim] = axes
+    return found
+
+
+@lru_cache(maxsize=64)
+def bits(dtype: DataType) -> int:
+    """Of one element in memory; block floats share exponents."""
+    return tile_size(dtype) * 8 // _TILE
+
+
+_LINES: WeakKeyDictionary[MeshDevice, dict[tuple[int, Extents], tuple[Line, ...]]] = WeakKeyDictionary()
+
+
+def lines_of(device: MeshDevice) -> tuple[Line, ...]:
+    """How the devices along each axis are joined under the fabric that is set now."""
+    known = _LINES.setdefault(device, {})
+    key = settings.serial, tuple(device.shape)
+    if key not in known:
+        chip = device.system.chip
+        known[key] = tuple(
+            Line(chip, n, _links(device, axis), n > 1 and closes(device, axis))
+            for axis, n in enumerate(device.shape)
+        )
+    return known[key]
+
+
+def _links(device: MeshDevice, axis: int) -> int:
+    return max(1, get_num_links(device, axis)) if device.shape[axis] > 1 else 1

@@ -1,4 +1,4 @@
-"""Sums, means and extremes: over a split dim each device reduces its piece, and the contributions are combined."""
+"""Reductions (sum, mean, max, min): over a split dim each device reduces its piece, then contributions are combined."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import Local
-from softmesh.distributed.derived import describe as describe_any
-from softmesh.distributed.elementwise import memory_seconds
-from softmesh.distributed.given import Given
+from softmesh.distributed.call_description import CallDescription
+from softmesh.distributed.generic_ops import describe as describe_any
+from softmesh.distributed.generic_ops import memory_seconds
 from softmesh.distributed.layouts import Extents
-from softmesh.distributed.patterns import Split, by_labels
-from softmesh.distributed.planned import Work
-from softmesh.distributed.unified import Unified
-from softmesh.placement.words import Partial
+from softmesh.distributed.runnable_plan import SplitOptions
+from softmesh.distributed.split_choices import Split, by_labels
+from softmesh.distributed.unified_op import Unified
+from softmesh.placement.placements import Partial
 
 _COMBINES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
 
 
-def describe_reduction(given: Given) -> Work:
+def describe_reduction(given: CallDescription) -> SplitOptions:
     """A mean over a split dim is a sum of sums, each divided by the number of all elements."""
     name, scalar = given.op.name, given.arguments["scalar"]
     if scalar < 0 and name in ("max", "min"):
@@ -37,7 +37,7 @@ def describe_reduction(given: Given) -> Work:
         labels,
         combines=Partial(_COMBINES[name]),
         carries=(frozenset({0}),) if name in ("sum", "mean") else (),
-        names=given.spoken,
+        names=given.short_names,
     )
     plain = given.plain()
     count = math.prod(operand.shape[dim] for dim in dims)
@@ -47,7 +47,7 @@ def describe_reduction(given: Given) -> Work:
     def call(split: Split) -> Callable[..., Any]:
         return shares if any(choice.name in reduced for choice in split.choices) else plain
 
-    return Work(choices, memory_seconds(given), call)
+    return SplitOptions(choices, memory_seconds(given), call)
 
 
 def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmesh.processes.launcher.command import tt_run as main
+from softmesh.processes.launcher.tt_run import tt_run as main
 
 __all__ = ["main"]
 

@@ -1,13 +1,12 @@
-"""Which bytes of a card's memories are taken, and by which buffers. Addresses count within one bank."""
+"""Memory allocator of one card: which bytes of DRAM and L1 belong to which buffers. Addresses are within one bank."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from softmesh.drivers.handle import Handle, MemoryKind, aligned
-from softmesh.drivers.protocol import DriverInfo
+from softmesh.drivers.protocol import DriverInfo, Handle, MemoryKind, aligned
 from softmesh.errors import ArgumentError, ArgumentValueError
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
 
@@ -33,7 +32,7 @@ def region_of(info: DriverInfo, mem: MemoryKind) -> Region:
     )
 
 
-def shaped(
+def unplaced_handle(
     info: DriverInfo, size: int, mem: MemoryKind, page_size: int | None = None, banks: int | None = None
 ) -> Handle:
     """A handle of this size with its pages, which has no place yet."""
@@ -63,7 +62,7 @@ class Heap:
         self, size: int, mem: MemoryKind, page_size: int | None, banks: int | None, address: int | None
     ) -> Handle:
         """At this address, or anywhere; MemoryError where there is no room."""
-        wanted = shaped(self._info, size, mem, page_size, banks)
+        wanted = unplaced_handle(self._info, size, mem, page_size, banks)
         found = self._take(wanted, address)
         if found is None:
             where = "anywhere" if address is None else f"at {hex(address)}"

@@ -1,4 +1,4 @@
-"""Software cards in one machine, cabled to each other: what `open_mesh_device(drivers=...)` takes.
+"""Racks: software cards in one machine, cabled to a ring; what `open_mesh_device(drivers=...)` takes.
 
 rack = byte_rack(4, faults={2: [Fault("run", FaultKind.HANG)]})
 with open_mesh_device((2, 2), drivers=rack) as mesh: ...
@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
-from softmesh.drivers.cable import Cables, End
-from softmesh.drivers.card import ByteCard, Fault
-from softmesh.drivers.software_card import SoftwareCard
-from softmesh.drivers.virtual import VirtualCard
+from softmesh.drivers.byte_card import ByteCard, Fault
+from softmesh.drivers.software_card import Cables, End, SoftwareCard
+from softmesh.drivers.virtual_card import VirtualCard
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.systems.chip import P150, Chip

@@ -1,4 +1,4 @@
-"""A card that does one thing after another on a thread of its own: what all drivers here have in common.
+"""Base class of drivers: a card that runs its work in order on a worker thread of its own.
 
 A driver's own part is a handful of verbs that run to their end (`_store`, `_load`, `_run`, ...). This class
 gives them the protocol: checks at the edge, submission that returns at once, waits with a deadline, the mark
@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from softmesh.drivers.handle import Handle, MemoryKind
 from softmesh.drivers.heap import Heap
-from softmesh.drivers.launching import chosen_cores, core_args
-from softmesh.drivers.protocol import Args, Cores, DriverInfo, Event, Image, ProgramSpec, Xy
-from softmesh.drivers.traces import Launch, Recording, Trace, replayed
-from softmesh.drivers.worker import Deadline, Task, Worker
+from softmesh.drivers.launches import Launch, Recording, Trace, chosen_cores, core_args, with_params
+from softmesh.drivers.protocol import (
+    Args,
+    Cores,
+    DriverInfo,
+    Event,
+    Handle,
+    Image,
+    MemoryKind,
+    ProgramSpec,
+    Xy,
+)
+from softmesh.drivers.worker_thread import Deadline, Task, Worker
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 TRANSFER_SECONDS = 10.0
@@ -97,7 +105,7 @@ class SerialCard:
         what = f"a read of {count} bytes at {hex(handle.address)}"
         task = self._post(what, lambda: self._load_pieces(handle, offset, count))
         found = memoryview(self._finish(task, TRANSFER_SECONDS))
-        self._raise_unheard()
+        self._raise_unreported()
         if out is None:
             return found
         target = memoryview(out).cast("B")
@@ -144,7 +152,7 @@ class SerialCard:
 
     def replay(self, trace: Trace, params: Mapping[str, int] | None = None) -> Event:
         """The event of the last launch; those before it have run when it has."""
-        return [self._launch(launch) for launch in replayed(trace, params)][-1]
+        return [self._launch(launch) for launch in with_params(trace, params)][-1]
 
     def reset(self) -> None:
         """Nothing that was placed or submitted before is left."""
@@ -205,7 +213,7 @@ class SerialCard:
             raise error
         return task.result
 
-    def _raise_unheard(self) -> None:
+    def _raise_unreported(self) -> None:
         """What failed while nobody waited for it: values read after it would not be what they seem."""
         failed = next((task for task in self._unfinished if task.error is not None), None)
         if failed is not None:

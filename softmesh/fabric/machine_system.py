@@ -1,4 +1,4 @@
-"""A machine as one process sees it: a logical mesh, matched onto chips, from which programs open theirs."""
+"""The system of a process on a chosen machine: a logical mesh, matched onto chips, from which programs open meshes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from functools import cached_property
 from itertools import pairwise
 
 from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
-from softmesh.fabric.binding import Binding
-from softmesh.fabric.control_plane import bound_mesh, declared_graph, graph_in_use
-from softmesh.fabric.lines import line_through
-from softmesh.fabric.match import Match, MatchError
-from softmesh.fabric.matching.discovery import discover
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.graph_selection import bound_mesh, declared_graph, graph_in_use
+from softmesh.fabric.grid_paths import line_through
+from softmesh.fabric.matching.find_match import discover, match
+from softmesh.fabric.matching.match import Match, MatchError
+from softmesh.fabric.mesh_binding import Binding
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.fabric.routing.network import Network
 from softmesh.fabric.settings import FabricSettings
 from softmesh.fabric.system import check_same_size
 from softmesh.hardware import ClusterType
-from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.strictness import warn_or_raise
 from softmesh.systems.chip import Chip
 from softmesh.systems.machine import Machine
 
@@ -178,7 +177,7 @@ class MachineSystem:
             raise MeshError(
                 f"Requested mesh shape {shape} requires {shape.mesh_size()} devices, but only "
                 f"{whole.mesh_size()} devices are available in the system mesh {whole}. "
-                f"{self._who_is_that()}"
+                f"{self._system_hint()}"
             )
         if shape.dims() != whole.dims():
             raise MeshError(
@@ -206,7 +205,7 @@ class MachineSystem:
             return [self._id_at(*place) for place in line]
         return self._rectangle(shape, start)
 
-    def _who_is_that(self) -> str:
+    def _system_hint(self) -> str:
         return f"The system is {self.name}; SOFTMESH_SYSTEM=mesh:8x8 makes a larger one."
 
     def _checked_offset(self, offset: MeshCoordinate | None) -> tuple[int, int]:
@@ -230,7 +229,7 @@ class MachineSystem:
             return [self._id_at(start[0] + c, start[1] + r) for r in range(rows) for c in range(columns)]
         raise MeshError(
             f"Requested mesh is too big and is not rotatable: {shape} and SystemMesh {self.shape}, "
-            f"offset {MeshCoordinate(list(start))}. {self._who_is_that()}"
+            f"offset {MeshCoordinate(list(start))}. {self._system_hint()}"
         )
 
     def _fits(self, rows: int, columns: int, start: tuple[int, int]) -> bool:

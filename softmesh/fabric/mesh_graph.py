@@ -1,4 +1,4 @@
-"""The logical graph: meshes of chips and the connections between them, whichever file they came from."""
+"""The logical mesh graph: meshes of chips and the connections between them, whichever file they came from."""
 
 from __future__ import annotations
 

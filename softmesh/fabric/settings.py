@@ -1,4 +1,7 @@
-"""The fabric this process has asked for: one setting, changed by `set_fabric_config`."""
+"""The active fabric settings of this process, set by `set_fabric_config`.
+
+`serial` is a version number that caches of plans compare; a change also invalidates every cached call (see `epoch`).
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,24 @@
-"""What opening a mesh needs from a machine."""
+"""The system of a process: the interface that opening a mesh needs, the elastic machine, and the current system."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.fabric.mesh_binding import Binding
 from softmesh.fabric.mesh_graph import LogicalMesh
-from softmesh.hardware import ClusterType
+from softmesh.hardware import ClusterType, FabricConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.systems.chip import Chip
+from softmesh.systems.chip import WORMHOLE, Chip
+from softmesh.systems.system_choice import chosen_machine, own_host
+
+if TYPE_CHECKING:
+    from softmesh.fabric.machine_system import MachineSystem
+    from softmesh.systems.machine import Machine
 
 
 class System(Protocol):
@@ -95,3 +103,130 @@ def check_same_size(old: MeshShape, new: MeshShape) -> None:
             f"New shape must have the same number of devices as current shape: {new} has "
             f"{new.mesh_size()}, {old} has {old.mesh_size()}."
         )
+
+
+# The machine that is there when none was chosen.
+
+
+_WRAPPING = {
+    FabricConfig.FABRIC_1D_RING: (0, 1),
+    FabricConfig.FABRIC_2D_TORUS_X: (1,),
+    FabricConfig.FABRIC_2D_TORUS_Y: (0,),
+    FabricConfig.FABRIC_2D_TORUS_XY: (0, 1),
+}
+
+
+class ElasticSystem:
+    """Wormhole chips without end, every one next to every other: takes any shape, of any rank.
+
+    Asked for "the" system mesh it answers 2x4, and calls itself a T3K. Ids count up from the lowest free
+    one. Every mesh is wired as a Galaxy is: four links from chip to chip, and around each axis.
+    """
+
+    name = "elastic"
+    chip = WORMHOLE
+    shape = MeshShape(2, 4)
+    cluster_type = ClusterType.T3K
+    host_grid = (1, 1)
+    host_rank = None
+    links_per_edge = 4
+    meshes = own_meshes = (LogicalMesh(0, "M0", (2, 4), channels=links_per_edge),)
+
+    def device_ids(self) -> list[int]:
+        return list(range(self.shape.mesh_size()))
+
+    def pcie_ids(self) -> list[int]:
+        return self.device_ids()
+
+    def pcie_chip_of(self, device_id: int) -> int:
+        return device_id
+
+    def choose_devices(
+        self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
+    ) -> list[int]:
+        if offset is not None and offset.dims() != shape.dims():
+            raise MeshError(
+                f"Requested mesh shape dimensions mismatch: offset {offset} has {offset.dims()} dims, "
+                f"{shape} has {shape.dims()}."
+            )
+        ids: list[int] = []
+        candidate = 0
+        while len(ids) < shape.mesh_size():
+            if candidate not in in_use:
+                ids.append(candidate)
+            candidate += 1
+        return ids
+
+    def check_devices(self, ids: list[int]) -> None:
+        pass
+
+    def reshape_devices(self, ids: list[int], old: MeshShape, new: MeshShape) -> list[int]:
+        check_same_size(old, new)
+        return ids
+
+    def node_of(self, device_id: int) -> tuple[int, int]:
+        return 0, device_id
+
+    def are_joined(self, line: list[int], axis: int) -> bool:
+        return axis in _WRAPPING.get(settings.active().config, ())
+
+    def links_along(self, lines: list[list[int]], axis: int | None) -> int:
+        return min(self.links_per_edge, settings.active().num_planes or self.links_per_edge)
+
+    def bring_up(self) -> None:
+        pass
+
+
+# The system of this process: a chosen machine under the fabric that is set, or the elastic one. It is cached, and made
+# anew when the machine, the binding, the descriptor's file time or the fabric settings change.
+
+
+_ELASTIC = ElasticSystem()
+_CACHED: tuple[Machine | None, object, MachineSystem] | None = None
+
+
+def current_system() -> System:
+    return _machine_system() or _ELASTIC
+
+
+def _machine_system() -> MachineSystem | None:
+    global _CACHED
+    binding = Binding.from_environment()
+    machine = chosen_machine(whole=binding.descriptor is not None and binding.mesh_id is not None)
+    if machine is None and binding.descriptor is None:
+        return None
+    from softmesh.fabric.machine_system import MachineSystem
+    from softmesh.fabric.routing.route import PASS_THROUGH
+
+    crossing = os.environ.get(PASS_THROUGH, "")
+    key = (binding, _modified(binding.descriptor), settings.active(), crossing)
+    if _CACHED is None or _CACHED[0] is not machine or _CACHED[1] != key:
+        _CACHED = machine, key, MachineSystem(_visible_machine(machine, binding), binding, settings.active())
+    return _CACHED[2]
+
+
+def _visible_machine(machine: Machine | None, binding: Binding) -> Machine:
+    """What this process has to do with: its host, or everything that its descriptor speaks of."""
+    if machine is None:
+        from softmesh.fabric.descriptors.loader import load_mesh_graph
+        from softmesh.fabric.machine_from_graph import machine_from_graph
+
+        assert binding.descriptor is not None
+        return machine_from_graph(load_mesh_graph(binding.descriptor))
+    sees_all = binding.descriptor is not None or len(machine.hosts) == 1
+    return machine if sees_all else machine.only(machine.chips_of(own_host(machine)))
+
+
+def _modified(path: str | None) -> float | None:
+    return os.path.getmtime(path) if path is not None and os.path.exists(path) else None
+
+
+def machine_system(wanted_for: str) -> MachineSystem:
+    """The chosen machine; an error that says how to choose one where there is none."""
+    system = _machine_system()
+    if system is None:
+        raise MeshError(
+            f"{wanted_for}: the elastic machine has no links of its own. Choose a machine: "
+            "SOFTMESH_SYSTEM=T3000, softmesh run --system T3000, or softmesh.use_system('torus:4x4')."
+        )
+    return system

@@ -1,4 +1,4 @@
-"""`ttnn.graph`: what a program did, written down as a graph of functions, tensors and buffers.
+"""`ttnn.graph`: captures what a program did as a graph of functions, tensors and buffers.
 
 The nodes have TT-NN's names and fields. The underscored names at the end are TT-NN's own inner ones, which test
 suites reach for.
@@ -6,6 +6,7 @@ suites reach for.
 
 from contextlib import ExitStack
 
+from softmesh.graph.dot_graph import pretty_format, pretty_print, visualize, visualize_edge, visualize_node
 from softmesh.graph.extraction import (
     PeakMemoryUsagePerCore,
     TensorInfo,
@@ -17,7 +18,6 @@ from softmesh.graph.extraction import (
     extract_peak_L1_memory_usage,
     extract_resource_usage_per_core,
 )
-from softmesh.graph.picture import pretty_format, pretty_print, visualize, visualize_edge, visualize_node
 from softmesh.graph.python_io import RECORDS as _python_io_data
 from softmesh.graph.python_io import (
     append_python_io_record,

@@ -1,4 +1,4 @@
-"""Questions to a captured graph: what was called, what came out, how much memory it took at once."""
+"""Queries on a captured graph: its call trace, output tensors, peak memory, and levels."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from softmesh.errors import ArgumentError
-from softmesh.graph.nodes import (
-    BUFFER,
-    BUFFER_DEALLOCATE,
-    FUNCTION_END,
-    FUNCTION_START,
-    TENSOR,
-    Node,
-)
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.graph.capture import BUFFER, BUFFER_DEALLOCATE, FUNCTION_END, FUNCTION_START, TENSOR, Node
+from softmesh.hardware.enums import BufferType
 from softmesh.hardware.shape import Shape
 
 _L1 = (BufferType.L1.name, BufferType.L1_SMALL.name)

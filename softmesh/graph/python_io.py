@@ -1,4 +1,4 @@
-"""The arguments of ops as the program gave them, written down beside a graph."""
+"""Records of op calls with the arguments the program gave, written to the report beside a captured graph."""
 
 from __future__ import annotations
 

@@ -1,21 +1,10 @@
-"""Values that only steer hardware: ops take them, check their names, and compute the same without.
+"""Hardware configurations as values: ops take them, check their names, and compute the same without.
 
 Also the facts about chips and fabric that later modules read: architectures, topologies, dispatch.
 """
 
 from softmesh.hardware.activation import GeluVariant, SigmoidMode, UnaryOpType, UnaryWithParam
-from softmesh.hardware.attention import IndexerScoreProgramConfig, PagedCacheGeometryOverride, SparseKVFormat
-from softmesh.hardware.broadcast import BcastOpDim, BcastOpMath
-from softmesh.hardware.cluster import ClusterType as ClusterType
-from softmesh.hardware.compute import (
-    BlackholeComputeKernelConfig,
-    DeviceComputeKernelConfig,
-    MathFidelity,
-    ThrottleLevel,
-    WormholeComputeKernelConfig,
-    init_device_compute_kernel_config,
-)
-from softmesh.hardware.convolution import (
+from softmesh.hardware.convolution_configs import (
     Conv1dConfig,
     Conv2dConfig,
     Conv2dDRAMSliceHeight,
@@ -31,15 +20,24 @@ from softmesh.hardware.convolution import (
     Op2DSliceConfig,
     PaddingMode,
 )
-from softmesh.hardware.data_movement import (
+from softmesh.hardware.dispatch_cores import (
+    DispatchCoreAxis,
+    DispatchCoreConfig,
+    DispatchCoreType,
+    SubDeviceId,
+)
+from softmesh.hardware.enums import (
     NOC,
     Arch,
+    BcastOpDim,
+    BcastOpMath,
     DataMovementProcessor,
     DumpTensorMode,
+    NativeEnum,
     TileReshapeMapMode,
 )
-from softmesh.hardware.dispatch import DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType, SubDeviceId
-from softmesh.hardware.fabric import (
+from softmesh.hardware.enums import ClusterType as ClusterType
+from softmesh.hardware.fabric_config import (
     FabricConfig,
     FabricManagerMode,
     FabricReliabilityMode,
@@ -49,8 +47,15 @@ from softmesh.hardware.fabric import (
     FabricUDMMode,
     Topology,
 )
-from softmesh.hardware.fabric import RoutingDirection as RoutingDirection
-from softmesh.hardware.matmul import (
+from softmesh.hardware.fabric_config import RoutingDirection as RoutingDirection
+from softmesh.hardware.program_configs import (
+    BlackholeComputeKernelConfig,
+    DeviceComputeKernelConfig,
+    IndexerScoreProgramConfig,
+    LayerNormDefaultProgramConfig,
+    LayerNormProgramConfig,
+    LayerNormShardedMultiCoreProgramConfig,
+    MathFidelity,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig,
     MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
@@ -58,17 +63,16 @@ from softmesh.hardware.matmul import (
     MatmulMultiCoreReuseProgramConfig,
     MatmulProgramConfig,
     MinimalMatmulConfig,
-)
-from softmesh.hardware.normalization import (
-    LayerNormDefaultProgramConfig,
-    LayerNormProgramConfig,
-    LayerNormShardedMultiCoreProgramConfig,
+    PagedCacheGeometryOverride,
     SDPAProgramConfig,
     SoftmaxDefaultProgramConfig,
     SoftmaxProgramConfig,
     SoftmaxShardedMultiCoreProgramConfig,
+    SparseKVFormat,
+    ThrottleLevel,
+    WormholeComputeKernelConfig,
+    init_device_compute_kernel_config,
 )
-from softmesh.native_enum import NativeEnum
 
 __all__ = [
     "FabricUDMMode",

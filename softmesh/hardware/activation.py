@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.errors import ArgumentError
-from softmesh.native_enum import NativeEnum
+from softmesh.hardware.enums import NativeEnum
 
 
 class GeluVariant(NativeEnum):

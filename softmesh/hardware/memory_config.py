@@ -1,4 +1,4 @@
-"""Where a tensor lies in a chip's memory: which memory, interleaved or sharded, and over which cores.
+"""Memory configuration of a tensor: which memory of a chip, interleaved or sharded, and over which cores.
 
 Only memory accounting and the checks that TT-NN makes depend on it; values never do.
 """
@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, overload
 from softmesh.arguments import checked_ints
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType, NativeEnum
 from softmesh.hardware.shape import Shape
-from softmesh.native_enum import NativeEnum
 
 JsonObject = dict[str, Any]
 

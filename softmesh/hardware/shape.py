@@ -1,4 +1,4 @@
-"""Shape: the extents of a tensor, with TT-NN's own rules for indexing and equality.
+"""Shape: the extents of a tensor, with TT-NN's own rules for indexing and equality; and rounding up.
 
 Knows numbers only: padding is in `tile`, and the shape of a mesh is `softmesh.mesh.MeshShape`.
 """
@@ -73,3 +73,24 @@ class Shape(tuple[int, ...]):
 
     def __repr__(self) -> str:
         return f"Shape({list(self)})"
+
+
+# Division and rounding up, as `ttnn.core` has them.
+
+
+def divup(a: int, b: int) -> int:
+    """How many times `b` it takes to reach `a`.
+
+    >>> divup(33, 32)
+    2
+    """
+    return -(-a // b)
+
+
+def roundup(a: int, b: int) -> int:
+    """The first multiple of `b` that is not below `a`.
+
+    >>> roundup(33, 32)
+    64
+    """
+    return divup(a, b) * b

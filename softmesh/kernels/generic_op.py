@@ -1,4 +1,8 @@
-"""`generic_op`: tensors in, tensors out, and a program of the user's own in between."""
+"""`generic_op`: runs a user's own program, given as descriptors, on input and output tensors.
+
+Builds a Program from the descriptors, checks it, and launches it; while a trace is being captured, the launch is
+recorded for the replays instead.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,19 @@ from collections.abc import Sequence
 
 from softmesh.arguments import checked_all, described, refused
 from softmesh.errors import MeshError
-from softmesh.kernels.descriptors.circular_buffer import CBDescriptor
-from softmesh.kernels.descriptors.kernel import (
+from softmesh.kernels.engine.launch import Launch
+from softmesh.kernels.program.kernel import (
+    ComputeConfig,
+    DataMovementConfig,
+    Kernel,
+    KernelConfig,
+    ReaderDataMovementConfig,
+    WriterDataMovementConfig,
+    checked_cores,
+    checked_function,
+    checked_words,
+)
+from softmesh.kernels.program.kernel_descriptor import (
     ComputeConfigDescriptor,
     ConfigDescriptor,
     DataMovementConfigDescriptor,
@@ -15,27 +30,18 @@ from softmesh.kernels.descriptors.kernel import (
     ReaderConfigDescriptor,
     WriterConfigDescriptor,
 )
-from softmesh.kernels.descriptors.program import (
+from softmesh.kernels.program.l1_allocation import CircularBuffer, CircularBufferConfig
+from softmesh.kernels.program.program import Program
+from softmesh.kernels.program.program_descriptor import (
+    CBDescriptor,
     MeshProgramDescriptor,
     ProgramDescriptor,
     compute_program_descriptor_hash,
 )
-from softmesh.kernels.engine.launch import Launch
-from softmesh.kernels.program.circular_buffer import CircularBuffer, CircularBufferConfig
-from softmesh.kernels.program.configs import (
-    ComputeConfig,
-    DataMovementConfig,
-    KernelConfig,
-    ReaderDataMovementConfig,
-    WriterDataMovementConfig,
-)
-from softmesh.kernels.program.kernel import Kernel, checked_cores, checked_function
-from softmesh.kernels.program.program import Program
-from softmesh.kernels.program.words import checked_words
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.traces.captures import WRITES, recording_on, refuse_while_recording
+from softmesh.runtime.traces.trace import WRITES, recording_on, refuse_while_recording
 from softmesh.tensor.device_pages import TensorBytes
 from softmesh.tensor.tensor import Tensor
 
@@ -139,7 +145,7 @@ def _check_ranges(places: Sequence[MeshCoordinateRange], mesh: MeshDevice) -> No
 
 def _program(given: ProgramDescriptor) -> Program:
     program = Program()
-    program.runs_apart = given.speaks_to_others
+    program.runs_per_device = given.uses_fabric
     for kernel in given.kernels:
         program.add_kernel(_kernel(kernel))
     for buffer in given.cbs:

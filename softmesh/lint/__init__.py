@@ -1,6 +1,6 @@
-"""Says at once what a hang would say hours later: descriptor, bindings, fabric and machine do not fit."""
+"""Static checks: whether descriptor, bindings, fabric and machine fit, before a job hangs because they do not."""
 
 from softmesh.lint.file_report import FileReport
-from softmesh.lint.files import lint
+from softmesh.lint.linter import lint
 
 __all__ = ["FileReport", "lint"]

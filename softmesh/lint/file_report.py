@@ -1,4 +1,4 @@
-"""What linting one file gave, and the circumstances it was linted under."""
+"""The report on one linted file, and the context (machine, fabric) it was linted under."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from softmesh.fabric.finding import Finding, Severity, errors_of
 from softmesh.hardware import FabricConfig
+from softmesh.input_files.text_files import Finding, Severity, errors_of
 from softmesh.systems.machine import Machine
 
 
 @dataclass(frozen=True)
-class Setting:
+class LintContext:
     """What the files are held against. Without a machine nothing is said about hardware."""
 
     machine: Machine | None = None
@@ -54,7 +54,7 @@ def file_report(file: str, kind: str, verdict: str, findings: Iterable[Finding])
     )
 
 
-def from_here(path: Path) -> Path:
+def relative_to_cwd(path: Path) -> Path:
     """Relative to the current directory where it lies below it: what a user would type."""
     here = Path(os.getcwd())
     return path.relative_to(here) if path.is_relative_to(here) else path

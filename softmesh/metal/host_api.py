@@ -1,33 +1,32 @@
-"""TT-Metalium's host API as free functions, beside the classes they work on."""
+"""TT-Metalium's host API for queues and buffers as free functions, beside the classes they work on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from softmesh.arguments import checked
-from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.hardware.memory_config import ShardOrientation
 from softmesh.mesh import MeshCoordinate
-from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec, BufferShardingArgs, ShardSpecBuffer
-from softmesh.runtime.buffers.config import (
+from softmesh.runtime.buffers.buffer_config import (
+    BufferDistributionSpec,
     BufferRegion,
+    BufferShardingArgs,
     DeviceLocalBufferConfig,
     MeshBufferLayout,
     ReplicatedBufferConfig,
+    Shape2D,
     ShardedBufferConfig,
+    ShardSpecBuffer,
 )
-from softmesh.runtime.buffers.device_buffer import Buffer
-from softmesh.runtime.buffers.global_circular_buffer import GlobalCircularBuffer
-from softmesh.runtime.buffers.global_semaphore import GlobalSemaphore
-from softmesh.runtime.buffers.host_bytes import HostData
-from softmesh.runtime.buffers.host_shards import DistributedHostBuffer, ShardDataTransfer
-from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
-from softmesh.runtime.buffers.shape_2d import Shape2D
+from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer, GlobalSemaphore
+from softmesh.runtime.buffers.host_buffers import DistributedHostBuffer, HostData, ShardDataTransfer
+from softmesh.runtime.buffers.mesh_buffer import Buffer, MeshBuffer
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.opening import synchronize_device
+from softmesh.runtime.device_lifecycle import synchronize_device
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
-from softmesh.runtime.queues.event import MeshEvent
-from softmesh.runtime.queues.event_waiting import EventQuery, EventSynchronize
+from softmesh.runtime.queues.event_functions import EventQuery, EventSynchronize
+from softmesh.runtime.queues.events import MeshEvent
 from softmesh.runtime.queues.queue_id import QueueId
 from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
 from softmesh.runtime.queues.workload import MeshWorkload

@@ -1,1 +1,1 @@
-"""Kernels that torch has not, in C. They are compiled where there is a compiler; softmesh runs without them too."""
+"""Native kernels in C for what torch lacks; compiled where there is a compiler, and softmesh runs without them too."""

@@ -1,4 +1,4 @@
-/* The threads that torch has already. Nothing is linked: softmesh/native/library.py hands over the entry points. */
+/* The threads that torch has already. Nothing is linked: softmesh/native/c_kernels.py hands over the entry points. */
 
 #ifndef SOFTMESH_TEAM_H
 #define SOFTMESH_TEAM_H

@@ -1,85 +1,71 @@
-"""Importing this file registers every op: one line for each family."""
+"""Imports every module that defines an op, which registers them all: one import for each family."""
 
 from __future__ import annotations
 
-from softmesh.ops import (  # noqa: F401
-    activation,
-    backward,
-    backward_pairs,
-    backward_parametric,
-    binary,
-    cache,
-    chance,
-    convolution,
-    creation,
-    dit_norms,
-    embedding,
-    embedding_backward,
-    filling,
-    fp8,
-    gated,
-    head_forms,
-    heads,
-    in_place,
-    indexed,
-    layout,
-    matmul,
-    minimal_products,
-    movement,
-    normalization,
-    operators,
-    ordering,
-    padded_cache,
-    padding,
-    paged_fill,
-    paged_update,
-    pairs,
-    parametric,
-    quasar,
-    reduction,
-    residence,
-    rotary,
-    rotary_indexed,
-    sampling,
-    scattering,
-    slicing,
-    softmax,
-    state_space,
-    ternary,
-    unary,
-    windows,
+from softmesh.ops import tensor_operators  # noqa: F401
+from softmesh.ops.attention import (
+    chunked_prefill,  # noqa: F401
+    decode,  # noqa: F401
+    linear_recurrences,  # noqa: F401
+    paged_decode,  # noqa: F401
+    prefill,  # noqa: F401
+    qkv_heads,  # noqa: F401
+    sequence_parallel,  # noqa: F401
+    sparse_attention,  # noqa: F401
 )
-from softmesh.ops.attention import (  # noqa: F401
-    chunked,
-    decode,
-    delta,
-    indexer,
-    joint,
-    paged_decode,
-    prefill,
-    products,
-    ring,
-    sparse,
+from softmesh.ops.conv import (
+    conv2d,  # noqa: F401
+    conv3d,  # noqa: F401
+    conv_weights,  # noqa: F401
 )
-from softmesh.ops.moe import (  # noqa: F401
-    gates,
-    prefill_experts,
-    prefill_gates,
-    sparse_products,
-    sums,
-    writing_gates,
+from softmesh.ops.creation import creation  # noqa: F401
+from softmesh.ops.data_movement import (
+    image_layout,  # noqa: F401
+    layout_conversion,  # noqa: F401
+    resharding,  # noqa: F401
+    scatter,  # noqa: F401
+    shape_ops,  # noqa: F401
+    slice_and_pad,  # noqa: F401
 )
-from softmesh.ops.vision import (  # noqa: F401
-    adaptive_pooling,
-    batch_norm,
-    conv3d,
-    conv_transpose2d,
-    conv_weights,
-    grid_sampling,
-    group_norm,
-    pooling,
-    rearranging,
-    upsampling,
+from softmesh.ops.elementwise import (
+    activations,  # noqa: F401
+    binary,  # noqa: F401
+    binary_backward,  # noqa: F401
+    fp8_quantization,  # noqa: F401
+    in_place,  # noqa: F401
+    ternary,  # noqa: F401
+    unary,  # noqa: F401
+    unary_backward,  # noqa: F401
 )
+from softmesh.ops.embedding import (
+    embedding,  # noqa: F401
+    rotary_embedding,  # noqa: F401
+)
+from softmesh.ops.kv_cache import (
+    kv_cache,  # noqa: F401
+    padded_kv_cache,  # noqa: F401
+    paged_kv_cache,  # noqa: F401
+)
+from softmesh.ops.matmul import (
+    matmul,  # noqa: F401
+    sparse_matmul,  # noqa: F401
+)
+from softmesh.ops.moe import (
+    gates,  # noqa: F401
+    routed_experts,  # noqa: F401
+)
+from softmesh.ops.normalization import (
+    attention_softmax,  # noqa: F401
+    batch_norm,  # noqa: F401
+    group_norm,  # noqa: F401
+    layer_and_rms_norm,  # noqa: F401
+)
+from softmesh.ops.pool import (
+    image_sampling,  # noqa: F401
+    pooling,  # noqa: F401
+)
+from softmesh.ops.public_names import register_quasar_names
+from softmesh.ops.random import dropout_and_sampling  # noqa: F401
+from softmesh.ops.reduction import reduction  # noqa: F401
 
-quasar.register()
+register_quasar_names()

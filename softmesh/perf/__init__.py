@@ -1,1 +1,1 @@
-"""What things cost on a chip: formulas over the data sheet, checked against published figures."""
+"""Cost model of ops on a chip and collectives over links: data sheet formulas, checked against published figures."""

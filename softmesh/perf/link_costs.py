@@ -77,7 +77,7 @@ def _timed(line: Line, hops: int, through: int) -> LinkCost:
     return LinkCost(_LAUNCH + hops * _HOP[arch] + per_link / (_GB_PER_S[arch] * 1e9), per_link)
 
 
-def passing_on(line: Line, block: int) -> LinkCost:
+def ring_passes(line: Line, block: int) -> LinkCost:
     """Every device sees the blocks of all, passed on to the next neighbour; a line carries one back from its end."""
     rounds = line.devices - 1
     hops = rounds if line.is_ring else rounds * rounds

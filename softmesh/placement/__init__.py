@@ -1,1 +1,1 @@
-"""Which device holds what: the four words, where a tensor sits on its mesh, how it gets there and back."""
+"""Placements: what each device of a mesh holds of a tensor, and what ops do to that. Knows no devices or dtypes."""

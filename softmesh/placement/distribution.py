@@ -1,4 +1,4 @@
-"""Where the pieces of one tensor sit on a mesh, and how its leading dims spell that out.
+"""Distribution: where the pieces of one tensor sit on a mesh, and how its leading dims spell that out.
 
 A mesh tensor is one torch tensor `(*extents, *local_shape)`. Its `Distribution` names the leading
 dims: `grid` are their full extents, `placements` the word for each. An axis that is `Replicate` has
@@ -26,7 +26,7 @@ from itertools import accumulate
 
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.words import LOCAL, REPLICATE, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
 
 Extents = tuple[int, ...]
 Coordinates = tuple[MeshCoordinate, ...]

@@ -1,4 +1,4 @@
-"""Taking pieces out of a mesh tensor's data and putting it under other leading dims.
+"""Indexing of a mesh tensor's data by device: taking out pieces, and regrouping the leading dims.
 
 Everything here is a view unless a subset of devices is picked.
 """
@@ -16,7 +16,7 @@ from softmesh.placement.distribution import (
     refine,
     split_axes,
 )
-from softmesh.placement.words import LOCAL, REPLICATE, Placement
+from softmesh.placement.placements import LOCAL, REPLICATE, Placement
 
 
 def regrid(data: torch.Tensor, dist: Distribution, fine: Extents) -> torch.Tensor:

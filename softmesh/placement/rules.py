@@ -1,4 +1,4 @@
-"""What a plain op does to placements, one mesh axis at a time.
+"""Placement propagation: the rules by which an op's operand placements give its result's, one mesh axis at a time.
 
 A rule is asked once for each axis of the grid, with the words of the operands on that axis. It answers
 the word of the result. Two cases never reach a rule: all operands Replicate gives Replicate, any
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
 Dims = tuple[int, ...]
 LINEAR_OPS = ("sum", "avg")  # contributions that a linear op may take one by one

@@ -1,6 +1,8 @@
-"""The processes of a job, as a program sees them: its rank among how many, and ways to exchange bytes.
+"""The distributed context: this process's rank among how many, and collectives and messages of bytes between them.
 
-One process alone is a context too. What is received goes into memory that the caller gives.
+One process alone is a context too. What is received goes into memory that the caller gives. A buffer is anything that
+holds contiguous bytes: bytes, numpy arrays, memoryviews, torch tensors on the CPU; `byte_view` views it without a
+copy.
 """
 
 from __future__ import annotations
@@ -8,14 +10,38 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from softmesh.errors import MeshError
-from softmesh.processes.buffers import Buffer, byte_view
 from softmesh.processes.subcontext_layout import SubcontextLayout
 from softmesh.processes.wait_report import WaitKind
-from softmesh.processes.waiting import Group, Wait
+from softmesh.processes.waits import Group, Wait
+
+Buffer = Any
+
+
+def byte_view(buffer: Buffer, *, written: bool = False) -> memoryview:
+    """The bytes of a buffer, without a copy."""
+    view = memoryview(_bytes_of_tensor(buffer, written) if hasattr(buffer, "data_ptr") else buffer)
+    if not view.contiguous:
+        raise MeshError("a buffer that travels between processes must be contiguous")
+    if written and view.readonly:
+        raise MeshError("a buffer that is received into must be writable")
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def _bytes_of_tensor(tensor: Any, written: bool) -> Any:
+    import torch
+
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        raise MeshError("a tensor that travels between processes must be contiguous and on the CPU")
+    if written and not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)  # torch does not see what comes through numpy
+    # numpy does not know all of torch's types, but it knows bytes
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy()
+
 
 _LAUNCHED_BY = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE")
 

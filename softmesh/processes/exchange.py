@@ -1,11 +1,12 @@
-"""Tensors that all ranks of a group put together, each its own part: in memory they share, or by messages.
+"""All-gather and all-to-all of tensors between ranks, planned once per shape: in shared memory, else by messages.
 
-    exchange = Assembly(group, "all_gather", fingerprint, whole)
+    exchange = AllGatherExchange(group, "all_gather", fingerprint, layout)
     views = exchange.open(lambda own: own[0].copy_(data))     # waits for the others
     kept = exchange.keep()                                    # or exchange.close(), if it was only read
 
-In shared memory there is one copy of it on a host, however many ranks keep it. An exchange is planned once for a
-call with given shapes, and used again.
+In shared memory there is one copy of the result on a host, however many ranks keep it. An exchange is idle, or open
+(between `open` and `keep` or `close`): only while it is open are the views valid, and `keep` makes the result outlive
+it.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from functools import cached_property
 
 import torch
 
+from softmesh.processes.block_allocator import Block, rounded
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.meeting import MeetingPlace, meeting_place
-from softmesh.processes.shelf import Block, rounded
+from softmesh.processes.shm_barrier import ShmBarrier, shm_barrier_of
 
 Fill = Callable[[Sequence[torch.Tensor]], object]
 Cut = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 
 
 @dataclass(frozen=True)
-class Whole:
+class ExchangeLayout:
     """What is put together: `place(whole, rank)` is the view that a rank fills; all are of one shape.
 
-    `seen_as` is the shape under which it is found, where that is another.
+    `result_shape` is the shape under which it is found, where that is another.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     place: Callable[[torch.Tensor, int], torch.Tensor]
-    seen_as: tuple[int, ...] | None = None
+    result_shape: tuple[int, ...] | None = None
 
     @cached_property
     def nbytes(self) -> int:
@@ -55,14 +56,14 @@ class RankGroup:
 
     def __init__(self, context: DistributedContext) -> None:
         self.context = context
-        self._has_met = False
-        self._meeting: MeetingPlace | None = None
+        self._barrier_is_known = False
+        self._barrier: ShmBarrier | None = None
 
-    def meeting(self, op: str) -> MeetingPlace | None:
+    def barrier(self, op: str) -> ShmBarrier | None:
         """Where they share memory; the first call, which all make, is what finds out."""
-        if not self._has_met:
-            self._meeting, self._has_met = meeting_place(self.context, op), True
-        return self._meeting
+        if not self._barrier_is_known:
+            self._barrier, self._barrier_is_known = shm_barrier_of(self.context, op), True
+        return self._barrier
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Exchange(ABC):
         group: RankGroup,
         op: str,
         fingerprint: object,
-        whole: Whole,
+        whole: ExchangeLayout,
         parts: Cut = lambda place: (place,),
         pieces: Cut = lambda found: (),
     ) -> None:
@@ -97,14 +98,14 @@ class Exchange(ABC):
 
     def open(self, fill: Fill) -> Views:
         """What all ranks have put in; `fill` writes this rank's parts. Until `close`, not longer."""
-        meeting = self.group.meeting(self.op)
-        block = None if meeting is None else meeting.borrow(self._size)
-        if meeting is None or block is None:
+        barrier = self.group.barrier(self.op)
+        block = None if barrier is None else barrier.allocate(self._size)
+        if barrier is None or block is None:
             self._views = views = self._by_messages(fill)
             return views
         views = block.views(self, self._views_of)
         fill(views.own)
-        meeting.meet(self._context.collective(self.op, self.fingerprint, self._nbytes), self._digest)
+        barrier.wait_for_all(self._context.collective(self.op, self.fingerprint, self._nbytes), self._digest)
         self._views, self._block = views, block
         return views
 
@@ -113,15 +114,15 @@ class Exchange(ABC):
         views, block = self._views, self._block
         assert views is not None
         self._views = self._block = None
-        meeting = None if block is None else self.group.meeting(self.op)
-        return views.found if block is None or meeting is None else meeting.lend(block, views.found)
+        barrier = None if block is None else self.group.barrier(self.op)
+        return views.found if block is None or barrier is None else barrier.share_view(block, views.found)
 
     def close(self) -> None:
         block = self._block
         self._views = self._block = None  # a block counts views to know whether it is still read
-        meeting = None if block is None else self.group.meeting(self.op)
-        if block is not None and meeting is not None:
-            meeting.give_back(block)
+        barrier = None if block is None else self.group.barrier(self.op)
+        if block is not None and barrier is not None:
+            barrier.free_block(block)
 
     def _views_of(self, memory: torch.Tensor) -> Views:
         whole = memory[: self._nbytes].view(self.whole.dtype).view(self.whole.shape)
@@ -131,7 +132,7 @@ class Exchange(ABC):
     def _by_messages(self, fill: Fill) -> Views:
         own = torch.empty(self.whole.part(), dtype=self.whole.dtype)
         fill(self._parts(own))
-        found = self._sent(own)
+        found = self._by_collective(own)
         return Views(found, (), self._pieces(found))
 
     @abstractmethod
@@ -139,45 +140,45 @@ class Exchange(ABC):
         """What of the whole is for this rank."""
 
     @abstractmethod
-    def _sent(self, own: torch.Tensor) -> torch.Tensor:
+    def _by_collective(self, own: torch.Tensor) -> torch.Tensor:
         """What this rank finds after all have sent each other their parts."""
 
 
-class Assembly(Exchange):
+class AllGatherExchange(Exchange):
     """Every rank gets the whole."""
 
     def _found_in(self, whole: torch.Tensor) -> torch.Tensor:
-        return whole if self.whole.seen_as is None else whole.view(self.whole.seen_as)
+        return whole if self.whole.result_shape is None else whole.view(self.whole.result_shape)
 
-    def _sent(self, own: torch.Tensor) -> torch.Tensor:
+    def _by_collective(self, own: torch.Tensor) -> torch.Tensor:
         parts = own.new_empty((self._context.size, *own.shape))
         self._context.allgather(own, parts, op=self.op, fingerprint=self.fingerprint)
-        return self._found_in(_put_together(self.whole.empty(), parts, self.whole.place))
+        return self._found_in(_assembled(self.whole.empty(), parts, self.whole.place))
 
 
-class Deal(Exchange):
+class AllToAllExchange(Exchange):
     """The first dim of the whole counts ranks: each gets its row, to which all have contributed."""
 
     def _found_in(self, whole: torch.Tensor) -> torch.Tensor:
         return whole[self._context.rank]
 
-    def _sent(self, own: torch.Tensor) -> torch.Tensor:
+    def _by_collective(self, own: torch.Tensor) -> torch.Tensor:
         parts = torch.empty_like(own)
         self._context.all_to_all(own, parts, op=self.op, fingerprint=self.fingerprint)
-        return _put_together(self.whole.empty(rows=1), parts.unsqueeze(1), self.whole.place)[0]
+        return _assembled(self.whole.empty(rows=1), parts.unsqueeze(1), self.whole.place)[0]
 
 
-def _put_together(
+def _assembled(
     whole: torch.Tensor, parts: torch.Tensor, place: Callable[[torch.Tensor, int], torch.Tensor]
 ) -> torch.Tensor:
-    if _lie_in_order(whole, place, len(parts)):
+    if _is_in_rank_order(whole, place, len(parts)):
         return parts.view(whole.shape)
     for rank, part in enumerate(parts):
         place(whole, rank).copy_(part)
     return whole
 
 
-def _lie_in_order(
+def _is_in_rank_order(
     whole: torch.Tensor, place: Callable[[torch.Tensor, int], torch.Tensor], count: int
 ) -> bool:
     places = (place(whole, rank) for rank in range(count))

@@ -1,10 +1,11 @@
-"""Whether all ranks run the same program: a running hash of what each one did, compared at collectives.
+"""Lockstep check that all ranks run the same program: a running hash of each rank's commands, compared at
+collectives.
 
     lockstep.feed("add", [(32, 32)], ["bfloat16"])      # at every command
     lockstep.compare(context)                           # where all ranks meet
 
-While the hashes agree, eight bytes travel. At the first difference the ranks exchange what they did last
-and the error names the first command that differs, with both lines of the program.
+While the hashes agree, eight bytes travel. At the first difference the ranks exchange what they did last and the
+error names the first command that differs, with both lines of the program.
 """
 
 from __future__ import annotations
@@ -86,11 +87,13 @@ def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None
         entries = [found.get(index) for found in by_index]
         if len({entry and entry.digest for entry in entries}) > 1:
             # when the oldest command that is known differs already, the real difference may lie before it
-            return _told(index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1)
+            return _difference_text(
+                index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1
+            )
     raise AssertionError("the hashes of all commands agree")
 
 
-def _told(index: int, entries: Mapping[int, Entry | None], maybe_older: bool) -> LockstepError:
+def _difference_text(index: int, entries: Mapping[int, Entry | None], maybe_older: bool) -> LockstepError:
     seen = Counter(entry and entry.digest for entry in entries.values())
     usual = max(seen, key=lambda digest: seen[digest])
     odd = tuple(rank for rank, entry in entries.items() if (entry and entry.digest) != usual)

@@ -1,4 +1,4 @@
-"""Joining and leaving an MPI job: started with all threads allowed, left with the reason told.
+"""MPI start-up and shutdown: initialized with all threads allowed, finalized or aborted with the reason told.
 
 A rank that raises ends the whole job with its traceback: the others would wait for it in vain.
 """
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from types import ModuleType, TracebackType
 
 from softmesh.errors import MeshError
-from softmesh.processes import reports, waiting
+from softmesh.processes import rank_reporter, waits
 from softmesh.processes.context import DistributedContext
+from softmesh.processes.program_location import site_of
 from softmesh.processes.subcontext_layout import read_layout
 from softmesh.processes.wait_report import Site
-from softmesh.processes.waiting import Group
-from softmesh.processes.whereabouts import site_of
+from softmesh.processes.waits import Group
 
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -31,10 +31,10 @@ _SECONDS_TO_LOAD = 60.0
 
 def connect() -> tuple[DistributedContext, DistributedContext]:
     """The world, and this process's part of it."""
-    waiting.timeout()  # refused now rather than in the middle of a hang
+    waits.timeout()  # refused now rather than in the middle of a hang
     rank, size = _number(os.environ, _RANK), _number(os.environ, _SIZE)
     if rank is not None and size is not None:
-        waiting.identify(rank, size)
+        waits.identify(rank, size)
     _started_mpi()
     from softmesh.processes.mpi import world
 
@@ -45,7 +45,7 @@ def connect() -> tuple[DistributedContext, DistributedContext]:
             f"to different MPI libraries. Use the mpirun beside this Python: {os.path.dirname(sys.executable)}"
         )
     if rank is None or size is None:
-        waiting.identify(whole.rank, whole.size)
+        waits.identify(whole.rank, whole.size)
     return whole, _part_of(whole)
 
 
@@ -71,14 +71,14 @@ def _started_mpi() -> None:
     MPI = _loaded()
     if not MPI.Is_initialized():  # a program that imports mpi4py itself has done it
         _initialize(MPI)
-    _take_down_with_errors(MPI)
-    atexit.register(_leave, MPI)
+    _abort_on_errors(MPI)
+    atexit.register(_finalize, MPI)
 
 
 def _initialize(MPI: ModuleType) -> None:
     """MPI starts only once all ranks do, holds the interpreter meanwhile, and knows no deadline."""
-    with waiting.unpolled("init_distributed_context", patience=_SECONDS_TO_LOAD):
-        faulthandler.dump_traceback_later(waiting.timeout() + _SECONDS_TO_LOAD, exit=True, file=2)
+    with waits.blocking_wait("init_distributed_context", patience=_SECONDS_TO_LOAD):
+        faulthandler.dump_traceback_later(waits.timeout() + _SECONDS_TO_LOAD, exit=True, file=2)
         try:
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
         finally:
@@ -100,23 +100,25 @@ def _loaded() -> ModuleType:
     return MPI
 
 
-def _leave(MPI: ModuleType) -> None:
-    reports.say_last(reports.finished(waiting.last_completed()))
+def _finalize(MPI: ModuleType) -> None:
+    rank_reporter.send_last(rank_reporter.finished(waits.last_completed()))
     if not MPI.Is_finalized():
         MPI.Finalize()
 
 
-def _take_down_with_errors(MPI: ModuleType) -> None:
+def _abort_on_errors(MPI: ModuleType) -> None:
     shown = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         shown(kind, error, trace)
-        last = waiting.last_completed()
+        last = waits.last_completed()
         print(
             f"softmesh: rank {MPI.COMM_WORLD.rank} ends the job; last completed: {last or 'nothing'}",
             file=sys.stderr,
         )
-        reports.say_last(reports.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last))
+        rank_reporter.send_last(
+            rank_reporter.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last)
+        )
         sys.stdout.flush()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(1)

@@ -1,8 +1,9 @@
-"""The processes that hold one mesh, as the grid of their blocks."""
+"""The grid of processes that hold one mesh together, each a block of it; and which mesh each rank is bound to."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from itertools import product
 
@@ -10,8 +11,21 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.exchange import Assembly, RankGroup, Whole
-from softmesh.processes.mesh_ids import mesh_ids
+from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout, RankGroup
+
+MESH_IDS = "SOFTMESH_MESH_IDS"  # one for each rank of the job in order, such as `0,0,1,1`
+
+
+def mesh_ids(world: DistributedContext) -> list[int] | None:
+    """Of each rank of this context; None where nobody said."""
+    text = os.environ.get(MESH_IDS, "")
+    if not text:
+        return None
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers) or max(world.group.ranks) >= len(numbers):
+        raise MeshError(f"{MESH_IDS}={text[:80]!r} must list one mesh id for each rank of the job")
+    return [int(numbers[rank]) for rank in world.group.ranks]
+
 
 _MOST_PLANS = 256
 
@@ -28,7 +42,7 @@ class RankGrid:
         self._groups: dict[tuple[int, ...], RankGroup] = {split: RankGroup(context)}
         if len(split) > 1:
             self._groups |= {(axis,): self._along(axis) for axis in split}
-        self._gathers: dict[tuple[object, ...], Assembly] = {}
+        self._gathers: dict[tuple[object, ...], AllGatherExchange] = {}
 
     def _along(self, axis: int) -> RankGroup:
         """The processes that differ from this one along one axis only, in order."""
@@ -68,14 +82,16 @@ class RankGrid:
         assembly.open(lambda own: own[0].copy_(data.detach()))
         return assembly.keep()
 
-    def _gathering(self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str) -> Assembly:
+    def _gathering(
+        self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str
+    ) -> AllGatherExchange:
         key = (op, data.shape, data.dtype, axes)
         found = self._gathers.get(key)
         if found is None:
             if len(self._gathers) >= _MOST_PLANS:
                 self._gathers.clear()
             whole = self.side_by_side(tuple(data.shape), data.dtype, axes)
-            found = self._gathers[key] = Assembly(group, op, self.described(data, axes), whole)
+            found = self._gathers[key] = AllGatherExchange(group, op, self.described(data, axes), whole)
         return found
 
     def described(self, data: torch.Tensor, axes: Sequence[int]) -> str:
@@ -90,7 +106,7 @@ class RankGrid:
 
     def side_by_side(
         self, shape: tuple[int, ...], dtype: torch.dtype, axes: Sequence[int], first: int = 0
-    ) -> Whole:
+    ) -> ExchangeLayout:
         """Blocks of this shape along some axes; the grid's first axis is dim `first` of them."""
         places = self.places(axes)
         extents = [(axis, shape[first + axis]) for axis in axes]
@@ -103,7 +119,7 @@ class RankGrid:
         wide = list(shape)
         for axis, n in extents:
             wide[first + axis] = n * self.hosts[axis]
-        return Whole(tuple(wide), dtype, place)
+        return ExchangeLayout(tuple(wide), dtype, place)
 
     def barrier(self, op: str) -> None:
         self.context.barrier(op=op)

@@ -1,8 +1,9 @@
-"""Memory that the processes of one host see: a file without a name, mapped by all of them.
+"""Anonymous shared memory (memfd) that the processes of one host map: a file without a name.
 
 It is in no folder, so nothing of it is left once its processes have ended, however they end, and it takes only as
 much memory as is written to. Where it cannot be had (several hosts, another kernel, SOFTMESH_SHARED_MEMORY=0) all
-ranks of a context learn so together, and send messages instead.
+ranks of a context learn so together, and send messages instead. `Segment.order` is the memory fence, None on
+processors that need none.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext
 
-VARIABLE = "SOFTMESH_SHARED_MEMORY"
+SHARED_MEMORY = "SOFTMESH_SHARED_MEMORY"
 SPAN = 1 << 40  # addresses, not memory
 # These processors let others see writes in the order in which they were made, and make no read late.
-_ORDERLY = ("x86_64", "AMD64", "i686")
+_STRONGLY_ORDERED = ("x86_64", "AMD64", "i686")
 _KEY_WORDS = 3  # process, descriptor, and a random number that stands in the file
 
 
@@ -40,14 +41,14 @@ class Segment:
         """These bytes, as memory that torch counts the owners of."""
         return torch.frombuffer(self._bytes[offset : offset + size], dtype=torch.uint8)
 
-    def forget(self, offset: int, size: int) -> None:
+    def release(self, offset: int, size: int) -> None:
         """Give the memory back to the machine; what is read there afterwards is zero."""
         self.map.madvise(mmap.MADV_REMOVE, offset, size)
 
 
 def shared_segment(context: DistributedContext, op: str) -> Segment | None:
     """A segment for all ranks of a context, who call this together; None where they cannot have one."""
-    if not context.one_host or not is_wanted():
+    if not context.one_host or not is_enabled():
         return None
     key = np.zeros(_KEY_WORDS, dtype=np.int64)
     descriptor = -1
@@ -63,10 +64,10 @@ def shared_segment(context: DistributedContext, op: str) -> Segment | None:
     return segment if everybody else None
 
 
-def is_wanted() -> bool:
-    asked = os.environ.get(VARIABLE, "").strip()
+def is_enabled() -> bool:
+    asked = os.environ.get(SHARED_MEMORY, "").strip()
     if asked not in ("", "0", "1"):
-        raise MeshError(f"{VARIABLE}={asked[:20]!r}: set it to 0 to send messages instead, or to 1.")
+        raise MeshError(f"{SHARED_MEMORY}={asked[:20]!r}: set it to 0 to send messages instead, or to 1.")
     return asked != "0" and hasattr(os, "memfd_create")
 
 
@@ -100,7 +101,7 @@ def _found(key: np.ndarray) -> int:
 
 
 def _mapped(descriptor: int, context: DistributedContext) -> Segment | None:
-    order = None if platform.machine() in _ORDERLY else context.shared_array(8).sync
+    order = None if platform.machine() in _STRONGLY_ORDERED else context.shared_array(8).sync
     if descriptor < 0:
         return None
     try:

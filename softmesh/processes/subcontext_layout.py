@@ -1,4 +1,4 @@
-"""How a job's processes are split into sub-contexts: read from the environment, checked, and asked.
+"""Sub-contexts of a job: how its ranks are split, read from the launcher's environment variables and checked.
 
 The ranks of sub-context 0 come first in the world, then those of 1, and so on.
 """

@@ -1,4 +1,4 @@
-"""A wait as others see it: who waits, in which call, for whom, since when.
+"""The report of a wait as data: which rank waits, in which call, for whom, since when.
 
 The rank that waits makes one, the launcher reads it, tests make them up. Nothing here waits.
 """
@@ -46,7 +46,7 @@ def _short(file: str) -> str:
 class WaitReport:
     """Ranks are world ranks. `serial` counts the waits of this rank, `polls` the looks within this one.
 
-    `group` is a name by which ranks that are in one group know each other, `spoken` one that people understand.
+    `group` is a name by which ranks that are in one group know each other, `label` one that people understand.
     `patience` are seconds that this wait is granted beyond the usual deadline.
     """
 
@@ -63,7 +63,7 @@ class WaitReport:
     serial: int = 0
     polls: int = 0
     patience: float = 0.0
-    spoken: str = ""
+    label: str = ""
 
     @property
     def signature(self) -> tuple[str, str]:
@@ -75,7 +75,7 @@ class WaitReport:
         """`all_reduce number 17 of world (bfloat16 [32, 64], axis 1)`, `receive from rank 3 (tag 0)`."""
         if self.kind is WaitKind.COLLECTIVE:
             number = "" if self.sequence is None else f" number {self.sequence}"
-            return f"{self.op}{number} of {self.spoken or self.group}" + (
+            return f"{self.op}{number} of {self.label or self.group}" + (
                 f" ({self.fingerprint})" if self.fingerprint else ""
             )
         direction = {WaitKind.SEND: "to", WaitKind.RECEIVE: "from", WaitKind.EXCHANGE: "with"}[self.kind]
@@ -107,7 +107,7 @@ def wait_from_data(data: Mapping[str, Any]) -> WaitReport:
         serial=int(data.get("serial", 0)),
         polls=int(data.get("polls", 0)),
         patience=float(data.get("patience", 0.0)),
-        spoken=text(data.get("spoken", "")),
+        label=text(data.get("label", "")),
     )
 
 

@@ -1,1 +1,1 @@
-"""Pictures: meshes and the shards on them, in the terminal, in notebooks and in files."""
+"""Pictures of meshes, shards, collectives and machines, in the terminal, in notebooks and in files."""

@@ -1,13 +1,91 @@
-"""The few shapes our pictures are made of, as SVG elements.
+"""Rectangles, colours and SVG elements: what all pictures are drawn with.
 
-Built as a tree of XML elements, so texts are escaped and tags are closed by construction. All looks are
-attributes: a style sheet inside one picture would reach the whole notebook page.
+SVG is built as a tree of XML elements, so texts are escaped and tags are closed by construction. All looks are
+attributes: a style sheet inside one picture would reach the whole notebook page. Dark text reads on every colour
+that stands for a group of devices.
 """
 
 from __future__ import annotations
 
+import colorsys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from xml.etree import ElementTree
+
+# Light, and apart from one another for all common kinds of colour vision (after Okabe and Ito).
+_FEW = ("#8fc1ee", "#f6b873", "#86d3b0", "#eeaacb", "#f1e27e", "#bfb6ee", "#d8b79b", "#c6cdd4")
+
+
+def hue_wheel(count: int) -> list[str]:
+    """TT-NN's own colours for the terminal: evenly spaced hues."""
+    return [_hex(number / count, 0.48, 0.80) for number in range(count)]
+
+
+def tints(count: int) -> list[str]:
+    """Colours for pictures: a fixed set where it suffices, else hues of alternating brightness."""
+    if count <= len(_FEW):
+        return list(_FEW[:count])
+    return [_hex(number / count, *((0.30, 0.97), (0.40, 0.84))[number % 2]) for number in range(count)]
+
+
+def shaded_tints(hues: int, shades: int) -> list[list[str]]:
+    """`shades` steps from light to dark in each of `hues` hues."""
+    steps = [step / max(shades - 1, 1) for step in range(shades)]
+    return [
+        [_hex(hue / hues, 0.20 + 0.22 * step, 0.99 - 0.14 * step) for step in steps] for hue in range(hues)
+    ]
+
+
+def _hex(hue: float, saturation: float, value: float) -> str:
+    red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, saturation, value))
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+class Box(NamedTuple):
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    def moved(self, right: float, down: float) -> Box:
+        return Box(self.x + right, self.y + down, self.width, self.height)
+
+    def grown(self, by: float) -> Box:
+        return Box(self.x - by, self.y - by, self.width + 2 * by, self.height + 2 * by)
+
+    def holds(self, point: tuple[float, float]) -> bool:
+        return self.x <= point[0] <= self.right and self.y <= point[1] <= self.bottom
+
+    def contains(self, other: Box) -> bool:
+        return self.holds((other.x, other.y)) and self.holds((other.right, other.bottom))
+
+    def touches(self, other: Box) -> bool:
+        return self.shared_area(other) > 0
+
+    def shared_area(self, other: Box) -> float:
+        width = min(self.right, other.right) - max(self.x, other.x)
+        height = min(self.bottom, other.bottom) - max(self.y, other.y)
+        return max(width, 0) * max(height, 0)
+
+
+def enclosing(boxes: Iterable[Box]) -> Box:
+    kept = list(boxes)
+    x, y = min(box.x for box in kept), min(box.y for box in kept)
+    return Box(x, y, max(box.right for box in kept) - x, max(box.bottom for box in kept) - y)
+
 
 INK = "#141b24"
 FADED = "#5b6773"

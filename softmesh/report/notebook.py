@@ -1,6 +1,6 @@
-"""What a notebook shows for a mesh and for a tensor: importing this module binds `_repr_html_`.
+"""Rich display in notebooks: importing this module binds `_repr_html_` of meshes and tensors.
 
-The pictures are loaded when the first one is asked for.
+Imported with softmesh itself, so it stays light: the pictures are loaded when the first one is asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from softmesh.tensor.tensor import Tensor, tensor_method
 
 
 def mesh_html(self: MeshDevice) -> str:
-    from softmesh.report.svg import mesh_svg
+    from softmesh.report.mesh_svg import mesh_svg
 
     title = repr(self) if self.is_open else f"{self!r}, closed"
     return mesh_svg(tuple(self.shape), self.all_device_ids, title)
@@ -21,7 +21,7 @@ def mesh_html(self: MeshDevice) -> str:
 @tensor_method("_repr_html_")
 def tensor_html(self: Tensor) -> str:
     """The shards; also the values, where there is one piece. What was deallocated says so."""
-    from softmesh.report.svg import tensor_svg
+    from softmesh.report.mesh_svg import tensor_svg
 
     if not self.is_allocated():
         return _preformatted(self)

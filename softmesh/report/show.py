@@ -14,20 +14,19 @@ from pathlib import Path
 import click
 
 from softmesh.errors import MeshError, did_you_mean
-from softmesh.fabric.current import current_system
+from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
-from softmesh.placement.mappers import MeshMapperConfig, create_mesh_mapper
-from softmesh.placement.topology import PlacementReplicate, PlacementShard
-from softmesh.report.placed import PlacedTensor, planned
-from softmesh.report.planes import grid_text
-from softmesh.report.svg import mesh_svg, placed_svg
+from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
+from softmesh.report.mesh_svg import mesh_svg, placed_svg
+from softmesh.report.shard_layout import PlacedTensor, grid_text, planned
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
-from softmesh.report.wiring.page import wiring_page
-from softmesh.report.wiring.source import Request, UnknownTarget, UnusableTarget, wiring_of
-from softmesh.report.wiring.svg import wiring_svg
-from softmesh.report.wiring.terminal import WiringPicture
+from softmesh.report.wiring.show_target import Request, UnknownTarget, UnusableTarget, wiring_of
+from softmesh.report.wiring.wiring_page import wiring_page
+from softmesh.report.wiring.wiring_svg import wiring_svg
+from softmesh.report.wiring.wiring_text import WiringPicture
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+from softmesh.tensor.mappers import MeshMapperConfig, create_mesh_mapper
 
 _MOST_DEVICES = 4096
 _MOST_ELEMENTS = 2**40

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 import click
 
 from softmesh.report.terminal import print_pictures
-from softmesh.systems.catalogue import Entry, entries, load
 from softmesh.systems.machine import Machine
+from softmesh.systems.named_systems import Entry, entries, load
 
 _GIB = 2**30
 _SHORT = {"wormhole_b0": "WH", "blackhole": "BH"}
@@ -79,7 +79,7 @@ def described(entry: Entry) -> Listed:
 
 
 def _host_mesh(machine: Machine) -> tuple[int, int] | None:
-    from softmesh.fabric.descriptors.defaults import default_graph
+    from softmesh.fabric.descriptors.default_graphs import default_graph
 
     graph = default_graph(machine.cluster_type)
     is_whole = graph is not None and graph.size * len(machine.hosts) == len(machine.asics)

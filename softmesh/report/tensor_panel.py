@@ -1,4 +1,4 @@
-"""The whole tensor with its cut lines: each piece in the colour of the devices that hold it.
+"""SVG panel of a whole tensor with its cut lines: each piece in the colour of the devices that hold it.
 
 Two dims are drawn: the last two, or the dims that are split where those are others. Pieces apart along a
 third split dim are drawn as sheets of their own.
@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from softmesh.mesh import MeshCoordinate
-from softmesh.placement.words import Partial
+from softmesh.placement.placements import Partial
 from softmesh.report.drawing import EMPTY, FADED, INK, Panel, text_width
-from softmesh.report.placed import PlacedTensor
-from softmesh.report.planes import coordinate_text
-from softmesh.report.slices import Piece, Span
+from softmesh.report.shard_layout import Piece, PlacedTensor, Span, coordinate_text
 
 _TALLEST = 230.0
 _TALLEST_OF_MANY = 120.0

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.fabric.current import current_system
+from softmesh.fabric.system import current_system
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Extents, mesh_coordinates
-from softmesh.report.colours import hue_wheel
-from softmesh.report.placed import PlacedTensor, placed
-from softmesh.report.planes import Plane, coordinate_text, grid_text, planes
+from softmesh.report.drawing import hue_wheel
+from softmesh.report.shard_layout import PlacedTensor, Plane, coordinate_text, grid_text, placed, planes
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.machine import SystemMeshDescriptor
+from softmesh.runtime.machine_queries import SystemMeshDescriptor
 from softmesh.tensor.tensor import Tensor
 
 # rich is loaded by the first picture, not by `import softmesh`.
@@ -195,7 +194,7 @@ def _piece_lines(tensor: PlacedTensor, coordinate: MeshCoordinate, slice_text: s
         *([] if device_id is None else [_id_text(device_id)]),
         coordinate_text(tuple(coordinate)),
         slice_text,
-        *tensor.untold_words(),
+        *tensor.unnamed_placements(),
         f"Shape: {list(tensor.local_shape)}",
         f"Dtype: {tensor.dtype.name}",
         f"Layout: {tensor.layout.name}",
@@ -208,7 +207,7 @@ def tensor_picture(tensor: PlacedTensor) -> RenderableType:
     from rich.panel import Panel
 
     lines = [str(list(tensor.tt_placements))]
-    if tensor.untold_words():
+    if tensor.unnamed_placements():
         words = zip(tensor.axis_names(), tensor.dist.placements, strict=True)
         lines.append(", ".join(f"{name}: {word}" for name, word in words))
     return Group(Panel("\n".join(lines), title=_PANEL_TITLE, expand=False), tensor_grid(tensor))

@@ -1,1 +1,1 @@
-"""Devices, and the stream of commands that run on them."""
+"""Mesh devices and the runtime below ops: memory, buffers, command queues, traces, and the command stream."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import MeshError
-from softmesh.fabric.current import current_system, machine_system
 from softmesh.fabric.mesh_graph import Node
+from softmesh.fabric.system import current_system, machine_system
 from softmesh.hardware import ClusterType
 from softmesh.runtime.device import MeshDevice
 
@@ -26,7 +26,7 @@ def get_cluster_type() -> ClusterType:
 
 def serialize_cluster_descriptor() -> str:
     """Write the machine down as a cluster descriptor file; returns its path. The file is the caller's to remove."""
-    from softmesh.systems.descriptor_text import descriptor_text
+    from softmesh.systems.cluster_descriptor import descriptor_text
 
     machine = machine_system("serialize_cluster_descriptor").machine
     path = Path(tempfile.mkdtemp(prefix="softmesh-")) / "cluster_descriptor.yaml"

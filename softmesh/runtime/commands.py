@@ -1,8 +1,8 @@
-"""Everything that runs is a command; observers read the stream.
+"""The command stream: every op, transfer and allocation is a `Command`, which the attached observers read in order.
 
-An op, a transfer, a new tensor: each tells its name, what it read and wrote, its queue, where on the
-mesh it ran, and the line of the user's program. While nobody observes, no Command is built: callers
-ask `observed()` first.
+A command tells its name, what it read and wrote, its queue, where on the mesh it ran, and the line of the user's
+program. While nobody observes, no Command is built: callers ask `observed()` first. Attaching or detaching an observer
+invalidates the last-call caches (`epoch.changed()`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from softmesh.callsite import CallSite, RawSite, raw_call_site, resolved
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRangeSet
 
 if TYPE_CHECKING:
-    from softmesh.runtime.buffers.paged import PagedMemory
+    from softmesh.runtime.buffers.paged_memory import PagedMemory
     from softmesh.runtime.device import MeshDevice
-    from softmesh.runtime.queues.event import MeshEvent
+    from softmesh.runtime.queues.events import MeshEvent
     from softmesh.tensor.tensor import Tensor
 
 
@@ -55,7 +55,7 @@ class Command:
     blocking: bool = False  # the host waited until it, and all before it on its queue, were done
     sends: tuple[object, ...] = ()  # channels that it puts a message into
     receives: tuple[object, ...] = ()  # channels that it takes a message from
-    says_more: bool = False  # whether any of these was given: an op has inputs and outputs only
+    has_extra_fields: bool = False  # whether any of these was given: an op has inputs and outputs only
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ def emit(
     command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(), arguments, cost)
     for field, value in more.items():
         setattr(command, field, value)
-    command.says_more = bool(more)
+    command.has_extra_fields = bool(more)
     tell(command)
 
 

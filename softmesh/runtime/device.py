@@ -9,28 +9,82 @@ import itertools
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 
 from softmesh import epoch
 from softmesh.arguments import checked
-from softmesh.cores import CoreCoord, CoreGrid
+from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, NotModelled
-from softmesh.fabric.node_id import FabricNodeId, MeshId
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
+from softmesh.hardware.fabric_config import FabricNodeId, MeshId
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.runtime.chip_queries import ChipQueries
-from softmesh.runtime.holding import HERE, Holding, part
+from softmesh.runtime.cpu_block_cache import release_results
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
-from softmesh.runtime.memory.policy import chosen_policy
+from softmesh.runtime.memory.out_of_memory import chosen_policy
+from softmesh.runtime.mesh_view import A_COORDINATE, HELD_HERE, Holding, MeshDeviceView, part
 from softmesh.runtime.queues.device_queues import DeviceQueues
-from softmesh.runtime.reused_results import release_results
 from softmesh.runtime.torch_device import chosen_torch_device
-from softmesh.runtime.traces.captures import Captures
-from softmesh.runtime.view import A_COORDINATE, MeshDeviceView
+from softmesh.runtime.traces.trace import Captures
+
+
+class ChipQueries:
+    """Of a MeshDevice, which has the shape and the system."""
+
+    _shape: MeshShape
+    _system: System
+
+    if TYPE_CHECKING:
+
+        def _worker_grid(self) -> tuple[int, int]: ...
+
+    def num_devices(self) -> int:
+        return self._shape.mesh_size()
+
+    def num_rows(self) -> int:
+        return self._side("num_rows", 0)
+
+    def num_cols(self) -> int:
+        return self._side("num_cols", 1)
+
+    def _side(self, method: str, axis: int) -> int:
+        if self._shape.dims() != 2:
+            raise MeshError(
+                f"{method}: {self._shape} has {self._shape.dims()} axes: ask mesh.shape for them."
+            )
+        return int(self._shape[axis])
+
+    def num_dram_channels(self) -> int:
+        return self._system.chip.dram_banks
+
+    def dram_size_per_channel(self) -> int:
+        return self._system.chip.dram_bank_bytes
+
+    def l1_size_per_core(self) -> int:
+        return self._system.chip.l1_bytes
+
+    def get_clock_rate_mhz(self) -> int:
+        return round(self._system.chip.clock_ghz * 1000)
+
+    def grid_size(self) -> CoreCoord:
+        """Of all cores: Tensix, DRAM, Ethernet and PCIe."""
+        return CoreCoord(*self._system.chip.noc_grid)
+
+    def logical_grid_size(self) -> CoreCoord:
+        """Of the Tensix cores, those that dispatch among them."""
+        return CoreCoord(*self._system.chip.tensix_grid)
+
+    def worker_cores(self) -> CoreRangeSet:
+        x, y = self._worker_grid()
+        return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(x - 1, y - 1))])
+
+    def num_worker_cores(self) -> int:
+        x, y = self._worker_grid()
+        return x * y
+
 
 _IDS = itertools.count(1)
 _NOWHERE = torch.device("meta")  # values of devices that other processes hold: shapes and dtypes only
@@ -61,7 +115,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         *,
         parent: MeshDevice | None = None,
         options: dict[str, object] | None = None,
-        holding: Holding = HERE,
+        holding: Holding = HELD_HERE,
     ) -> None:
         self._holding = holding
         self.ranks = holding.ranks  # the processes that hold this mesh together; None: one process does
@@ -78,7 +132,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self._program_cache_misses_allowed = True
         self.captures = Captures()
         self.options = dict(options or {})
-        self.implied: dict[object, object] = {}  # tensors that ops take without being given them
+        self.implicit_operands: dict[object, object] = {}  # tensors that ops take without being given them
         memory_map, has_one_queue = memory_map_of(system.chip, self.options), self._queue_count() == 1
         self.memory = Allocator(memory_map, chosen_policy(), holding.is_remote, defers=has_one_queue)
         self.torch_device = _NOWHERE if holding.is_remote else chosen_torch_device()

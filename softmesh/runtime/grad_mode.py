@@ -1,4 +1,7 @@
-"""The state of the backward pass: whether the graph is kept for another one, and whether anybody trains at all."""
+"""The process-wide state of autograd: whether anything trains, whether the graph is retained, and the backward pass.
+
+`GRADIENTS.in_use` is set by the first tensor that asks for a gradient; until then no op looks for one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 import torch
 
-from softmesh.full_float32 import full_float32
+from softmesh.runtime.float32_precision import full_float32
 
 
 class _State:

@@ -42,8 +42,8 @@ class LockstepCheck:
         if stream is not None:
             tensors = (*command.inputs, *command.outputs)
             shapes, dtypes = [tuple(t.shape) for t in tensors], [t.dtype for t in tensors]
-            told = (*_plain(command.arguments), *_addresses(command))
-            stream.feed(command.name, shapes, dtypes, Site(*command.site), told)
+            details = (*_plain(command.arguments), *_addresses(command))
+            stream.feed(command.name, shapes, dtypes, Site(*command.site), details)
 
 
 def _plain(arguments: Mapping[str, object]) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""What TT-NN has for measuring on chips. There is no chip to measure: arguments are checked, nothing is recorded.
+"""The profiler API of TT-NN (device profiler, Tracy zones): arguments are checked, nothing is recorded.
 
-`softmesh.log_commands()` shows what ran, and observers of the command stream get the cost of each command.
+There is no chip to measure. `softmesh.log_commands()` shows what ran, and observers of the command stream get the cost
+of each command.
 """
 
 from __future__ import annotations

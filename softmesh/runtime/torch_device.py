@@ -1,4 +1,4 @@
-"""Where the values of virtual devices live: on the CPU, or on a GPU that SOFTMESH_DEVICE names."""
+"""The torch device on which the values of virtual devices live: the CPU, or the GPU that SOFTMESH_DEVICE names."""
 
 from __future__ import annotations
 

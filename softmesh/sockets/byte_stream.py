@@ -1,14 +1,36 @@
-"""The bytes between the host and one core, in order, and how full the FIFO in between is: in one process."""
+"""The byte stream between the host and one core within one process, and tensors encoded as its bytes.
+
+A shard is sent as its pages, each padded to its alignment. `ByteStream` also counts how full the FIFO would be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
 import torch
+from torch.nn.functional import pad
 
 from softmesh.errors import MeshError
 from softmesh.runtime.device import MeshDevice
-from softmesh.sockets.transfers import watch
+from softmesh.sockets.transfer_queue import watch_fifo
+from softmesh.tensor.page_bytes import from_pages, to_pages
+from softmesh.tensor.spec import TensorSpec
+
+
+def byte_count(spec: TensorSpec) -> int:
+    return spec.num_pages() * spec.aligned_page_size()
+
+
+def to_bytes(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """Of one piece, whose values are in the storage's type."""
+    pages = to_pages(values.detach().cpu(), spec)
+    return pad(pages, (0, spec.aligned_page_size() - spec.page_size())).reshape(-1)
+
+
+def from_bytes(data: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """The values of a piece, in the storage's type; the inverse of `to_bytes`."""
+    pages = data.reshape(spec.num_pages(), spec.aligned_page_size())
+    return from_pages(pages[:, : spec.page_size()], spec)
 
 
 class ByteStream:
@@ -21,7 +43,7 @@ class ByteStream:
         self.demand = 0  # bytes that receives under way still want
         self._data = torch.empty(0, dtype=torch.uint8)
         self._kept = 0  # bytes that were read, and whose place is not free yet
-        watch(self, mesh)
+        watch_fifo(self, mesh)
 
     @property
     def held(self) -> int:

@@ -1,4 +1,8 @@
-"""How messages get from one end of a socket to the other: within a process, or between two."""
+"""Channels carry messages from one end of a socket to the other: in one process a queue, between two processes MPI.
+
+Flow control is by credits: `Fifo` counts the bytes that were sent and not received, and a send to another rank ends
+once they fit into the receiver's FIFO. Each message taken sends one credit (one byte) back.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,17 @@ from softmesh.callsite import CallSite
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
-from softmesh.processes.waiting import Wait, waiting
+from softmesh.processes.waits import Wait, waiting
 from softmesh.runtime.device import MeshDevice
-from softmesh.sockets.landing import Target
-from softmesh.sockets.parcel import Description, Parcel
-from softmesh.sockets.transfers import TRANSFERS, watch
+from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMessage
+from softmesh.sockets.transfer_queue import TRANSFERS, watch_fifo
 
 _HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new
 _LONGEST_DESCRIPTION = 1 << 26
 
 
 # Channels that a credit is still to come for: MPI writes it into their memory, whoever has forgotten them.
-_OWED: set[RankChannel] = set()
+_AWAITING_CREDIT: set[RankChannel] = set()
 
 
 class Fifo:
@@ -57,12 +60,12 @@ class LocalChannel:
     ) -> None:
         self.fifo = Fifo(fifo_size)
         self.senders, self.receivers = senders, receivers
-        self._messages: deque[tuple[Parcel, CallSite]] = deque()
-        watch(self, mesh)
+        self._messages: deque[tuple[TensorMessage, CallSite]] = deque()
+        watch_fifo(self, mesh)
 
-    def send(self, parcel: Parcel, site: CallSite) -> Iterator[None]:
-        self._messages.append((parcel, site))
-        self.fifo.put(parcel.load)
+    def send(self, message: TensorMessage, site: CallSite) -> Iterator[None]:
+        self._messages.append((message, site))
+        self.fifo.put(message.load)
         yield from ()
 
     def next(self) -> Iterator[None]:
@@ -70,10 +73,10 @@ class LocalChannel:
             yield
 
     @property
-    def first(self) -> Parcel:
+    def first(self) -> TensorMessage:
         return self._messages[0][0]
 
-    def take(self) -> Parcel:
+    def take(self) -> TensorMessage:
         self.fifo.take()
         return self._messages.popleft()[0]
 
@@ -106,18 +109,18 @@ class RankChannel:
         """A cheap look whether a message has come, where there is one."""
         return None
 
-    def send_now(self, parcel: Parcel) -> bool:
+    def send_now(self, message: TensorMessage) -> bool:
         """Send it, if that needs no waiting."""
         return False
 
-    def send(self, parcel: Parcel) -> Iterator[None]:
+    def send(self, message: TensorMessage) -> Iterator[None]:
         """Ends once all that was sent and not received fits into the FIFO."""
-        number, text = self._named(parcel.description)
-        self._leave(_HEADER.pack(number, len(text)))
+        number, text = self._named(message.description)
+        self._isend(_HEADER.pack(number, len(text)))
         if text:
-            self._leave(text)
-        self._leave(parcel.payload)
-        self.fifo.put(parcel.load)
+            self._isend(text)
+        self._isend(message.payload)
+        self.fifo.put(message.load)
         enough = self.fifo.sent - self.fifo.size
         self._collect_credits()
         while self.fifo.taken < enough:
@@ -132,11 +135,11 @@ class RankChannel:
         number = self._described[description] = len(self._described)
         return number, description.encoded()
 
-    def _leave(self, data: Any) -> None:
-        TRANSFERS.leave(self._pair.isend(data, self._peer, self._tag, op="send_async"))
+    def _isend(self, data: Any) -> None:
+        TRANSFERS.track_send(self._pair.isend(data, self._peer, self._tag, op="send_async"))
 
     def _collect_credits(self) -> None:
-        _OWED.add(self)
+        _AWAITING_CREDIT.add(self)
         while len(self.fifo):
             if self._credit is None:
                 self._credit = self._pair.irecv(
@@ -146,7 +149,7 @@ class RankChannel:
                 return
             self._credit = None
             self.fifo.take()
-        _OWED.discard(self)
+        _AWAITING_CREDIT.discard(self)
 
     def next(self) -> Iterator[None]:
         """Until it is known what comes next."""
@@ -163,10 +166,10 @@ class RankChannel:
             self._descriptions[number] = Description.decoded(bytes(text))
         self.announced = self._descriptions[number]
 
-    def take(self, target: Target) -> Iterator[None]:
+    def take(self, target: ReceiveTarget) -> Iterator[None]:
         self.announced = None
         yield from self._arrived(target.buffer)
-        TRANSFERS.leave(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
+        TRANSFERS.track_send(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
 
     def _arrived(self, target: Any) -> Iterator[None]:
         pending = self._pair.irecv(target, self._peer, self._tag, op="recv_async")

@@ -1,1 +1,1 @@
-"""The machines a mesh can be opened on."""
+"""Machines as data: chips, boards, links, and the ways to name, build, detect and restrict them."""

@@ -1,7 +1,7 @@
-"""What one chip is, as far as programs and the cost model can ask: the data sheet.
+"""The data sheet of a chip, as far as programs and the cost model can ask.
 
-GB is 10^9 bytes. Rates are those of the data sheet, for one chip and one direction; what of them programs
-reach is the cost model's business.
+GB is 10^9 bytes. Rates are those of the data sheet, for one chip and one direction; what of them programs reach is
+the cost model's business.
 """
 
 from __future__ import annotations

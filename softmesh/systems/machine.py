@@ -1,7 +1,7 @@
-"""A machine is a graph: chips, and the Ethernet links between their channels.
+"""A machine: a graph of chips and the Ethernet links between their channels.
 
-Where it comes from (a data file, a generator, a cluster descriptor) makes no difference after that. A
-broken link is an edge that is not there; the machine remembers it, so that messages can name it.
+Where it comes from (a data file, a generator, a cluster descriptor) makes no difference after that. A broken link
+is an edge that is not there; the machine remembers it, so that messages can name it.
 """
 
 from __future__ import annotations

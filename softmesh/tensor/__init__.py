@@ -1,1 +1,1 @@
-"""Tensors: data types, layouts, shapes, value conversion and printing."""
+"""Tensors: data types, layouts, storage, mappers and composers, conversion, files and printing."""

@@ -1,4 +1,4 @@
-"""What lies in the memories of meshes, buffer by buffer and page by page, and what a chip has room for."""
+"""Reports of device memory, buffer by buffer and page by page, and of what a chip has room for."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from softmesh.arguments import checked_all
 from softmesh.cores import CoreCoord
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
-from softmesh.runtime.buffers.finding import LaidOut, memory_of
-from softmesh.runtime.buffers.page_map import Interleaved
+from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, memory_of
+from softmesh.runtime.buffers.paged_memory import Interleaved
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.memory.records import Allocation
+from softmesh.runtime.memory.allocations import Allocation
 from softmesh.tensor import device_pages  # noqa: F401  (tells how the bytes of a tensor are found)
 from softmesh.tensor.storage import Storage
 
@@ -96,7 +96,9 @@ def get_buffer_pages(devices: MeshDevice | Sequence[MeshDevice]) -> list[BufferP
     ]
 
 
-def _allocated(where: str, devices: object) -> Iterator[tuple[MeshDevice, Allocation, LaidOut | None]]:
+def _allocated(
+    where: str, devices: object
+) -> Iterator[tuple[MeshDevice, Allocation, MemoryWithLayout | None]]:
     given = [devices] if isinstance(devices, MeshDevice) else devices
     for mesh in checked_all(where, "devices", given, (MeshDevice,), "MeshDevices"):
         mesh.check_open(where)
@@ -104,14 +106,14 @@ def _allocated(where: str, devices: object) -> Iterator[tuple[MeshDevice, Alloca
             yield mesh, allocation, memory_of(allocation.owner)
 
 
-def _memory_layout(owner: object, memory: LaidOut | None) -> TensorMemoryLayout:
+def _memory_layout(owner: object, memory: MemoryWithLayout | None) -> TensorMemoryLayout:
     if isinstance(owner, Storage) and owner.spec is not None:
         return owner.spec.memory_config.memory_layout
     is_dealt = memory is None or isinstance(memory.layout.page_map, Interleaved)
     return TensorMemoryLayout.INTERLEAVED if is_dealt else TensorMemoryLayout.ND_SHARDED
 
 
-def _pages(mesh: MeshDevice, held: Allocation, memory: LaidOut) -> Iterator[BufferPageInfo]:
+def _pages(mesh: MeshDevice, held: Allocation, memory: MemoryWithLayout) -> Iterator[BufferPageInfo]:
     layout, kind = memory.layout, held.buffer_type
     cores = mesh.memory.memory_map.core_of_bank if kind in _ON_WORKERS else None
     for page in range(layout.num_pages):

@@ -1,4 +1,4 @@
-"""A tensor on a mesh as the bytes in the devices' memories: what kernels and views at an address see of it.
+"""The bytes of a tensor in device memory, encoded lazily: what kernels and views at an address see of it.
 
 Tensors keep values, not bytes. `TensorBytes` makes the bytes when they are asked for (tiles face by face, block
 floats packed) and puts what was written into them back into the tensor.
@@ -17,26 +17,24 @@ from softmesh.hardware.memory_config import ShardDistributionStrategy, TensorMem
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
-from softmesh.placement.words import LOCAL, Shard
-from softmesh.runtime.buffers.chip_shards import BufferDistributionSpec
-from softmesh.runtime.buffers.finding import reads_as_memory
-from softmesh.runtime.buffers.page_map import page_map
-from softmesh.runtime.buffers.placed import PageLayout, Placed
-from softmesh.runtime.buffers.seen import Seen
+from softmesh.placement.placements import LOCAL, Shard
+from softmesh.runtime.buffers.buffer_config import BufferDistributionSpec
+from softmesh.runtime.buffers.mesh_memory import TensorVersion, memory_provider
+from softmesh.runtime.buffers.paged_memory import PagedBase, PageLayout, page_map
 from softmesh.runtime.memory.memory_map import MemoryMap
-from softmesh.tensor.pages import from_pages, to_pages
+from softmesh.tensor.page_bytes import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, uprooted
+from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, without_view_base
 from softmesh.tensor.tensor import Tensor
 
 
-class TensorBytes(Placed):
+class TensorBytes(PagedBase):
     """The pages of a tensor (see `PagedMemory`). Made anew when the tensor's values have changed meanwhile.
 
     `encoded` are the pages, and the values that they were made from; None until somebody asks.
     """
 
-    Encoded = tuple[Seen, torch.Tensor]
+    Encoded = tuple[TensorVersion, torch.Tensor]
 
     def __init__(self, tensor: Tensor) -> None:
         tensor.check_readable("TensorBytes")
@@ -60,12 +58,15 @@ class TensorBytes(Placed):
         if self.encoded is None or not self.encoded[0].is_unchanged(self._memory()):
             values, dist = self.tensor.view_data(), self.tensor.view_distribution()
             pages = to_pages(_by_mesh(values, dist), self.tensor.spec)
-            self.encoded = Seen(self._memory()), pages.clone() if share_memory(pages, values) else pages
+            self.encoded = (
+                TensorVersion(self._memory()),
+                pages.clone() if share_memory(pages, values) else pages,
+            )
         return self.encoded[1]
 
     def replace(self, pages: torch.Tensor) -> None:
         """New bytes for all of it; the values may take their memory."""
-        self.encoded = Seen(self._memory()), pages
+        self.encoded = TensorVersion(self._memory()), pages
         self.store()
         self.encoded = None
 
@@ -73,7 +74,7 @@ class TensorBytes(Placed):
         data, mesh = self.data, self.tensor.view_distribution().mesh
         if data.shape[: len(mesh)] != mesh:
             data = data.expand(*mesh, -1, -1).contiguous()
-            self.encoded = Seen(self._memory()), data
+            self.encoded = TensorVersion(self._memory()), data
         return data
 
     def store(self) -> None:
@@ -87,13 +88,13 @@ class TensorBytes(Placed):
             self.tensor.overwrite(*_by_grid(decoded, dist))
             self._own_values()
         # Pages are changed in place, and values must not be.
-        self.encoded = None if share_memory(data, self._memory()) else (Seen(self._memory()), data)
+        self.encoded = None if share_memory(data, self._memory()) else (TensorVersion(self._memory()), data)
 
     def _own_values(self) -> None:
         """Values that were made for this tensor are its own, and the next ones can be written over them."""
         held = self._memory()
         if held.is_contiguous() and not held.requires_grad:
-            self.tensor.storage.data = uprooted(held)
+            self.tensor.storage.data = without_view_base(held)
 
     def _room(self) -> torch.Tensor | None:
         """The memory of the tensor's values, where new ones can be written straight into it."""
@@ -113,7 +114,7 @@ class TensorBytes(Placed):
         return held
 
 
-@reads_as_memory
+@memory_provider
 def _of_storage(owner: object) -> TensorBytes | None:
     """What the allocator knows as the owner of a tensor's memory is its storage."""
     if not isinstance(owner, Storage) or owner.spec is None:

@@ -1,7 +1,7 @@
 """Data types and layouts: their names, their sizes, and the torch types that hold their values.
 
-Knows facts per dtype and nothing else: how values are converted is in `convert`, how block floats
-round is in `blockfloat`, how tiles pad a shape is in `tile`.
+Knows facts per dtype and nothing else: how values are converted and block floats rounded is in `convert`, how tiles pad
+a shape is in `tile`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import dtype as TorchDtype
 
 from softmesh.errors import ArgumentError, ArgumentValueError
-from softmesh.native_enum import NativeEnum
+from softmesh.hardware.enums import NativeEnum
 
 TILE_SIZE = 32
 

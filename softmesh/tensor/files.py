@@ -1,4 +1,4 @@
-"""Tensors in files (`.tensorbin`), and `as_tensor` with its cache.
+"""Tensor files (`.tensorbin`), and `as_tensor` with its file cache.
 
 A file is in the safetensors format: values and a JSON header, nothing that runs when read.
 """
@@ -6,6 +6,7 @@ A file is in the safetensors format: values and a JSON header, nothing that runs
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh.arguments import checked, described, knows_its_names, refused
+from softmesh.arguments import checked, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution
-from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.tensor_cache import check_cached
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.transfer import (
     distribute_tensor,
@@ -38,11 +38,78 @@ from softmesh.tensor.transfer import (
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
 
+
+# The check of `as_tensor`'s cache: whether a cached tensor has the dtype, layout and distribution that are asked for.
+
+
+def check_cached(
+    path: Path, cached: Tensor, dtype: DataType | None, layout: Layout | None, mapper: TensorToMesh | None
+) -> None:
+    """Refuse a cache that was written for something else, and name both. A dtype or layout of None takes any."""
+    held = cached.view_distribution()
+    wanted_dtype, wanted_layout = dtype or cached.dtype, layout or cached.layout
+    wanted = _wanted(cached, held, mapper)
+    is_same = _same(held, wanted) and (cached.dtype, cached.layout) == (wanted_dtype, wanted_layout)
+    if not is_same:
+        raise MeshError(
+            f"as_tensor: the cache {path} holds {_described(cached.dtype, cached.layout, held)}, and "
+            f"{_described(wanted_dtype, wanted_layout, wanted)} is asked for. Let cache_file_name tell them apart (the "
+            "mesh and the mapper belong in it), or remove the file."
+        )
+
+
+def _wanted(cached: Tensor, held: Distribution, mapper: TensorToMesh | None) -> Distribution | str:
+    """How the mapper spreads the whole of what is cached; its own words where it cannot."""
+    if mapper is None:
+        return HOST
+    whole = torch.empty(_whole_shape(tuple(cached.shape), held), device="meta")
+    try:
+        return mapper.split(whole)[1]
+    except MeshError:
+        return f"{mapper.config()} over {mapper.mesh_shape}"
+
+
+def _whole_shape(local: tuple[int, ...], held: Distribution) -> list[int]:
+    whole = list(local)
+    for dim in range(len(local)):
+        along = [
+            (word, n)
+            for word, n in zip(held.placements, held.grid, strict=True)
+            if isinstance(word, Shard) and word.dim == dim
+        ]
+        uneven = next((word.size for word, _ in along if word.size is not None), None)
+        whole[dim] = uneven if uneven is not None else local[dim] * math.prod(n for _, n in along)
+    return whole
+
+
+def _same(held: Distribution, wanted: Distribution | str) -> bool:
+    if isinstance(wanted, str):
+        return False
+    if held.spread is not None:  # one process's part, of which the file does not hold the whole
+        return held.mesh == wanted.mesh
+    return (held.mesh, held.grid, held.placements, held.coordinates()) == (
+        wanted.mesh,
+        wanted.grid,
+        wanted.placements,
+        wanted.coordinates(),
+    )
+
+
+def _described(dtype: DataType, layout: Layout, dist: Distribution | str) -> str:
+    what = f"{dtype.name} {layout.name}"
+    if isinstance(dist, str):
+        return f"{what}, {dist}"
+    if dist is HOST or dist.mesh == HOST.mesh:
+        return f"{what}, not spread over a mesh"
+    words = ", ".join(f"{word!r} over {n}" for word, n in zip(dist.placements, dist.grid, strict=True))
+    return f"{what}, ({words}) on {MeshShape(dist.mesh)}"
+
+
 _SUFFIX = ".tensorbin"
 _BROKEN_HEADER = (SoftmeshError, LookupError, ValueError, TypeError, AttributeError, OSError)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def dump_tensor(
     file_name: str | Path, tensor: Tensor, *, mode: DumpTensorMode = DumpTensorMode.DISTRIBUTED_GATHER
 ) -> None:
@@ -86,7 +153,7 @@ def _write(path: Path, host: Tensor) -> None:
     os.replace(unfinished, path)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> Tensor:
     """Read a tensor back as it was written; onto `device` where one is given."""
     from safetensors import SafetensorError, safe_open
@@ -163,7 +230,7 @@ def _checked(file_name: str | Path, where: str) -> Path:
     return path
 
 
-@knows_its_names
+@reject_unknown_keywords
 def as_tensor(
     tensor: torch.Tensor,
     dtype: DataType | None = None,

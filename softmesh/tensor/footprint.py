@@ -1,4 +1,4 @@
-"""How much of each bank a tensor takes: padding, page alignment, interleaving and shards counted."""
+"""The memory footprint of a tensor: how much of each bank it takes, with padding, page alignment and shards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import MemoryMap, Region

@@ -1,4 +1,4 @@
-"""Tensor methods that move values: constructors, printing, to and from torch."""
+"""Methods of Tensor that move values (constructors, to and from torch), queries, and tensor transfers of a queue."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_ints, described, refused
+from softmesh.arguments import checked, checked_int, checked_ints, described, refused
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.composers import MeshToTensor
-from softmesh.placement.mappers import Mapper
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.command_queue import MeshCommandQueue
+from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.mappers import Mapper
 from softmesh.tensor.padding import check_host, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
 from softmesh.tensor.spec import make_spec
-from softmesh.tensor.tensor import Tensor, tensor_method
+from softmesh.tensor.tensor import StorageType, Tensor, tensor_method
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import from_device, from_torch, get_device_tensors, to_device, to_torch
+from softmesh.tensor.transfer import (
+    copy_device_to_host_tensor,
+    copy_host_to_device_tensor,
+    from_device,
+    from_torch,
+    get_device_tensors,
+    to_device,
+    to_torch,
+)
 from softmesh.tensor.undefined import warn_if_undefined
 
 
@@ -231,3 +240,66 @@ class HostBuffer:
 def host_buffer(self: Tensor) -> HostBuffer:
     check_host(self, "host_buffer")
     return HostBuffer(self)
+
+
+# Queries that TT-NN has as functions instead of methods.
+
+
+def is_tensor_storage_on_device(tensor: Tensor) -> bool:
+    return _tensor("is_tensor_storage_on_device", tensor).storage_type() is StorageType.DEVICE
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether it is spread over cores (its MemoryConfig), not whether it is spread over devices."""
+    return _tensor("is_sharded", tensor).is_sharded()
+
+
+def get_memory_config(tensor: Tensor) -> MemoryConfig | None:
+    """None for a tensor that has no memory on a device."""
+    on_device = is_tensor_storage_on_device(_tensor("get_memory_config", tensor)) and tensor.is_allocated()
+    return tensor.memory_config() if on_device else None
+
+
+def has_tile_padding(tensor: Tensor, *, dim: int | None = None) -> bool:
+    """Whether the layout rounds the shape up: in any dim, or in `dim`."""
+    shape, padded = tuple(_tensor("has_tile_padding", tensor).shape), tuple(tensor.padded_shape)
+    if dim is None:
+        return tensor.volume() != tensor.logical_volume()
+    rank, at = len(shape), checked_int("has_tile_padding", "dim", dim)
+    if not -rank <= at < rank:
+        raise MeshError(
+            f"has_tile_padding: dim={at} is out of range for {tensor.shape}: use {-rank} to {rank - 1}."
+        )
+    return shape[at] != padded[at % rank - rank]
+
+
+def _tensor(where: str, tensor: object) -> Tensor:
+    return checked(where, "tensor", tensor, Tensor, "a ttnn.Tensor")
+
+
+# Reads and writes of whole tensors as methods of a command queue.
+
+
+_A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
+
+
+def enqueue_write_tensor(
+    self: MeshCommandQueue, host_tensor: Tensor, device_tensor: Tensor, blocking: bool = False
+) -> None:
+    """Overwrite a tensor of this queue's mesh with one of the host."""
+    checked("enqueue_write_tensor", "device_tensor", device_tensor, Tensor, _A_TENSOR)
+    copy_host_to_device_tensor(host_tensor, device_tensor, self.id())
+    if blocking:
+        self.finish()
+
+
+def enqueue_read_tensor(
+    self: MeshCommandQueue, device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True
+) -> None:
+    """Overwrite a tensor of the host with one of this queue's mesh."""
+    checked("enqueue_read_tensor", "device_tensor", device_tensor, Tensor, _A_TENSOR)
+    copy_device_to_host_tensor(device_tensor, host_tensor, blocking, self.id())
+
+
+MeshCommandQueue.enqueue_write_tensor = enqueue_write_tensor  # type: ignore[method-assign]
+MeshCommandQueue.enqueue_read_tensor = enqueue_read_tensor  # type: ignore[method-assign]

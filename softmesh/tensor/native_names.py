@@ -1,4 +1,4 @@
-"""What TT-NN keeps in its native modules (`ttnn._ttnn.tensor`, `ttnn._ttnn.core`), for suites that ask there."""
+"""Names of TT-NN modules in C++ (`ttnn._ttnn.tensor`, `ttnn._ttnn.core`), for suites that import them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from softmesh.arguments import checked, checked_int, checked_ints, described, re
 from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware import NOC, DumpTensorMode
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import MemoryConfig, ShardOrientation
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.mappers import MeshMapperConfig, create_mesh_mapper
-from softmesh.placement.topology import PlacementReplicate
+from softmesh.placement.tensor_topology import PlacementReplicate
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.files import dump_tensor, load_tensor
+from softmesh.tensor.mappers import MeshMapperConfig, create_mesh_mapper
+from softmesh.tensor.page_bytes import pack_tiles
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.tile_bytes import pack_tiles
 from softmesh.tensor.transfer import distribute_tensor, to_device
 
 if TYPE_CHECKING:

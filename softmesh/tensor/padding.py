@@ -1,4 +1,4 @@
-"""Room around the values of a host tensor: padding it, and cutting the padding off again.
+"""Padding of host tensors: adding it, and cutting it off again.
 
 Values stay logical; padding is a shape and one number in the spec until somebody reads it.
 """
@@ -12,7 +12,7 @@ import torch
 from softmesh.arguments import checked_ints, described, refused
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.words import LOCAL, Shard
+from softmesh.placement.placements import LOCAL, Shard
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias

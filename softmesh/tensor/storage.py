@@ -17,10 +17,9 @@ import torch
 from softmesh.callsite import RawSite, raw_call_site
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
-from softmesh.placement.words import LOCAL, Shard
-from softmesh.runtime.memory.claim import Claim
+from softmesh.placement.placements import LOCAL, Shard
+from softmesh.runtime.memory.allocations import Claim, Span
 from softmesh.runtime.memory.pool import Pool
-from softmesh.runtime.memory.span import Span
 from softmesh.tensor.footprint import Room, footprint
 from softmesh.tensor.undefined import Undefined
 
@@ -48,12 +47,12 @@ class Storage:
         "dist",
         "freed",
         "gradient",
-        "owed",
+        "pending_fill",
         "spec",
         "undefined",
     )
 
-    owed: Callable[[torch.Tensor], None]  # only there while its values are (see tensor.owed)
+    pending_fill: Callable[[torch.Tensor], None]  # only there while its values are (see tensor.lazy_values)
     is_pending = False  # whether a read of the values has to make them, or to wait for them, first
 
     def __init__(
@@ -104,7 +103,7 @@ class Storage:
             self.claim = pool.allocate(size, requested, self)
             self._memory = pool
 
-    def lie_in(self, other: Storage, spec: TensorSpec) -> None:
+    def use_memory_of(self, other: Storage, spec: TensorSpec) -> None:
         """Take no memory but the other's, which stays for as long as one of the two needs it."""
         self.spec, self.claim = spec, other.claim
         if other._memory is None:
@@ -128,14 +127,14 @@ class Storage:
         if isinstance(memory, SharedMemory):
             memory.release()
         elif memory is not None:
-            memory.notes.append(self.claim)  # type: ignore[arg-type]
+            memory.pending.append(self.claim)  # type: ignore[arg-type]
             self._memory = self._span = None
 
     def span(self) -> Span | None:
         """Where its memory lies; None without any."""
         claim = self.claim
         if self._span is None and self._memory is not None and claim is not None:
-            if (start := claim.settled_at) is None:
+            if (start := claim.resolved_address) is None:
                 start = claim.address
             # Half the price of Span(...), and paid for every result that somebody observes.
             end = start + claim.size
@@ -214,13 +213,13 @@ class SharedMemory:
 
     def __del__(self) -> None:
         if not self._is_released:
-            self._claim.pool.notes.append(self._claim)
+            self._claim.pool.pending.append(self._claim)
 
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
             self._claim.holder = None
-            self._claim.pool.notes.append(self._claim)
+            self._claim.pool.pending.append(self._claim)
         site = raw_call_site()
         for storage in self.living():
             storage.data, storage.freed, storage._span = None, site, None
@@ -259,7 +258,7 @@ def alias(data: torch.Tensor) -> torch.Tensor:
     return data.view_as(data)
 
 
-def uprooted(data: torch.Tensor) -> torch.Tensor:
+def without_view_base(data: torch.Tensor) -> torch.Tensor:
     """The same memory as no view of another tensor: `is_sole_owner` can tell whether that one is still there."""
     if data._base is None:
         return data

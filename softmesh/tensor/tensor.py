@@ -22,16 +22,16 @@ from softmesh.hardware.shape import Shape
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Coordinates, Distribution, flatten, whole
 from softmesh.placement.pieces import flattened, pieces_at
-from softmesh.placement.topology import TensorTopology, distribution_from, topology_of
+from softmesh.placement.tensor_topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.owed import value_memory
+from softmesh.tensor.lazy_values import value_memory
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tile import Tile
 
 if TYPE_CHECKING:
-    from softmesh.placement.composers import MeshToTensor
     from softmesh.runtime.device import MeshDevice
+    from softmesh.tensor.composers import MeshToTensor
 
 
 class StorageType(Enum):
@@ -217,9 +217,9 @@ class Tensor:
         checked("update_tensor_topology", "topology", topology, TensorTopology, "a ttnn.TensorTopology")
         if self.shard_positions is None:
             dist, device = self.storage.dist, self.storage.device
-            told = distribution_from(topology, whole(dist), len(self.spec.shape))
+            labelled = distribution_from(topology, whole(dist), len(self.spec.shape))
             block = None if device is None else device.block
-            self.storage.dist = told if block is None else block.narrow(told)
+            self.storage.dist = labelled if block is None else block.narrow(labelled)
         self.topology_label = topology
 
     def view_distribution(self) -> Distribution:

@@ -12,22 +12,22 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, knows_its_names, refused
+from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, PartialError, PartialWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
-from softmesh.placement.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.topology import PlacementShard, TensorTopology
-from softmesh.placement.words import LOCAL, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
+from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
+from softmesh.strictness import warn_or_raise
+from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import DataType, Layout, default_dtype_for, facts
+from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
@@ -38,7 +38,7 @@ _A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshSha
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
 
-@knows_its_names
+@reject_unknown_keywords
 def from_torch(
     tensor: torch.Tensor | None,
     dtype: DataType | None = None,
@@ -280,7 +280,7 @@ def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:
     return distribution(mesh, dist.grid, dist.placements, dist.coordinates(), dist.label)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def to_torch(
     tensor: Tensor,
     dtype: torch.dtype | None = None,
@@ -411,7 +411,7 @@ def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
     checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def to_device(
     tensor: Tensor,
     device: MeshDevice,
@@ -433,7 +433,7 @@ def to_device(
     return result
 
 
-@knows_its_names
+@reject_unknown_keywords
 def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueId | None = None) -> Tensor:
     """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
     _check_readable(tensor, "from_device")
@@ -457,7 +457,7 @@ def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
     return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor.topology_label)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def allocate_tensor_on_device(
     shape: Sequence[int] | TensorSpec | None = None,
     dtype: DataType | MeshDevice | None = None,
@@ -518,7 +518,7 @@ def _checked_spec(
     )
 
 
-@knows_its_names
+@reject_unknown_keywords
 def deallocate(tensor: Tensor, force: bool = True) -> None:
     """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless."""
     checked("deallocate", "tensor", tensor, Tensor, _A_TENSOR)
@@ -527,7 +527,7 @@ def deallocate(tensor: Tensor, force: bool = True) -> None:
     tensor.deallocate(force)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def allocate_tensor_on_host(
     shape: Sequence[int] | TensorSpec | None = None,
     dtype: DataType | MeshDevice | None = None,
@@ -544,7 +544,7 @@ def allocate_tensor_on_host(
     return _allocated(where, spec, device, None)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def copy_host_to_device_tensor(
     host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None
 ) -> None:
@@ -562,7 +562,7 @@ def copy_host_to_device_tensor(
         emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=queue)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def copy_device_to_host_tensor(
     device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | QueueId | None = None
 ) -> None:
@@ -644,7 +644,7 @@ def _plain_host(piece: torch.Tensor, spec: TensorSpec) -> Tensor:
     return Tensor.make(Storage(piece.reshape(1, 1, *piece.shape), HOST, None), spec)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
     """The inverse of `get_device_tensors`: shards of one mesh buffer as one tensor again."""
     shards = _checked_shards("combine_device_tensors", tensors)
@@ -679,7 +679,7 @@ def _checked_shards(where: str, tensors: object) -> list[Tensor]:
     return list(tensors)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor:
     """One distributed host tensor from a plain host tensor for each device, row-major."""
     shards = _checked_shards("from_host_shards", tensors)
@@ -713,7 +713,7 @@ def _check_undistributed(tensor: Tensor, what: str) -> None:
         )
 
 
-@knows_its_names
+@reject_unknown_keywords
 def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDevice | None = None) -> Tensor:
     """Split a plain host tensor by a mapper; onto `mesh_device` where one is given."""
     where = "distribute_tensor"
@@ -733,7 +733,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
     return result if mesh_device is None else to_device(result, mesh_device)
 
 
-@knows_its_names
+@reject_unknown_keywords
 def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
     _check_readable(tensor, "aggregate_tensor")

@@ -1,4 +1,4 @@
-"""Pieces of a tensor that nothing has written: who left them so, and the warning for whoever reads them.
+"""Undefined values: marks pieces of a tensor that nothing has written, and warns whoever reads them.
 
 A mark lies with the storage, and goes along with what each device makes of its own piece.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from softmesh.callsite import CallSite
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.lenience import warn_or_raise
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
+from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
     from softmesh.tensor.tensor import Tensor
@@ -64,12 +64,12 @@ def undefined_in(tensor: Tensor) -> Undefined | None:
     return undefined.within(devices_of(tensor.view_distribution()))
 
 
-def carried(op: str, operands: Sequence[Tensor]) -> Undefined | None:
+def propagated(op: str, operands: Sequence[Tensor]) -> Undefined | None:
     """The mark of what an op makes of these where every device reads its own piece."""
     if op.endswith(_SHAPE_ONLY):
         return None
     if op in _CHOOSING:
-        return _chosen(_decided(operands[0]), carried("", operands[1:]))
+        return _chosen(_decided(operands[0]), propagated("", operands[1:]))
     found: Undefined | None = None
     for operand in operands:
         found = _joined(found, _decided(operand) if op in _DECIDING else undefined_in(operand))

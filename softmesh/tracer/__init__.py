@@ -1,10 +1,7 @@
 """`ttnn.tracer`: the computation behind a tensor, torch functions and ttnn ops alike, as a networkx graph."""
 
-from softmesh.tracer.drawing import visualize, visualize_edge, visualize_node
-from softmesh.tracer.graphs import get_graph
-from softmesh.tracer.source import codegen
-from softmesh.tracer.tracing import disable_tracing, enable_tracing, is_tracing_enabled, trace
-from softmesh.tracer.values import (
+from softmesh.tracer.code_generation import codegen
+from softmesh.tracer.nodes import (
     InputTensorIndex,
     Node,
     PositionalArgumentName,
@@ -16,6 +13,8 @@ from softmesh.tracer.values import (
     TTNNOperation,
     TTNNTensor,
 )
+from softmesh.tracer.trace_graph import get_graph, visualize, visualize_edge, visualize_node
+from softmesh.tracer.tracing import disable_tracing, enable_tracing, is_tracing_enabled, trace
 
 __all__ = [
     "InputTensorIndex",

@@ -15,7 +15,14 @@ from softmesh.autograd.function import Function, recomputed
 from softmesh.train import checkpoints, schedules
 from softmesh.train.axes import axis_number, axis_size, mapper, on_mesh
 from softmesh.train.check import CheckFailed, Finding, Report, check
-from softmesh.train.clipping import clip_grad_norm
+from softmesh.train.collectives import (
+    all_gather,
+    all_reduce,
+    broadcast,
+    reduce_scatter,
+    ring_shift,
+    scatter,
+)
 from softmesh.train.context_parallel import (
     ContextParallelAttention,
     ContextParallelBlock,
@@ -23,7 +30,9 @@ from softmesh.train.context_parallel import (
     positions,
     ring_attention,
 )
+from softmesh.train.finite_checks import NotFiniteGradient, NotFiniteLoss
 from softmesh.train.fsdp import fully_shard
+from softmesh.train.gradients import clip_grad_norm, sync_gradients
 from softmesh.train.layers import (
     MLP,
     ColumnParallelLinear,
@@ -37,23 +46,12 @@ from softmesh.train.layers import (
     TransformerBlock,
     VocabParallelEmbedding,
 )
-from softmesh.train.loop.callbacks import TrainerCallback
-from softmesh.train.loop.finite import NotFiniteGradient, NotFiniteLoss
 from softmesh.train.losses import cross_entropy, loss_value, mse_loss, vocab_parallel_cross_entropy
 from softmesh.train.module import Module, Sequential, parameter, zero_gradients
-from softmesh.train.operations import (
-    all_gather,
-    all_reduce,
-    broadcast,
-    reduce_scatter,
-    ring_shift,
-    scatter,
-)
 from softmesh.train.optimizers import SGD, AdamW, Optimizer
 from softmesh.train.pipeline import Pipeline, Stage
 from softmesh.train.schedules import Scheduler
-from softmesh.train.sync import sync_gradients
-from softmesh.train.trainer import Trainer
+from softmesh.train.trainer import Trainer, TrainerCallback
 
 __all__ = [
     "check",

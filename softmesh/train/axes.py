@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
-from softmesh.distributed.axes import axis_names
+from softmesh.distributed.placement_requests import axis_names
 from softmesh.errors import ArgumentValueError, MeshError, did_you_mean
-from softmesh.placement.mappers import Mapper, MeshMapperConfig, ShardTensorToMesh, create_mesh_mapper
-from softmesh.placement.topology import PlacementReplicate, PlacementShard
+from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.mappers import Mapper, MeshMapperConfig, ShardTensorToMesh, create_mesh_mapper
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch
 

@@ -1,4 +1,4 @@
-"""One device against the mesh: does a model split over devices compute what it computes on one?
+"""Equivalence check: does a model split over devices compute what it computes on one device?
 
 check(model, (ids, targets), sync=["dp"]).raise_if_wrong()
 """
@@ -14,14 +14,18 @@ from softmesh.errors import MeshError, PartialError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, listed
-from softmesh.train.checking.backward import BackwardCheck
-from softmesh.train.checking.comparison import Comparison
-from softmesh.train.checking.findings import CheckFailed, Finding, Report
-from softmesh.train.checking.forward import ForwardCheck
-from softmesh.train.checking.recording import Run
-from softmesh.train.checking.twin import Build, alone, one_device, twin
+from softmesh.train.equivalence.backward_check import BackwardCheck
+from softmesh.train.equivalence.findings import CheckFailed, Comparison, Finding, Report
+from softmesh.train.equivalence.forward_check import ForwardCheck
+from softmesh.train.equivalence.run_recorder import Run
+from softmesh.train.equivalence.single_device import (
+    Build,
+    one_device,
+    single_device_batch,
+    single_device_model,
+)
+from softmesh.train.gradients import sync_gradients
 from softmesh.train.module import Module
-from softmesh.train.sync import sync_gradients
 
 __all__ = ["CheckFailed", "Finding", "Report", "check"]
 
@@ -50,16 +54,16 @@ def check(
     items = list(batch) if isinstance(batch, list | tuple) else [batch]
     function = loss if loss is not None else lambda model, *args: model(*args)
     comparison = Comparison(mesh, model, tolerance)
-    comparison.find_parameters_apart()
+    comparison.find_diverged_parameters()
     if comparison.findings:
         return comparison.report()
     before = {name: tensor.storage.gradient for name, tensor in model.named_parameters()}
     model.zero_grad()
     try:
         with torch.enable_grad(), torch.random.fork_rng(devices=[]), one_device(mesh) as device:
-            single = twin(model, device, reference)
+            single = single_device_model(model, device, reference)
             theirs = Run(single)
-            expected = theirs.forward(function, single, alone(items, device))
+            expected = theirs.forward(function, single, single_device_batch(items, device))
             theirs.backward(expected)
             mesh.quiesce_devices()
             ours = Run(model)

@@ -1,4 +1,4 @@
-"""Long sequences, split over the devices along a mesh axis: each keeps its tokens, keys and values go round.
+"""Context parallelism: sequences split over a mesh axis, with ring attention. Each device keeps its tokens.
 
 mesh.axis_names = ("dp", "cp")
 ids = on_mesh(ids, mesh, {"dp": 0, "cp": 1})
@@ -7,8 +7,8 @@ block = ContextParallelBlock(mesh, features, heads, initial, cp="cp")
 loss.backward()
 sync_gradients(model, axes=["dp", "cp"])
 
-The loss of each device is the mean over its own tokens, so the gradients of shared parameters are averaged over
-the axis, as over that of the data.
+Keys and values go round the ring. The loss of each device is the mean over its own tokens, so the gradients of shared
+parameters are averaged over the axis, as over that of the data.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import torch
 from softmesh.autograd.function import Context, Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.placement.words import LOCAL, Shard
+from softmesh.placement.placements import LOCAL, Shard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.implied import place_along
+from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_number, axis_size, divided, on_mesh
+from softmesh.train.blockwise_attention import OP, attention_block, attention_block_gradient
 from softmesh.train.layers import Embedding, Initial, MultiHeadAttention, TransformerBlock
-from softmesh.train.ring import ring_shift_forward
-from softmesh.train.ring_blocks import OP, attention_block, attention_block_gradient
+from softmesh.train.training_ops import ring_shift_forward
 
 _SEQUENCE_DIM = 2
 
@@ -81,12 +81,12 @@ class Ring(NamedTuple):
         return int(self.mesh.shape[self.axis])
 
     def place(self) -> Tensor:
-        return place_along(self.mesh, [self.axis], OP)
+        return device_index_along(self.mesh, [self.axis], OP)
 
-    def passed_on(self, *tensors: Tensor) -> list[Tensor]:
+    def shifted(self, *tensors: Tensor) -> list[Tensor]:
         return [ring_shift_forward(tensor, self.axis, 1) for tensor in tensors]
 
-    def sight(self, step: int) -> dict[str, Any]:
+    def block_arguments(self, step: int) -> dict[str, Any]:
         return {"step": step, "scale": self.scale, "is_causal": self.is_causal}
 
 
@@ -94,10 +94,10 @@ class _RingAttention(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ring: Ring) -> Any:
         block, place = [k, v], ring.place()
-        found = attention_block(q, *block, place, **ring.sight(0))
+        found = attention_block(q, *block, place, **ring.block_arguments(0))
         for step in range(1, ring.devices):
-            block = ring.passed_on(*block)
-            found = attention_block(q, *block, place, *found, **ring.sight(step))
+            block = ring.shifted(*block)
+            found = attention_block(q, *block, place, *found, **ring.block_arguments(step))
         out, weight = found
         ctx.ring = ring
         ctx.save_for_backward(q, k, v, out, weight)
@@ -111,12 +111,14 @@ class _RingAttention(Function):
         so_far: list[Tensor] = []
         for step in range(ring.devices):
             if step:
-                block = ring.passed_on(*block)
-                so_far[1:] = ring.passed_on(*so_far[1:])  # a block's gradients go with it
+                block = ring.shifted(*block)
+                so_far[1:] = ring.shifted(*so_far[1:])  # a block's gradients go with it
             so_far = list(
-                attention_block_gradient(q, *block, place, out, weight, gradient, *so_far, **ring.sight(step))
+                attention_block_gradient(
+                    q, *block, place, out, weight, gradient, *so_far, **ring.block_arguments(step)
+                )
             )
-        so_far[1:] = ring.passed_on(*so_far[1:])  # and come home with the last step
+        so_far[1:] = ring.shifted(*so_far[1:])  # and come home with the last step
         return *(_rounded(each, like.dtype) for each, like in zip(so_far, (q, k, v), strict=True)), None
 
 

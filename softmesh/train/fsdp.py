@@ -1,4 +1,4 @@
-"""Parameters stored in pieces, one on each device along a mesh axis, and gathered while they are used.
+"""Fully sharded data parallelism (FSDP): parameters stored in shards along a mesh axis, gathered while they are used.
 
 for block in model.blocks:
     fully_shard(block)
@@ -17,13 +17,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from softmesh.autograd.lending import watching
+from softmesh.autograd.activation_offload import saving_offloaded_values
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_size
-from softmesh.train.gathering import Stay, Whole, memories
 from softmesh.train.module import Module
-from softmesh.train.sharding import Parameter, Piece, ShardDim, split
+from softmesh.train.sharded_parameters import (
+    GatheredParameter,
+    GatherScope,
+    Parameter,
+    Piece,
+    ShardDim,
+    memories,
+    split,
+)
 
 AnyModule = TypeVar("AnyModule", bound=Module)
 _UNIT = "fsdp_unit"  # the attribute of a module that is one
@@ -100,7 +107,7 @@ class Unit:
     def __init__(self, module: Module, pieces: list[Piece], reshards: bool) -> None:
         self.module, self.pieces = module, pieces
         self._reshards = reshards
-        self._kept: list[Whole] = []
+        self._kept: list[GatheredParameter] = []
         self._is_pinned = False
         self._is_running = False
 
@@ -109,10 +116,10 @@ class Unit:
         forward = type(self.module).forward
         if self._is_running:  # the module calls itself
             return forward(self.module, *args, **kwargs)
-        stay = self._gathered()
-        with self._in_place(stay.parameters()), watching():
+        scope = self._gathered()
+        with self._in_place(scope.parameters()), saving_offloaded_values():
             made = forward(self.module, *args, **kwargs)
-        stay.end_forward(memories(made) | memories([vars(part) for _, part in _outside_units(self.module)]))
+        scope.end_forward(memories(made) | memories([vars(part) for _, part in _outside_units(self.module)]))
         return made
 
     def unshard(self) -> None:
@@ -125,21 +132,21 @@ class Unit:
         self._is_pinned = False
         self._kept = []
 
-    def _gathered(self) -> Stay:
+    def _gathered(self) -> GatherScope:
         if self._reshards and not self._is_pinned:
-            return Stay([Whole(piece) for piece in self.pieces], True, lambda: None)
+            return GatherScope([GatheredParameter(piece) for piece in self.pieces], True, lambda: None)
         self._kept = self._fresh()
-        return Stay(self._kept, False, self._end_backward)
+        return GatherScope(self._kept, False, self._end_backward)
 
     def _end_backward(self) -> None:
         if not self._is_pinned:
             self._kept = []
 
-    def _fresh(self) -> list[Whole]:
+    def _fresh(self) -> list[GatheredParameter]:
         """What is kept of the pieces as they are now, and the rest gathered."""
-        kept: Sequence[Whole | None] = self._kept or [None] * len(self.pieces)
+        kept: Sequence[GatheredParameter | None] = self._kept or [None] * len(self.pieces)
         return [
-            whole if whole is not None and whole.is_current() else Whole(piece)
+            whole if whole is not None and whole.is_current() else GatheredParameter(piece)
             for whole, piece in zip(kept, self.pieces, strict=True)
         ]
 

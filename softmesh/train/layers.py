@@ -15,11 +15,11 @@ from softmesh.errors import MeshError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
-from softmesh.train import local_ops
+from softmesh.train import training_ops
 from softmesh.train.axes import Axis, axis_size, divided
+from softmesh.train.collectives import all_gather, all_reduce, broadcast, scatter
 from softmesh.train.losses import first_rows
 from softmesh.train.module import Module, parameter
-from softmesh.train.operations import all_gather, all_reduce, broadcast, scatter
 
 _op = OPERATIONS
 
@@ -156,7 +156,7 @@ class VocabParallelEmbedding(Module):
         self._first = first_rows(mesh, axis, own)
 
     def forward(self, ids: Tensor) -> Tensor:
-        found = local_ops.own_embedding(ids, self.weight, self._first)
+        found = training_ops.own_embedding(ids, self.weight, self._first)
         return all_reduce(_as_rows(found, ids), self.axis, noop_backward=True)
 
 
@@ -231,8 +231,8 @@ class MultiHeadAttention(Module):
         self.out = row(mesh, features, features, initial, tp)
 
     def forward(self, x: Tensor) -> Tensor:
-        asked = local_ops.split_heads(self.asking(x), self.heads)
-        return self.out(local_ops.join_heads(self.attend(*asked)))
+        asked = training_ops.split_heads(self.asking(x), self.heads)
+        return self.out(training_ops.join_heads(self.attend(*asked)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return _op["transformer.scaled_dot_product_attention"](q, k, v, is_causal=True)

@@ -11,17 +11,17 @@ from softmesh.dispatch.operation import OPERATIONS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
-from softmesh.train import local_ops
+from softmesh.train import training_ops
 from softmesh.train.axes import Axis, axis_number, axis_size, on_mesh
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Of logits (..., vocabulary) against as many indices."""
-    return local_ops.cross_entropy(logits, targets)
+    return training_ops.cross_entropy(logits, targets)
 
 
 def mse_loss(prediction: Tensor, target: Tensor) -> Tensor:
-    return local_ops.mean_square(prediction, target)
+    return training_ops.mean_square(prediction, target)
 
 
 def first_rows(mesh: MeshDevice, axis: Axis, rows: int) -> Tensor:
@@ -39,15 +39,15 @@ class _VocabParallel(Function):
         op = OPERATIONS
         own_largest = op["max"](logits, dim=-1, keepdim=True)
         largest = op["max"](op["all_gather"](own_largest, -1, cluster_axis=axis), dim=-1, keepdim=True)
-        total = op["all_reduce"](local_ops.sum_of_exponentials(logits, largest), cluster_axis=axis)
-        wanted = op["all_reduce"](local_ops.own_target_logit(logits, targets, first), cluster_axis=axis)
+        total = op["all_reduce"](training_ops.sum_of_exponentials(logits, largest), cluster_axis=axis)
+        wanted = op["all_reduce"](training_ops.own_target_logit(logits, targets, first), cluster_axis=axis)
         ctx.save_for_backward(logits, total, largest, targets, first)
         losses = op["subtract"](op["add"](op["log"](total), largest), wanted)
         return op["mean"](losses)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> Any:
-        return local_ops.vocab_gradient(*ctx.saved_tensors, gradient), None, None
+        return training_ops.vocab_gradient(*ctx.saved_tensors, gradient), None, None
 
 
 def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from softmesh.autograd.leaves import requires_grad_
 from softmesh.errors import MeshError
+from softmesh.placement.placements import Replicate
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
@@ -115,3 +116,16 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
             raise MeshError(f"{name}: a parameter is a ttnn.Tensor, got {type(tensor).__name__}.")
         found[name] = tensor
     return found
+
+
+def is_first_holder(tensor: Tensor) -> bool:
+    """Whether no process before this one stores the same: what several share is saved, and counts, once."""
+    storage = tensor.storage
+    block = None if storage.device is None else storage.device.block
+    if storage.dist.spread is None or block is None:
+        return True
+    return all(
+        at == 0
+        for at, word in zip(block.at, storage.dist.placements, strict=True)
+        if isinstance(word, Replicate)
+    )

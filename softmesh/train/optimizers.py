@@ -9,8 +9,8 @@ import torch
 
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
 from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
-from softmesh.lenience import warn_or_raise
-from softmesh.placement.words import LOCAL, Partial
+from softmesh.placement.placements import LOCAL, Partial
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor

@@ -1,4 +1,4 @@
-"""Learning rates over steps. A schedule is a function of the step number; `Scheduler` applies one to an optimizer."""
+"""Learning rate schedules: functions of the step number; a `Scheduler` applies one to an optimizer."""
 
 from __future__ import annotations
 

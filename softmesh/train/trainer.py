@@ -1,10 +1,11 @@
-"""The loop: batches to the mesh, losses, gradients, reduced, clipped and applied; metrics; checkpoints; going on.
+"""The training loop: batches to the mesh, losses, gradients reduced, clipped and applied; metrics, checkpoints, resume.
 
     trainer = Trainer(model, AdamW(model), batches, loss=cross_entropy, checkpoint_dir="runs/gpt", save_every=100)
     trainer.resume()
     trainer.train(steps=1000)
 
-Run again after a crash, the same program continues with the very bits it would have had.
+Run again after a crash, the same program continues with the very bits it would have had. A `TrainerCallback` has
+methods that are called between the parts of a step.
 """
 
 from __future__ import annotations
@@ -18,25 +19,71 @@ from typing import Any
 
 import torch
 
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, did_you_mean
 from softmesh.runtime.commands import observe
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train import checkpoints
 from softmesh.train.axes import Axis, axis_number, listed, on_mesh
+from softmesh.train.batches import Batch, Feed, place_batch
 from softmesh.train.checkpoints import index
 from softmesh.train.checkpoints.folders import check_keep, chosen
-from softmesh.train.clipping import clip_grad_norm
-from softmesh.train.loop.callbacks import Callbacks
-from softmesh.train.loop.feeding import Batch, Feed
-from softmesh.train.loop.finite import NotFinite, check_norm, checked_loss
-from softmesh.train.loop.metrics import JsonLines, Measured, Traffic
-from softmesh.train.loop.placing import placed
-from softmesh.train.loop.progress import display
+from softmesh.train.finite_checks import NotFinite, check_norm, checked_loss
+from softmesh.train.gradients import MODES, clip_grad_norm, sync_gradients
+from softmesh.train.metrics import JsonLines, Measured, Traffic, display
 from softmesh.train.module import Module
 from softmesh.train.optimizers import Optimizer
 from softmesh.train.schedules import Scheduler
-from softmesh.train.sync import MODES, sync_gradients
+
+
+class TrainerCallback:
+    """Subclasses have those of the methods that they need."""
+
+    def on_train_begin(self, trainer: Trainer) -> None: ...
+
+    def on_after_forward(self, trainer: Trainer, loss: float) -> None:
+        """After each micro-batch: its loss, the mean over devices."""
+
+    def on_after_backward(self, trainer: Trainer) -> None:
+        """Gradients are there, each device's own."""
+
+    def on_before_optimizer_step(self, trainer: Trainer) -> None:
+        """Gradients are reduced and clipped."""
+
+    def on_step_end(self, trainer: Trainer, step: int, loss: float) -> None: ...
+
+    def on_save(self, trainer: Trainer, path: Path) -> None: ...
+
+    def on_train_end(self, trainer: Trainer) -> None: ...
+
+
+EVENTS = tuple(name for name in vars(TrainerCallback) if name.startswith("on_"))
+
+
+class Callbacks:
+    """Any object will do that has some of the methods; a name that is none of them is refused."""
+
+    def __init__(self, callbacks: Sequence[object]) -> None:
+        for callback in callbacks:
+            given = [name for name in dir(callback) if name.startswith("on_")]
+            unknown = [name for name in given if name not in EVENTS]
+            if unknown or not given:
+                what = (
+                    f"{unknown[0]!r} is never called.{did_you_mean(unknown[0], EVENTS)}"
+                    if unknown
+                    else "has none."
+                )
+                raise ArgumentError(
+                    f"Trainer: callback {type(callback).__name__}: {what} The methods are {', '.join(EVENTS)}."
+                )
+        self._callbacks = tuple(callbacks)
+
+    def notify(self, event: str, *args: Any) -> None:
+        for callback in self._callbacks:
+            method = getattr(callback, event, None)
+            if method is not None:
+                method(*args)
+
 
 Loss = Callable[[Any, Tensor], Tensor]
 
@@ -126,17 +173,17 @@ class Trainer:
         _check_count("steps", steps, 0)
         losses = []
         if self._metrics is not None:
-            self._metrics.go_back_to(self.step)
+            self._metrics.truncate_after(self.step)
         with display(self.progress, self.log_every, self.step, steps, self._speaks) as shown:
-            self._callbacks.tell("on_train_begin", self)
+            self._callbacks.notify("on_train_begin", self)
             while self.step < steps:
                 measured = self._one_step()
                 losses.append(measured.loss)
                 shown.show(measured)
-                self._callbacks.tell("on_step_end", self, self.step, measured.loss)
+                self._callbacks.notify("on_step_end", self, self.step, measured.loss)
                 if self.save_every and (self.step % self.save_every == 0 or self.step == steps):
                     self.save()
-            self._callbacks.tell("on_train_end", self)
+            self._callbacks.notify("on_train_end", self)
         return losses
 
     def save(self) -> Path:
@@ -152,7 +199,7 @@ class Trainer:
             extra={"batches": self._feed.state()},
             keep=self.keep,
         )
-        self._callbacks.tell("on_save", self, self.last_checkpoint)
+        self._callbacks.notify("on_save", self, self.last_checkpoint)
         return self.last_checkpoint
 
     def _one_step(self) -> Measured:
@@ -168,7 +215,7 @@ class Trainer:
             self.step, loss, lr, perf_counter() - started, rows, _tokens(batches), norm, traffic
         )
         if self._metrics is not None:
-            self._metrics.write(measured.told())
+            self._metrics.write(measured.as_record())
         return measured
 
     @contextmanager
@@ -179,7 +226,7 @@ class Trainer:
         except NotFinite as event:
             self.optimizer.zero_grad()
             if self._metrics is not None:
-                self._metrics.write(event.told())
+                self._metrics.write(event.as_record())
             raise
 
     def _backward(self, batches: Sequence[Batch]) -> float:
@@ -188,10 +235,10 @@ class Trainer:
         for batch in batches:
             loss = self._loss_of(batch)
             value = checked_loss(loss, self.step + 1, self.last_checkpoint)
-            self._callbacks.tell("on_after_forward", self, value)
+            self._callbacks.notify("on_after_forward", self, value)
             loss.backward(self._share_of(loss))
             total += value
-        self._callbacks.tell("on_after_backward", self)
+        self._callbacks.notify("on_after_backward", self)
         return total / self.accumulate
 
     def _share_of(self, loss: Tensor) -> Tensor | None:
@@ -204,7 +251,7 @@ class Trainer:
 
     def _loss_of(self, batch: Batch) -> Tensor:
         what = f"Trainer: the batch of step {self.step + 1}"
-        tensors = [placed(what, values, self.mesh, self.splits) for values in batch]
+        tensors = [place_batch(what, values, self.mesh, self.splits) for values in batch]
         if self.loss is None:
             loss = self.model(*tensors)
         else:
@@ -226,7 +273,7 @@ class Trainer:
         if found and (self.max_grad_norm is not None or self._measures):
             norm = clip_grad_norm(found.items(), self.max_grad_norm or float("inf"))
             check_norm(norm, found, self.step + 1, self.last_checkpoint)
-        self._callbacks.tell("on_before_optimizer_step", self)
+        self._callbacks.notify("on_before_optimizer_step", self)
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()

@@ -16,7 +16,7 @@ from strategies import Like, Words, draw_values
 import softmesh as ttnn
 from softmesh.autograd.leaves import backward_all
 from softmesh.placement.distribution import distribution
-from softmesh.placement.words import LOCAL, REPLICATE
+from softmesh.placement.placements import LOCAL, REPLICATE
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 

@@ -9,7 +9,7 @@ import torch
 from strategies import Like
 
 import softmesh as ttnn
-from softmesh.ops.attention.sparse import SparseKVFormat
+from softmesh.ops.attention.sparse_attention import SparseKVFormat
 
 _ROWS = ttnn.ROW_MAJOR_LAYOUT
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from strategies import Extents, Like
 
 import softmesh as ttnn
-from softmesh.collectives.collective import is_collective
+from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.operation import OPERATIONS, Operation
-from softmesh.ops.binary import BINARY
-from softmesh.ops.reduction import REDUCTIONS
-from softmesh.ops.unary import UNARY
+from softmesh.ops.elementwise.binary import BINARY
+from softmesh.ops.elementwise.unary import UNARY
+from softmesh.ops.reduction.reduction import REDUCTIONS
 
 # (op, tensors, shape of the result that is asked for) -> what the op returns
 Run = Callable[[Operation, Sequence[ttnn.Tensor], Extents], Any]

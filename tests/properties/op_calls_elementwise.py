@@ -26,7 +26,7 @@ from strategies import Extents, Like
 
 import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS, Operation
-from softmesh.ops.in_place import IN_PLACE
+from softmesh.ops.elementwise.in_place import IN_PLACE
 
 APPROXIMATE.update({"bias_gelu", "snake_beta", "ema", "addmm", "addcdiv"})
 TESTED_ELSEWHERE.update(

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softmesh.errors import OutOfDeviceMemory
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
+from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.memory.allocator import Allocator
-from softmesh.runtime.memory.claim import Claim
-from softmesh.runtime.memory.deferring import DeferringPool
+from softmesh.runtime.memory.deferred_pool import DeferredPool
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
 from softmesh.runtime.memory.pool import Pool
@@ -196,7 +196,7 @@ def test_holes_stay_those_of_the_model_in_a_long_life(grains, sizes, phases, see
     assert holes.largest() == model.largest()
 
 
-@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+@pytest.mark.parametrize("kind", [Pool, DeferredPool])
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31), from_below=st.booleans())
 def test_memory_comes_back_when_its_owner_dies(kind, seed, from_below):
@@ -234,7 +234,7 @@ def test_memory_comes_back_when_its_owner_dies(kind, seed, from_below):
     assert list(pool.blocks()) == blocks
 
 
-@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+@pytest.mark.parametrize("kind", [Pool, DeferredPool])
 def test_what_found_no_room_leaves_nothing_behind(kind):
     pool = kind(Region(BufferType.DRAM, 12, BASE, 4 * GRAIN, GRAIN, GRAIN, bottom_up=True))
     with pytest.raises(OutOfDeviceMemory) as refused:
@@ -243,7 +243,7 @@ def test_what_found_no_room_leaves_nothing_behind(kind):
     assert list(pool.blocks()) == [(BASE, 4 * GRAIN, False)]
 
 
-@pytest.mark.parametrize("kind", [Pool, DeferringPool])
+@pytest.mark.parametrize("kind", [Pool, DeferredPool])
 def test_an_allocation_that_was_interrupted_leaves_nothing_behind(kind, monkeypatch):
     pool = kind(Region(BufferType.DRAM, 12, BASE, 4 * GRAIN, GRAIN, GRAIN, bottom_up=True))
 
@@ -265,7 +265,7 @@ def test_an_allocation_that_was_interrupted_leaves_nothing_behind(kind, monkeypa
 def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_once(grains, seed, from_below):
     draw = random.Random(seed)
     region = Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=from_below)
-    pool, model = DeferringPool(region), Model([0] * grains)
+    pool, model = DeferredPool(region), Model([0] * grains)
     held: list[tuple[Claim, int]] = []
     for _ in range(500):
         step = draw.choice(["take", "take", "take", "free", "free", "ask", "surely", "label"])
@@ -281,15 +281,15 @@ def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_on
             else:
                 held.append((pool.allocate(size * GRAIN, 1, OWNER), place))
         elif step == "surely":
-            assert not pool.surely_has(size * GRAIN) or model.largest() >= size
-            assert pool.surely_has(size * GRAIN) or model.largest() < grains // 2
+            assert not pool.guarantees_room(size * GRAIN) or model.largest() >= size
+            assert pool.guarantees_room(size * GRAIN) or model.largest() < grains // 2
         elif held:
             claim, place = held[draw.randrange(len(held))]
             if step == "ask":
                 assert claim.address == address(place)
             else:
                 held.remove((claim, place))
-                pool.notes.append(claim)
+                pool.pending.append(claim)
                 model.free(place)
     assert [claim.address for claim, _ in held] == [address(place) for _, place in held]
     blocks = [(address(start), size * GRAIN, taken) for start, size, taken in model.extents()]
@@ -298,7 +298,7 @@ def test_what_is_only_written_down_gets_the_addresses_of_what_is_worked_in_at_on
 
 def test_threads_that_fill_a_memory_are_told_each_of_its_own_allocations():
     grains, threads = 2000, 4
-    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    pool = DeferredPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
     held: list[list[Claim]] = [[] for _ in range(threads)]
 
     def fill(own: list[Claim]) -> None:
@@ -316,14 +316,14 @@ def test_threads_that_fill_a_memory_are_told_each_of_its_own_allocations():
     addresses = {claim.address for own in held for claim in own}
     assert addresses == {address(place) for place in range(grains)}
     for own in held:
-        pool.notes.extend(own)
+        pool.pending.extend(own)
     assert list(pool.blocks()) == [(BASE, grains * GRAIN, False)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_threads_that_take_and_give_back_large_and_small_never_share_a_byte(seed):
     grains, threads = 1000, 4
-    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    pool = DeferredPool(Region(BufferType.DRAM, 12, BASE, grains * GRAIN, GRAIN, GRAIN, bottom_up=True))
     held: list[list[Claim]] = [[] for _ in range(threads)]
     full, failures = [], []
 
@@ -332,7 +332,7 @@ def test_threads_that_take_and_give_back_large_and_small_never_share_a_byte(seed
         try:
             for _ in range(1500):
                 if own and draw.random() < 0.45:
-                    pool.notes.append(own.pop(draw.randrange(len(own))))
+                    pool.pending.append(own.pop(draw.randrange(len(own))))
                     continue
                 try:
                     own.append(pool.allocate(draw.choice([1, 1, 1, 1, 150]) * GRAIN, 1, OWNER))
@@ -358,7 +358,7 @@ def test_threads_that_take_and_give_back_large_and_small_never_share_a_byte(seed
     assert all(place >= BASE for place, _ in places)
     assert [block[:2] for block in pool.blocks() if block[2]] == places
     for own in held:
-        pool.notes.extend(own)
+        pool.pending.extend(own)
     assert list(pool.blocks()) == [(BASE, grains * GRAIN, False)]
 
 
@@ -373,7 +373,7 @@ def test_what_an_installed_state_occupies_has_no_owner():
 
 def test_an_end_that_comes_while_others_are_worked_in_is_an_end(monkeypatch):
     """Owners may die at any moment: in another thread, or when the garbage collector runs."""
-    pool = DeferringPool(Region(BufferType.DRAM, 12, BASE, 1000 * GRAIN, GRAIN, GRAIN, bottom_up=True))
+    pool = DeferredPool(Region(BufferType.DRAM, 12, BASE, 1000 * GRAIN, GRAIN, GRAIN, bottom_up=True))
     first, second = (pool.allocate(GRAIN, 1, OWNER) for _ in range(2))
     assert (first.address, second.address) == (BASE, BASE + GRAIN)
     coming = [second]
@@ -382,8 +382,8 @@ def test_an_end_that_comes_while_others_are_worked_in_is_an_end(monkeypatch):
     def meanwhile(holes: FreeList, address: int, size: int) -> None:
         give_back(holes, address, size)
         if coming:
-            pool.notes.append(coming.pop())
+            pool.pending.append(coming.pop())
 
     monkeypatch.setattr(FreeList, "give_back", meanwhile)
-    pool.notes.append(first)
+    pool.pending.append(first)
     assert list(pool.blocks()) == [(BASE, 1000 * GRAIN, False)]

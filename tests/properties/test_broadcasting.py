@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import LAWS
 
-from softmesh.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import broadcast_shapes
 
 _SHAPES = st.lists(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=4).map(tuple), max_size=4)
 

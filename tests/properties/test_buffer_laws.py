@@ -25,11 +25,10 @@ from softmesh.metal import (
     TensorBytes,
     WriteShard,
 )
-from softmesh.placement.blocks import Block
+from softmesh.placement.process_blocks import Block
 from softmesh.runtime.buffers.mesh_memory import MeshMemory
-from softmesh.runtime.buffers.page_map import Interleaved
-from softmesh.runtime.buffers.placed import PageLayout
-from softmesh.runtime.buffers.shards import ShardedLayout
+from softmesh.runtime.buffers.paged_memory import Interleaved, PageLayout
+from softmesh.runtime.buffers.sharded_layout import ShardedLayout
 from softmesh.tensor.dtype import FACTS
 
 LAWS = settings(max_examples=40, deadline=None)

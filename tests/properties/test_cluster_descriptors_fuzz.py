@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from softmesh.errors import MeshError
 from softmesh.systems.chip import CHIPS, Chip
 from softmesh.systems.cluster_descriptor import descriptor_text, load_cluster, load_descriptor
-from softmesh.systems.cluster_type import detect
 from softmesh.systems.machine import Asic, Link, Machine, OutsideLink, Port
-from softmesh.systems.visible import restricted
+from softmesh.systems.machine_restriction import restricted
+from softmesh.systems.product_detection import detect
 
 BOARDS = {"n150": "n150", "n300": "n300", "ubb": "wh_galaxy", "p150": "p150", "ubb_blackhole": "bh_galaxy"}
 FILES = Path(__file__).parents[1] / "fixtures" / "cluster_descriptors"

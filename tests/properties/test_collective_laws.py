@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import LAWS, leading_extents_are_true, mesh_of
 
 import softmesh as ttnn
-from softmesh.collectives import modes
+from softmesh.collectives import mode_collectives
 
 MESH_SHAPES = [(1, 1), (1, 2), (1, 5), (4, 1), (2, 2), (2, 3), (2, 4), (3, 3), (8, 8), (2, 2, 2), (2, 3, 2)]
 DTYPES = [ttnn.float32, ttnn.bfloat16, ttnn.int32]
@@ -77,7 +77,7 @@ def test_all_gather_joins_the_pieces_of_a_group(case):
             return
         assert agrees(ttnn.all_gather(tensor, dim, cluster_axis=axis), shape, expected)
         for how in BY_HAND:
-            assert agrees(modes.all_gather(tensor, dim, cluster_axis=axis, **how), shape, expected)
+            assert agrees(mode_collectives.all_gather(tensor, dim, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=60)
@@ -89,7 +89,7 @@ def test_all_reduce_adds_the_pieces_of_a_group(case):
     with ttnn.lenient():
         assert agrees(ttnn.all_reduce(tensor, cluster_axis=axis), shape, expected)
         for how in BY_HAND:
-            assert agrees(modes.all_reduce(tensor, cluster_axis=axis, **how), shape, expected)
+            assert agrees(mode_collectives.all_reduce(tensor, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=30)
@@ -104,7 +104,9 @@ def test_reduce_scatter_deals_the_sum_of_a_group(case):
     with ttnn.lenient():
         assert agrees(ttnn.reduce_scatter(tensor, dim, cluster_axis=axis), shape, expected)
         for how in BY_HAND:
-            assert agrees(modes.reduce_scatter(tensor, dim, cluster_axis=axis, **how), shape, expected)
+            assert agrees(
+                mode_collectives.reduce_scatter(tensor, dim, cluster_axis=axis, **how), shape, expected
+            )
 
 
 @settings(LAWS, max_examples=60)
@@ -154,6 +156,6 @@ def test_rounding_at_each_hop_stays_within_a_rounding_for_each_device(devices, s
     unit = 2.0**-8 if dtype is ttnn.bfloat16 else 2.0**-24
     with ttnn.lenient():
         for numerics, bound in (("chip", devices * unit), ("fp32", unit + devices * 2.0**-24)):
-            result = modes.all_reduce(tensor, cluster_axis=1, numerics=numerics)
+            result = mode_collectives.all_reduce(tensor, cluster_axis=1, numerics=numerics)
             found = held(result, (1, devices))[0, 0].double()
             assert ((found - exact).abs() <= bound * exact.abs() * 1.01).all()

@@ -28,7 +28,7 @@ from strategies import (
 )
 
 import softmesh as ttnn
-from softmesh.placement.words import REPLICATE, Shard
+from softmesh.placement.placements import REPLICATE, Shard
 
 SHAPE = (2, 3)
 Cells = dict[ttnn.MeshCoordinate, torch.Tensor]

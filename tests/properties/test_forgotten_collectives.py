@@ -19,7 +19,7 @@ from strategies import LAWS, REDUCTIONS, Like, Words, draw_values, mesh_of, plac
 
 import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
 SUM = Partial("sum")
 OnTwo = Callable[[ttnn.Tensor], ttnn.Tensor]

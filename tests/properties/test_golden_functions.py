@@ -15,10 +15,10 @@ from op_calls import CALLS, calls, operation_names
 from strategies import LAWS, draw_values, one_device, placed, quietly, seeds
 
 import softmesh as ttnn
-from softmesh.collectives.collective import is_collective
+from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import UnaryOpType, UnaryWithParam
-from softmesh.placement.words import REPLICATE
+from softmesh.placement.placements import REPLICATE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
 TESTS = Path(__file__).parent.parent

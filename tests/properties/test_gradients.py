@@ -20,9 +20,9 @@ from strategies import LAWS, Like, Words, mesh_of, odd_ones, quietly, seeds
 from test_golden_functions import ARGUMENTS, LARGER, SHAPES, written_out
 
 import softmesh as ttnn
-from softmesh.collectives.collective import is_collective
+from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
 MESHES = [(2, 2), (2, 3), (2, 2, 2), (3,), (1, 2), (1, 1)]

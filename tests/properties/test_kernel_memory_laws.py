@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softmesh.kernels.engine.held_bytes import HeldBytes, extents_of, join
+from softmesh.kernels.engine.byte_overlay import ByteOverlay, extents_of, join
 
 _SIZE, _DEVICES = 24, 3
 _stretches = st.tuples(st.integers(0, _SIZE - 1), st.integers(1, _SIZE)).map(
@@ -21,7 +21,7 @@ _acts = st.lists(
 def test_bytes_are_those_of_an_array_and_what_was_read_stays(acts, absorbs):
     beneath = torch.arange(_DEVICES * _SIZE, dtype=torch.uint8).reshape(_DEVICES, _SIZE)
     before = beneath.clone()
-    held = HeldBytes(lambda start, size: beneath[:, start : start + size], absorbs=absorbs)
+    held = ByteOverlay(lambda start, size: beneath[:, start : start + size], absorbs=absorbs)
     array = beneath.clone()
     seen = []
     for step, (act, (start, size)) in enumerate(acts):
@@ -40,7 +40,7 @@ def test_bytes_are_those_of_an_array_and_what_was_read_stays(acts, absorbs):
 
 @given(_acts, _acts)
 def test_a_copy_and_what_it_was_made_of_go_their_own_ways(before, after):
-    held = HeldBytes(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
+    held = ByteOverlay(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
     for step, (act, (start, size)) in enumerate(before):
         held.write(start, _values(act, step, size))
     copy = held.copy()
@@ -52,7 +52,7 @@ def test_a_copy_and_what_it_was_made_of_go_their_own_ways(before, after):
 
 @given(_acts)
 def test_runs_are_what_was_written_and_do_not_touch(acts):
-    held = HeldBytes(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
+    held = ByteOverlay(lambda start, size: torch.zeros(1, size, dtype=torch.uint8))
     array, written = torch.zeros(_DEVICES, _SIZE, dtype=torch.uint8), [False] * _SIZE
     for step, (act, (start, size)) in enumerate(acts):
         if act != "read":

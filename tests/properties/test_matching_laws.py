@@ -9,9 +9,8 @@ import rustworkx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.fabric.match import Match, MatchError
-from softmesh.fabric.matching.entry import match
-from softmesh.fabric.matching.requirements import violations
+from softmesh.fabric.matching.find_match import match
+from softmesh.fabric.matching.match import Match, MatchError, violations
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Side
 from softmesh.hardware import Arch, ClusterType
 from softmesh.systems.chip import WORMHOLE

@@ -9,11 +9,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from softmesh.fabric.descriptors.digit_regex import RegexError, digit_matcher
-from softmesh.fabric.descriptors.reading import Checked, check_text
+from softmesh.fabric.descriptors.loader import CheckedDescriptor, check_text
+from softmesh.fabric.descriptors.pinnings import RegexError, digit_matcher
 from softmesh.fabric.descriptors.schema import FILE
-from softmesh.fabric.finding import Severity
 from softmesh.fabric.mesh_graph import MeshGraph
+from softmesh.input_files.text_files import Severity
 
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures" / "mgd").glob("*.textproto"))
 TEXTS = [path.read_text() for path in FIXTURES]
@@ -33,7 +33,7 @@ def check_is_sound(text: str) -> None:
     assert for_runtime.graph is None or for_reading.graph is not None
 
 
-def findings_are_complete(checked: Checked, lines: int) -> None:
+def findings_are_complete(checked: CheckedDescriptor, lines: int) -> None:
     has_errors = any(finding.severity is Severity.ERROR for finding in checked.findings)
     assert has_errors == (checked.graph is None) == bool(checked.headline)
     for finding in checked.findings:

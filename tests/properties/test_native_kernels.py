@@ -10,9 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.native.copies import native_copy, streamed
-from softmesh.native.library import is_compiled, kernel
-from softmesh.native.sums import native_sum
+from softmesh.native.c_kernels import copy_past_caches, is_compiled, kernel, native_copy, native_sum
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="the kernels in C were not compiled")
 
@@ -84,8 +82,8 @@ def test_a_stack_may_begin_at_any_element(dtype: torch.dtype, elements: int) -> 
 
 def test_what_is_not_plain_memory_is_left_to_torch() -> None:
     rows = torch.randn(64, 64, dtype=torch.complex64)
-    assert not streamed(rows.conj(), torch.empty(64 * 64, dtype=torch.complex64))
-    assert not streamed(torch._neg_view(rows.real.clone()), torch.empty(64 * 64))
+    assert not copy_past_caches(rows.conj(), torch.empty(64 * 64, dtype=torch.complex64))
+    assert not copy_past_caches(torch._neg_view(rows.real.clone()), torch.empty(64 * 64))
 
 
 class _OtherForm(ctypes.Structure):
@@ -133,7 +131,7 @@ def test_a_copy_is_the_copy(shape: tuple[list[int], int], dtype: torch.dtype, da
         pieces = pieces.narrow(-1, 1, run - 4)
     run_bytes, count = pieces.shape[-1] * pieces.element_size(), pieces.numel()
     into = torch.full((count + 64,), 5).to(dtype)
-    did = streamed(pieces, into[:count])
+    did = copy_past_caches(pieces, into[:count])
     assert did or run_bytes % 16 or run_bytes < 256
     assert torch.equal(into[:count].view(pieces.shape), pieces) if did else bool((into == 5).all())
     assert bool((into[count:] == 5).all())
@@ -165,5 +163,5 @@ def test_of_nothing_nothing_is_copied() -> None:
 
 def test_scattered_elements_and_unaligned_memory_are_left_to_torch() -> None:
     square = torch.arange(256.0 * 256).view(256, 256)
-    assert not streamed(square.T, torch.empty(256 * 256))
-    assert not streamed(square[:, :128], torch.empty(256 * 128 + 1)[1:])
+    assert not copy_past_caches(square.T, torch.empty(256 * 256))
+    assert not copy_past_caches(square[:, :128], torch.empty(256 * 128 + 1)[1:])

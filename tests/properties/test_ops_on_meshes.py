@@ -38,8 +38,8 @@ from strategies import (
 
 import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.ops.binary import BINARY
-from softmesh.ops.unary import UNARY
+from softmesh.ops.elementwise.binary import BINARY
+from softmesh.ops.elementwise.unary import UNARY
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
 DTYPES = [ttnn.float32, ttnn.bfloat16, ttnn.bfloat8_b]

@@ -10,7 +10,7 @@ from strategies import LAWS, mesh_of, placed, quietly, seeds, words_together
 
 import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.runtime.holding import ELSEWHERE
+from softmesh.runtime.mesh_view import HELD_ELSEWHERE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
 SHAPE = (2, 2)
@@ -19,7 +19,7 @@ SHAPE = (2, 2)
 @pytest.fixture(scope="module")
 def remote() -> ttnn.MeshDevice:
     here = mesh_of(SHAPE)
-    return ttnn.MeshDevice(here.shape, here.all_device_ids, here.system, holding=ELSEWHERE)
+    return ttnn.MeshDevice(here.shape, here.all_device_ids, here.system, holding=HELD_ELSEWHERE)
 
 
 @settings(LAWS, max_examples=40)

@@ -42,7 +42,7 @@ import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import bring_together
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
 SPREAD = [shape for shape in MESHES if shape != (1, 1)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import LAWS
 
-from softmesh.ops import products
+from softmesh.ops.matmul import batched_gemm
 
 _EXTENTS = st.sampled_from([1, 2, 5, 40, 0])
 
@@ -27,7 +27,7 @@ def factors(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture(params=[0, 1 << 40], ids=["in groups", "in one call"])
 def copied_at_most(request, monkeypatch):
-    monkeypatch.setattr(products, "_MANY_COPIES", request.param)
+    monkeypatch.setattr(batched_gemm, "_MANY_COPIES", request.param)
 
 
 @pytest.mark.usefixtures("copied_at_most")
@@ -36,8 +36,8 @@ def copied_at_most(request, monkeypatch):
 def test_products_are_those_of_torch(operands):
     a, b = operands
     expected = torch.matmul(a, b)
-    torch.testing.assert_close(products.product(a, b), expected, atol=1e-4, rtol=1e-4)
-    direct = products.plain_product(a, b)
+    torch.testing.assert_close(batched_gemm.product(a, b), expected, atol=1e-4, rtol=1e-4)
+    direct = batched_gemm.plain_product(a, b)
     if direct is not None:
         torch.testing.assert_close(direct(a, b), expected, atol=1e-4, rtol=1e-4)
 
@@ -45,8 +45,8 @@ def test_products_are_those_of_torch(operands):
 @pytest.mark.parametrize(("of_a", "of_b"), [((4, 1), (4, 8)), ((1, 8), (4, 8)), ((1, 1), (1, 8))])
 def test_a_shared_matrix_is_multiplied_without_copies_and_with_the_same_bits(of_a, of_b, monkeypatch):
     a, b = torch.randn(*of_a, 64, 32), torch.randn(*of_b, 32, 160)
-    together = products.product(a, b)
-    monkeypatch.setattr(products, "_MANY_COPIES", 0)
-    in_groups = products.product(a, b)
+    together = batched_gemm.product(a, b)
+    monkeypatch.setattr(batched_gemm, "_MANY_COPIES", 0)
+    in_groups = batched_gemm.product(a, b)
     assert torch.equal(in_groups, together)
     assert in_groups.is_contiguous()

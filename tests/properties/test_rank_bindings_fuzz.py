@@ -10,8 +10,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from softmesh.processes.rank_bindings import BindingsError, RankBindings, load
-from softmesh.processes.subcontexts import load_subcontexts
+from softmesh.processes.bindings.mapping_files import load_subcontexts
+from softmesh.processes.bindings.rank_bindings import BindingsError, RankBindings, load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bindings"
 ENVIRON = {"TT_METAL_HOME": str(FIXTURES)}

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from strategies import LAWS, Extents, leading_extents_are_true, mesh_of, positions, seeds
 
 import softmesh as ttnn
-from softmesh.tensor.blockfloat import round_blocks
+from softmesh.tensor.convert import round_blocks
 
 Dims = tuple[int | None, ...]
 

@@ -10,16 +10,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from softmesh.errors import MeshError
-from softmesh.fabric.match import Match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import Connection, E, LogicalMesh, MeshGraph, N, Node, S, Side, W
-from softmesh.fabric.routing.channels import Channel, ChannelGraph, channel_dependencies
-from softmesh.fabric.routing.deadlock import Cycle, Proof, prove
+from softmesh.fabric.routing.deadlock import Channel, ChannelGraph, Cycle, Proof, channel_dependencies, prove
 from softmesh.fabric.routing.network import Network
 from softmesh.fabric.routing.packets import CompressedRoute, unicast_2d
 from softmesh.fabric.routing.route import Route
 from softmesh.fabric.routing.tables import direction_table
 from softmesh.hardware import FabricConfig, FabricReliabilityMode, RoutingDirection
-from softmesh.systems import catalogue
+from softmesh.systems import named_systems
 from softmesh.systems.machine import Machine
 
 LAWS = settings(max_examples=40, deadline=None)
@@ -40,7 +39,7 @@ def network_on(machine: Machine, rings: tuple[bool, bool], config: FabricConfig)
 
 
 def torus(shape: tuple[int, int]) -> Machine:
-    return catalogue.load(f"torus:{shape[0]}x{shape[1]}")
+    return named_systems.load(f"torus:{shape[0]}x{shape[1]}")
 
 
 def assert_legal(network: Network, route: Route, plane: int) -> None:

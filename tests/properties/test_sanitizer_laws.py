@@ -20,8 +20,8 @@ from softmesh.metal import (
     ReplicatedBufferConfig,
     ShardDataTransfer,
 )
-from softmesh.runtime.sanitizer.clock import Agent, Clock
-from softmesh.runtime.sanitizer.history import EVERYWHERE, History, Touch
+from softmesh.runtime.sanitizer.access_history import EVERYWHERE, History, Touch
+from softmesh.runtime.sanitizer.vector_clocks import Agent, Clock
 
 PAGE = 32
 DEVICES = 2

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_bytes import bytes_per_pair, total_bytes
 
-from softmesh.collectives.checking import neighbours, violations
-from softmesh.collectives.executor import run
-from softmesh.collectives.schedule import Schedule
-from softmesh.collectives.schedules import ENDPOINTS, GENERATORS, schedule_for
-from softmesh.collectives.traffic import bytes_per_link
+from softmesh.collectives.schedules.checker import neighbours, violations
+from softmesh.collectives.schedules.executor import run
+from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
+from softmesh.collectives.schedules.language import Schedule
+from softmesh.collectives.schedules.link_traffic import bytes_per_link
 
 LAWS = settings(max_examples=40, deadline=None)
 SIZES = range(1, 13)

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from strategies import LAWS, Extents, Like, can_be_made, mesh_of, placed, seeds, words_for
 
 import softmesh as ttnn
-from softmesh.collectives.asynchronous import all_gather_async_reversed
-from softmesh.collectives.exchanging import all_to_all_async_generic, neighbor_pad_async, slice_reshard_async
+from softmesh.collectives.async_collectives import all_gather_async_reversed
+from softmesh.collectives.exchange_collectives import (
+    all_to_all_async_generic,
+    neighbor_pad_async,
+    slice_reshard_async,
+)
+from softmesh.collectives.rooted_collectives import all_broadcast, broadcast, point_to_point
 from softmesh.collectives.semaphores import create_global_semaphore
-from softmesh.collectives.sending import all_broadcast, broadcast, point_to_point
 
 FEW = settings(LAWS, max_examples=30)
 GRIDS: list[Extents] = [(1, 2), (2, 2), (1, 3), (2, 3), (4,), (2, 2, 2), (2, 1, 3)]

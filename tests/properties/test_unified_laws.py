@@ -23,9 +23,8 @@ from unified_operands import Words, every_layout, mesh_of, some_layout, spread, 
 import softmesh as ttnn
 from softmesh import distributed
 from softmesh.dispatch.operation import OPERATIONS, Operation
-from softmesh.distributed.derived import describe
-from softmesh.distributed.elementwise import shape_of
-from softmesh.distributed.unified import Unified
+from softmesh.distributed.generic_ops import describe, shape_of
+from softmesh.distributed.unified_op import Unified
 
 MESHES = [(1, 8), (2, 2, 2), (2, 4), (3, 5)]
 ROUNDS = int(os.environ.get("SOFTMESH_UNIFIED_ROUNDS", "4"))  # of each law on each mesh; more for a long look

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 import softmesh as ttnn
-from softmesh.collectives import sums, torch_sums
-from softmesh.native.library import is_compiled
-from softmesh.runtime.opening import open_meshes
+from softmesh.collectives import sum_kernels
+from softmesh.native.c_kernels import is_compiled
+from softmesh.runtime.device_lifecycle import open_meshes
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def _close_all() -> None:
 
 
 def _add_by_torch(patch: pytest.MonkeyPatch, *, multiplies_bfloat16: bool) -> None:
-    patch.setattr(sums, "native_sum", lambda *stack: None)
-    patch.setattr(torch_sums, "_MULTIPLIES_BFLOAT16", multiplies_bfloat16)
+    patch.setattr(sum_kernels, "native_sum", lambda *stack: None)
+    patch.setattr(sum_kernels, "_MULTIPLIES_BFLOAT16", multiplies_bfloat16)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmesh.fabric.descriptors.reading import Checked, check_text
-from softmesh.fabric.finding import Finding
+from softmesh.fabric.descriptors.loader import CheckedDescriptor, check_text
+from softmesh.input_files.text_files import Finding
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "mgd"
 
@@ -57,7 +57,7 @@ def two_meshes(more: str = "") -> str:
     return mesh() + graph(node(0), node(1), more=more) + TOP_GRAPH
 
 
-def errors(checked: Checked) -> list[Finding]:
+def errors(checked: CheckedDescriptor) -> list[Finding]:
     return [finding for finding in checked.findings if finding.severity.value == "error"]
 
 

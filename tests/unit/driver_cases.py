@@ -14,10 +14,10 @@ sys.path.append(str(Path(__file__).parent.parent / "fixtures"))
 from blackhole_py import adapter, march, september
 from blackhole_py.silicon import FIRMWARE
 
-from softmesh.drivers.blackhole.adapter import adapter_cards
 from softmesh.drivers.blackhole.boards import Identity
-from softmesh.drivers.blackhole.march import march_cards
-from softmesh.drivers.blackhole.september import september_cards
+from softmesh.drivers.blackhole.v2026_03 import march_cards
+from softmesh.drivers.blackhole.v2026_09 import september_cards
+from softmesh.drivers.blackhole.v2026_09_adapter import adapter_cards
 from softmesh.drivers.rack import byte_rack, serial_of, virtual_rack
 
 PAGE = 4096  # a page size that every era takes

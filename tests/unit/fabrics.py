@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from softmesh.fabric.match import Match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Side
-from softmesh.systems import catalogue
+from softmesh.systems import named_systems
 from softmesh.systems.machine import Machine
 
 D = [Node(0, chip) for chip in range(64)]
@@ -14,7 +14,7 @@ D = [Node(0, chip) for chip in range(64)]
 
 def whole(grid: str | Machine, *, rings: tuple[bool, bool] | None = None, channels: int = 4) -> Match:
     """The whole grid as mesh 0, each logical chip on the chip of its number."""
-    machine = catalogue.load(grid) if isinstance(grid, str) else grid
+    machine = named_systems.load(grid) if isinstance(grid, str) else grid
     assert machine.grid is not None
     mesh = LogicalMesh(0, "M0", machine.grid, machine.wraps if rings is None else rings, channels=channels)
     graph = MeshGraph(machine.name, machine.chip.arch, (mesh,))
@@ -30,7 +30,7 @@ def split(
     rings: tuple[bool, bool] = (False, False),
 ) -> Match:
     """Blocks (first row, first column, rows, columns) of a grid as meshes 0, 1, ..."""
-    machine = catalogue.load(grid) if isinstance(grid, str) else grid
+    machine = named_systems.load(grid) if isinstance(grid, str) else grid
     assert machine.grid is not None
     meshes, chips = [], {}
     for id, (top, left, rows, columns) in enumerate(blocks):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 import softmesh as ttnn
-from softmesh.placement.words import Shard
+from softmesh.placement.placements import Shard
 from softmesh.train import (
     Embedding,
     Initial,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 import softmesh as ttnn
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.train import layers
 from softmesh.train.axes import Axis, on_mesh
 from softmesh.train.losses import cross_entropy, vocab_parallel_cross_entropy

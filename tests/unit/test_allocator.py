@@ -8,11 +8,11 @@ import softmesh as ttnn
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
 from softmesh.hardware import DispatchCoreConfig, DispatchCoreType
+from softmesh.runtime.memory.allocations import AllocatorState
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import MemoryMap, memory_map, memory_map_of
-from softmesh.runtime.memory.policy import MemoryPolicy
-from softmesh.runtime.memory.records import AllocatorState
+from softmesh.runtime.memory.out_of_memory import MemoryPolicy
 from softmesh.systems.chip import CHIPS, N150, N300, P150
 
 DRAM, L1, L1_SMALL, TRACE = BUFFER_TYPES = list(ttnn.BufferType)

@@ -15,7 +15,7 @@ import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, NotModelled, PartialWarning
 from softmesh.ops.attention.decode import scaled_dot_product_attention_decode as sdpa_decode
 from softmesh.ops.attention.prefill import scaled_dot_product_attention as sdpa
-from softmesh.ops.heads import (
+from softmesh.ops.attention.qkv_heads import (
     concatenate_heads,
     nlp_concat_heads,
     nlp_concat_heads_decode,

@@ -19,18 +19,17 @@ from rich.console import Console
 
 import softmesh as ttnn
 from softmesh.bench import fabric, mlp, ops
-from softmesh.bench.fabric_descriptors import descriptor_text
-from softmesh.bench.jax_peer import WORKER, JaxMissing, JaxPeer
-from softmesh.bench.mlp_work import FORMS, MeshMlp
-from softmesh.bench.presentation import machine, table
-from softmesh.bench.timing import Timing, interleave, repetitions_for, timed
+from softmesh.bench.fabric import descriptor_text
+from softmesh.bench.harness import Timing, interleave, machine, repetitions_for, table, timed
+from softmesh.bench.mlp import FORMS, MeshMlp
+from softmesh.bench.peer_process import JAX_MLP_WORKER, JaxMissing, JaxPeer
 from softmesh.errors import ArgumentValueError
 from softmesh.fabric import settings
-from softmesh.fabric.descriptors.reading import check_text
-from softmesh.runtime import memory_reuse
-from softmesh.runtime.memory_reuse import keep_freed_memory
-from softmesh.runtime.opening import open_meshes
-from softmesh.systems.catalogue import load
+from softmesh.fabric.descriptors.loader import check_text
+from softmesh.runtime import malloc_tuning
+from softmesh.runtime.device_lifecycle import open_meshes
+from softmesh.runtime.malloc_tuning import keep_freed_memory
+from softmesh.systems.named_systems import load
 
 pytestmark = pytest.mark.usefixtures("idle_machine")  # a fabric is set while nothing is open
 
@@ -78,8 +77,8 @@ def test_timed_calls_as_often_as_told_and_at_least_once():
 
 _FAULTS = """
 import resource, statistics, torch
-from softmesh.runtime.memory_reuse import keep_freed_memory
-from softmesh.systems.catalogue import load
+from softmesh.runtime.malloc_tuning import keep_freed_memory
+from softmesh.systems.named_systems import load
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -108,12 +107,12 @@ class MalloptCalls(list):
 
     def __init__(self, monkeypatch, limit=1 << 31):
         self._limit = limit
-        monkeypatch.setattr(memory_reuse.sys, "platform", "linux")
+        monkeypatch.setattr(malloc_tuning.sys, "platform", "linux")
         monkeypatch.setattr(ctypes, "CDLL", lambda name: self)
 
     def mallopt(self, option, value):
         self.append((option, value))
-        return int(option != memory_reuse._M_MMAP_THRESHOLD or value <= self._limit)
+        return int(option != malloc_tuning._M_MMAP_THRESHOLD or value <= self._limit)
 
 
 def test_by_default_torch_is_told_to_ask_for_huge_pages_and_big_blocks_are_still_given_back(monkeypatch):
@@ -123,7 +122,7 @@ def test_by_default_torch_is_told_to_ask_for_huge_pages_and_big_blocks_are_still
     told = MalloptCalls(monkeypatch)
     assert keep_freed_memory()
     assert os.environ["THP_MEM_ALLOC_ENABLE"] == "1"
-    assert told == [(memory_reuse._M_MMAP_THRESHOLD, 32 << 20), (memory_reuse._M_TRIM_THRESHOLD, 128 << 20)]
+    assert told == [(malloc_tuning._M_MMAP_THRESHOLD, 32 << 20), (malloc_tuning._M_TRIM_THRESHOLD, 128 << 20)]
 
 
 def test_what_the_user_told_torch_about_huge_pages_stands(monkeypatch):
@@ -153,7 +152,7 @@ def test_a_choice_that_does_not_exist_is_named_with_the_nearest(monkeypatch):
 )
 def test_other_c_libraries_are_left_alone(monkeypatch, platform_name, library):
     monkeypatch.delenv("SOFTMESH_MALLOC", raising=False)
-    monkeypatch.setattr(memory_reuse.sys, "platform", platform_name)
+    monkeypatch.setattr(malloc_tuning.sys, "platform", platform_name)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     assert not keep_freed_memory()
 
@@ -162,7 +161,7 @@ def test_a_glibc_that_refuses_high_thresholds_maps_no_blocks_at_all_to_keep_them
     monkeypatch.setenv("SOFTMESH_MALLOC", "keep")
     told = MalloptCalls(monkeypatch, limit=32 << 20)
     assert keep_freed_memory()
-    assert (memory_reuse._M_MMAP_MAX, 0) in told
+    assert (malloc_tuning._M_MMAP_MAX, 0) in told
 
 
 # -- softmesh bench ops --------------------------------------------------------------------------
@@ -278,7 +277,7 @@ def test_jax_has_every_form_of_the_mlp():
     """Read, not imported: the worker runs under an interpreter that has JAX."""
     assigned = {
         target.id: node.value
-        for node in ast.parse(WORKER.read_text()).body
+        for node in ast.parse(JAX_MLP_WORKER.read_text()).body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)

@@ -10,13 +10,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from softmesh.bench import collectives, mpi_peer, peer_process
-from softmesh.bench.bandwidth import copying
-from softmesh.bench.collective_peer import CollectivePeer, peer_or_note
+from softmesh.bench import collectives, peer_process
 from softmesh.bench.collectives import JAX, MPI, OURS, TORCH, Row, Summary, line_of, measure, takes
-from softmesh.bench.collectives_work import COLLECTIVES, MeshWork, Work, by_hand
+from softmesh.bench.collectives_workload import (
+    COLLECTIVES,
+    CollectivePeer,
+    MeshWork,
+    Work,
+    by_hand,
+    copying,
+    peer_or_note,
+)
+from softmesh.bench.harness import Timing
 from softmesh.bench.peer_process import PeerMissing, PeerProcess
-from softmesh.bench.timing import Timing
 
 KIB, MIB = 1 << 10, 1 << 20
 ABSENT = ["--jax-python", "no-such-python", "--mpi-python", "no-such-python"]
@@ -227,20 +233,20 @@ def test_the_mpirun_beside_the_interpreter_comes_before_the_one_on_the_path(tmp_
     own = programs(tmp_path / "own", "python", "mpirun")
     elsewhere = programs(tmp_path / "path", "python", "mpirun")
     monkeypatch.setenv("PATH", str(elsewhere))
-    assert mpi_peer.launcher(str(own / "python")) == str(own / "mpirun")
+    assert peer_process.launcher(str(own / "python")) == str(own / "mpirun")
     (own / "mpirun").unlink()
-    assert mpi_peer.launcher(str(own / "python")) == str(elsewhere / "mpirun")
-    assert mpi_peer.launcher("python") == str(elsewhere / "mpirun")
+    assert peer_process.launcher(str(own / "python")) == str(elsewhere / "mpirun")
+    assert peer_process.launcher("python") == str(elsewhere / "mpirun")
 
 
 def test_a_machine_without_mpirun_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(programs(tmp_path, "python")))
     with pytest.raises(PeerMissing, match="there is no mpirun beside python or on the PATH"):
-        mpi_peer.launcher("python")
+        peer_process.launcher("python")
 
 
 def test_mpi_runs_8_processes_that_share_the_cores(tmp_path):
-    command = mpi_peer.mpi_process(str(programs(tmp_path, "python", "mpirun") / "python"))._command
+    command = peer_process.mpi_process(str(programs(tmp_path, "python", "mpirun") / "python"))._command
     assert command[1:3] == ["-n", "8"]
     assert "--oversubscribe" in command
 

@@ -8,10 +8,21 @@ from typing import Any
 
 import pytest
 
-from softmesh.bench import mpi, mpi_jobs
-from softmesh.bench.mpi import OURS, QUICK, RAW, Effort, Found, Row, Told, in_words, measure_told, table_rows
+from softmesh.bench import mpi
+from softmesh.bench.mpi import (
+    OURS,
+    QUICK,
+    RAW,
+    Effort,
+    Found,
+    ReportingOverhead,
+    Row,
+    in_words,
+    measure_reporting,
+    table_rows,
+)
 from softmesh.bench.peer_process import PeerMissing
-from softmesh.fabric.descriptors.reading import check_text
+from softmesh.fabric.descriptors.loader import check_text
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -22,10 +33,10 @@ def row(work: str = "all_reduce", nbytes: int = 64 * KIB, ratio: float = 0.5, is
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_each_rank_has_a_column_of_a_mesh_that_is_valid(ranks: int) -> None:
-    checked = check_text(mpi_jobs.descriptor(ranks))
+    checked = check_text(mpi.descriptor(ranks))
     assert checked.graph is not None, checked.findings
     assert tuple(checked.graph.meshes[0].shape) == (4, ranks)
-    text = mpi_jobs.binding(ranks, Path("mesh.textproto"))
+    text = mpi.binding(ranks, Path("mesh.textproto"))
     assert text.count("mesh_host_rank") == ranks
 
 
@@ -40,7 +51,7 @@ def test_the_worst_is_told_in_words() -> None:
     found = Found(
         [row(ratio=0.5), row(ratio=1.5, nbytes=MIB), row("socket", ratio=0.9)],
         {"softmesh": 3.21},
-        [Told("all_reduce", 1, MIB, 0.98), Told("all_gather", 1, MIB, 1.01)],
+        [ReportingOverhead("all_reduce", 1, MIB, 0.98), ReportingOverhead("all_gather", 1, MIB, 1.01)],
     )
     said = in_words(found)
     assert said[0] == (
@@ -62,7 +73,9 @@ def test_the_launchers_ear_is_judged_by_the_fastest_of_several_jobs(
         return [{"work": "all_reduce", "devices": 1, "bytes": KIB, "microseconds": seen}]
 
     monkeypatch.setattr(mpi, "measured_by_ranks", job)
-    assert measure_told(Effort(told_jobs=2), tmp_path) == [Told("all_reduce", 1, KIB, 9.0 / 8.0)]
+    assert measure_reporting(Effort(reporting_jobs=2), tmp_path) == [
+        ReportingOverhead("all_reduce", 1, KIB, 9.0 / 8.0)
+    ]
 
 
 def test_without_mpirun_the_reason_is_told(
@@ -71,7 +84,7 @@ def test_without_mpirun_the_reason_is_told(
     def gone(python: str) -> str:
         raise PeerMissing("there is no mpirun on the PATH")
 
-    monkeypatch.setattr(mpi_jobs, "launcher", gone)
+    monkeypatch.setattr(mpi, "launcher", gone)
     assert mpi.main(["--quick"]) == 1
     told = capsys.readouterr().err
     assert "there is no mpirun on the PATH" in told
@@ -95,7 +108,7 @@ def test_a_wrong_result_fails_the_benchmark(
 @pytest.mark.usefixtures("mpi")
 def test_both_ways_give_the_right_result_in_a_real_job(tmp_path: Path) -> None:
     order = Effort(rounds=1, seconds=0.0).order([4 * KIB], mpi.WORKS)
-    rows = [Row(2, **found) for found in mpi_jobs.measured_by_ranks(2, tmp_path, order)]
+    rows = [Row(2, **found) for found in mpi.measured_by_ranks(2, tmp_path, order)]
     assert [(r.work, r.devices) for r in rows] == [
         ("all_reduce", 1),
         ("all_reduce", 4),

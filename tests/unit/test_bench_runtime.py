@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.bench import runtime, runtime_work
+from softmesh.bench import runtime, runtime_workload
 from softmesh.bench.runtime import QUICK, Row, table_rows
 from softmesh.cli import main as command_line
-from softmesh.hardware.buffer_type import BufferType
+from softmesh.hardware.enums import BufferType
 
 MEASURED = [
     "20 small ops: trace replay",
@@ -61,7 +61,7 @@ def test_a_line_without_a_peer_shows_no_ratio():
     assert table_rows(rows) == [["a", "1,234.6", "", ""], ["b", "0.0", "1.01", "bare torch"]]
 
 
-@pytest.mark.parametrize("build", [runtime_work.chain, lambda mesh: runtime_work.mlp(mesh, 64, 32)])
+@pytest.mark.parametrize("build", [runtime_workload.chain, lambda mesh: runtime_workload.mlp(mesh, 64, 32)])
 def test_trace_ops_and_torch_compute_the_same(mesh, build):
     replay = build(mesh)
     expected = replay.by_hand()
@@ -73,7 +73,7 @@ def test_trace_ops_and_torch_compute_the_same(mesh, build):
 
 def test_the_allocator_has_as_many_buffers_after_a_turn_as_before(mesh):
     allocator = mesh.allocator()
-    churn = runtime_work.Churn(mesh, live=80)
+    churn = runtime_workload.Churn(mesh, live=80)
     assert len(allocator.live()) == 80
     assert churn.allocating() > 0
     assert churn.freeing() > 0
@@ -83,7 +83,7 @@ def test_the_allocator_has_as_many_buffers_after_a_turn_as_before(mesh):
 
 @pytest.mark.parametrize("alike", [False, True])
 def test_kernels_copy_what_they_are_given(mesh, alike):
-    copied = runtime_work.CopyProgram(mesh, tiles=3, alike=alike)
+    copied = runtime_workload.CopyProgram(mesh, tiles=3, alike=alike)
     copied.run()
     copied.run_and_read()
     assert torch.equal(copied.target.pieces(), copied.source.pieces())

@@ -10,8 +10,7 @@ import torch
 from softmesh.bench import train as bench
 from softmesh.bench.peer_process import PeerMissing
 from softmesh.bench.torch_gpt import Size, TorchGPT
-from softmesh.bench.train import DDP, FORMS, TORCH
-from softmesh.bench.train_work import MeshTraining, batch_of, on_mesh, torch_weights
+from softmesh.bench.train import DDP, FORMS, TORCH, MeshTraining, batch_of, on_mesh, torch_weights
 
 SIZE = Size(features=32, blocks=1, tokens=32, rows=8)
 

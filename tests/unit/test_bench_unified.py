@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 
 import softmesh as ttnn
-from softmesh.bench import dtensor_worker, unified
+from softmesh.bench import unified
 from softmesh.bench.peer_process import PeerMissing, PeerProcess
 from softmesh.bench.unified import DTENSOR, HAND, JAX, OURS, Row, Summary, grid_of, takes
-from softmesh.bench.unified_peer import UnifiedPeer
-from softmesh.bench.unified_work import FORMS, MeshWork, Work
+from softmesh.bench.unified_workload import FORMS, MeshWork, UnifiedPeer, Work
+from softmesh.bench.workers import dtensor_unified
 
 NUMPY_WORKER = """
 import json, pathlib, sys, numpy as np
@@ -85,10 +85,10 @@ def test_dtensor_multiplies_what_it_is_given_where_it_is_asked_to(tmp_path, monk
     monkeypatch.setattr(
         sys, "excepthook", sys.excepthook
     )  # a process group puts its own there, and leaves it
-    call = dtensor_worker.prepare(tmp_path, work.order())
+    call = dtensor_unified.prepare(tmp_path, work.order())
     try:
         assert torch.equal(torch.from_numpy(np.load(tmp_path / "result.npy")), a @ b)
-        assert list(call().placements) == dtensor_worker.placements(FORMS["2-D"].out)
+        assert list(call().placements) == dtensor_unified.placements(FORMS["2-D"].out)
     finally:
         dist.destroy_process_group()
 

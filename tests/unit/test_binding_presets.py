@@ -9,16 +9,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from softmesh.fabric.descriptors.reading import check_text
-from softmesh.lint.files import lint
-from softmesh.processes.descriptor_writing import graph_text
-from softmesh.processes.presets import PRESETS
-from softmesh.processes.presets_command import bindings
-from softmesh.processes.rank_bindings import RankBindings, load
-from softmesh.processes.slices import FABRIC_CONFIGS, SLICE_CONFIGS, split_in_z
-from softmesh.systems.catalogue import load as load_system
+from softmesh.fabric.descriptors.loader import check_text
+from softmesh.lint.linter import lint
+from softmesh.processes.bindings.bindings_command import bindings
+from softmesh.processes.bindings.bindings_writer import graph_text
+from softmesh.processes.bindings.galaxy_splits import FABRIC_CONFIGS, PRESETS, SLICE_CONFIGS, split_in_z
+from softmesh.processes.bindings.rank_bindings import RankBindings, load
 from softmesh.systems.chip import BLACKHOLE
 from softmesh.systems.machine import Machine
+from softmesh.systems.named_systems import load as load_system
 
 ALL = [
     (preset.name, "Galaxy" if arch.name == "WORMHOLE_B0" else "BH-Galaxy")

@@ -18,20 +18,20 @@ from driver_cases import (
 from driver_cases import ERAS as MODULES
 
 import softmesh as ttnn
-from softmesh.drivers.blackhole.adapter import adapter_cards
 from softmesh.drivers.blackhole.boards import Identity
-from softmesh.drivers.blackhole.march import march_cards
-from softmesh.drivers.blackhole.september import september_cards
+from softmesh.drivers.blackhole.v2026_03 import march_cards
+from softmesh.drivers.blackhole.v2026_09 import september_cards
+from softmesh.drivers.blackhole.v2026_09_adapter import adapter_cards
 from softmesh.drivers.protocol import CircularBuffer, ProgramSpec, Scalar
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.metal.integration import (
+from softmesh.metal.card_api import (
     all_gather,
     all_reduce,
     create_mesh_buffer,
     enqueue_mesh_workload,
     open_mesh_device,
 )
-from softmesh.tensor.pages import to_pages
+from softmesh.tensor.page_bytes import to_pages
 
 ERAS = sorted(MODULES)
 march, september, adapter = (MODULES[name] for name in ("march", "september", "adapter"))

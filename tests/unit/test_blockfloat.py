@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softmesh.tensor.blockfloat import round_blocks
+from softmesh.tensor.convert import round_blocks
 
 BF8, BF4 = 7, 3
 WIDTHS = pytest.mark.parametrize("mantissa_bits", [BF8, BF4])

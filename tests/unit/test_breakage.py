@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softmesh.errors import MeshError
-from softmesh.systems.breakage import with_down
-from softmesh.systems.catalogue import load
 from softmesh.systems.machine import Link, Port
+from softmesh.systems.machine_restriction import with_down
+from softmesh.systems.named_systems import load
 
 
 def test_a_chip_takes_its_links_with_it_and_the_others_keep_their_ids():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.defaults import default_graph
-from softmesh.fabric.descriptors.restriction import effective_graph
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.descriptors.default_graphs import default_graph
+from softmesh.fabric.graph_selection import effective_graph
+from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import ClusterType, FabricConfig, FabricReliabilityMode, FabricType
-from softmesh.systems.catalogue import load
 from softmesh.systems.machine import Link, Machine
+from softmesh.systems.named_systems import load
 
 GALAXY = load("Galaxy")
 STRICT, RELAXED = FabricReliabilityMode.STRICT_INIT, FabricReliabilityMode.RELAXED_INIT

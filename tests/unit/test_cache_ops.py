@@ -10,7 +10,7 @@ from operands import LOCAL, R, S, put, random
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, PartialWarning
-from softmesh.ops.cache import fill_cache, update_cache
+from softmesh.ops.kv_cache.kv_cache import fill_cache, update_cache
 
 
 def filled(cache: torch.Tensor, values: torch.Tensor, user: int, start: int = 0) -> torch.Tensor:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import softmesh as ttnn
-from softmesh.collectives import modes
+from softmesh.collectives import mode_collectives
 from softmesh.drivers import ProgramSpec, byte_rack, virtual_rack
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.metal import all_gather, all_reduce, create_mesh_buffer, enqueue_mesh_workload, open_mesh_device
-from softmesh.metal.cards.failure import CardsError
+from softmesh.metal.card_mesh import CardsError
 
 RACKS = {"bytearray": byte_rack, "virtual": virtual_rack}
 DTYPES = [ttnn.bfloat16, ttnn.bfloat4_b, ttnn.bfloat8_b, ttnn.float32, ttnn.int32, ttnn.uint8, ttnn.uint16]
@@ -319,7 +319,7 @@ def test_all_reduce_of_cards_is_that_of_a_tensor_over_the_host(mesh):
         whole = all_reduce(tensor, mode="host")
         assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(whole)[0]), all_reduce(buffer).read())
         gathered = all_gather(tensor, mode="host", dim=1)
-        assert gathered.shape == modes.all_gather(tensor, 1, "host").shape
+        assert gathered.shape == mode_collectives.all_gather(tensor, 1, "host").shape
 
 
 def test_a_replicated_buffer_takes_part_once_for_each_card(mesh):

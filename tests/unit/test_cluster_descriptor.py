@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.bounded_yaml import STRICT
 from softmesh.errors import MeshError
 from softmesh.hardware import Arch, ClusterType
+from softmesh.input_files.yaml_files import STRICT
 from softmesh.systems.chip import N300, P150
 from softmesh.systems.cluster_descriptor import (
     descriptor_text,
@@ -17,9 +17,8 @@ from softmesh.systems.cluster_descriptor import (
     load_descriptor,
     load_mapping,
 )
-from softmesh.systems.cluster_type import detect
 from softmesh.systems.machine import Asic, Link, Machine, OutsideLink, Port
-from softmesh.systems.positions import ubb_position
+from softmesh.systems.product_detection import detect, ubb_position
 
 FILES = Path(__file__).parents[1] / "fixtures" / "cluster_descriptors"
 
@@ -227,7 +226,7 @@ def test_a_file_larger_than_any_descriptor_is_not_read(tmp_path):
 
 
 def test_a_file_of_more_values_than_any_descriptor_is_left_in_the_middle(tmp_path, monkeypatch):
-    monkeypatch.setattr("softmesh.bounded_yaml.STRICT", replace(STRICT, most_values=20))
+    monkeypatch.setattr("softmesh.input_files.yaml_files.STRICT", replace(STRICT, most_values=20))
     assert "more than 20 values, which no descriptor has" in refused(tmp_path, TWO_CHIPS)
 
 

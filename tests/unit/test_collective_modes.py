@@ -10,9 +10,9 @@ import torch
 
 import softmesh as ttnn
 from softmesh import FabricConfig, MeshShape, Topology, collectives
-from softmesh.collectives import modes
-from softmesh.collectives.choice import remarks_on, ways_of
-from softmesh.collectives.groups import group_of
+from softmesh.collectives import mode_collectives
+from softmesh.collectives.device_groups import group_of
+from softmesh.collectives.fabric_topology import group_links, remarks_on
 from softmesh.dispatch.operation import OPERATIONS
 
 WAYS = [{}, {"mode": "host"}, {"numerics": "chip"}, {"numerics": "fp32"}]
@@ -392,7 +392,7 @@ def test_chunks_of_the_sum_are_dealt_by_every_way():
     x = split_over_four()
     total = ttnn.to_torch(x, mesh_composer=ttnn.ConcatMeshToTensor(x.device(), 0)).sum(0, keepdim=True)
     for how in WAYS:
-        dealt = modes.reduce_scatter(x, 1, **how)
+        dealt = mode_collectives.reduce_scatter(x, 1, **how)
         assert torch.equal(ttnn.to_torch(dealt, mesh_composer=ttnn.ConcatMeshToTensor(x.device(), 1)), total)
 
 
@@ -506,7 +506,7 @@ def test_axes_that_close_stay_rings_beside_those_that_do_not():
         ttnn.SoftmeshWarning, match="as Topology.Linear along axis 0, and as a ring along axis 1"
     ):
         ttnn.all_reduce(x, topology=Topology.Ring)
-    assert ways_of(group_of(x.view_distribution(), None), x, Topology.Ring, None).wraps == (False, True)
+    assert group_links(group_of(x.view_distribution(), None), x, Topology.Ring, None).wraps == (False, True)
 
 
 def test_links_are_not_counted_where_nothing_is_sent():
@@ -545,12 +545,12 @@ def test_rings_are_taken_and_told_of_as_the_usable_topology_says(system, shape, 
     for axis in (None, 0, 1):
         kept = ttnn.get_usable_topology(x, Topology.Ring, axis) is Topology.Ring
         told = remarks_on("all_reduce", mesh, axis, Topology.Ring, None, x)
-        has_others = axis is None or mesh.shape[axis] > 1
-        assert kept or bool(told) == has_others
+        has_other_owner = axis is None or mesh.shape[axis] > 1
+        assert kept or bool(told) == has_other_owner
         assert not (kept and told) or "get_usable_topology keeps" in told[0]
         group = group_of(x.view_distribution(), axis)
         for asked in (None, Topology.Ring, Topology.Linear):
             usable = ttnn.get_usable_topology(x, asked, axis)
-            wraps = ways_of(group, x, asked, None).wraps
+            wraps = group_links(group, x, asked, None).wraps
             assert not any(wraps) or usable in (Topology.Ring, Topology.Torus)
             assert any(wraps) or usable not in (Topology.Ring, Topology.Torus) or told

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives import asynchronous, exchanging, fused, reductions
-from softmesh.collectives.catalogue import COMPOSITES
-from softmesh.collectives.reduce_type import ReduceType
+from softmesh.collectives import async_collectives, exchange_collectives, fused_collectives
+from softmesh.collectives.argument_checks import ReduceType
+from softmesh.collectives.published_names import COMPOSITES
 from softmesh.collectives.semaphores import (
     create_global_semaphore,
     get_global_semaphore_address,
@@ -110,9 +110,9 @@ GATHER_CALLS: dict[str, Callable[[Any, ttnn.Tensor, ttnn.MeshDevice, list[Any]],
 @pytest.mark.parametrize("call", GATHER_CALLS.values(), ids=GATHER_CALLS)
 def test_every_form_of_all_gather_async_gathers_along_the_axis(mesh, call):
     x = numbers(8, 1, 1, 32, 32)
-    result = call(asynchronous.all_gather_async, put(x, mesh), mesh, semaphores(mesh))
+    result = call(async_collectives.all_gather_async, put(x, mesh), mesh, semaphores(mesh))
     assert_shards(result, joined(x, 3))
-    assert call(asynchronous.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh)).shape == [
+    assert call(async_collectives.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh)).shape == [
         1,
         1,
         32,
@@ -123,13 +123,13 @@ def test_every_form_of_all_gather_async_gathers_along_the_axis(mesh, call):
 @pytest.mark.parametrize("call", GATHER_CALLS.values(), ids=GATHER_CALLS)
 def test_the_reversed_gather_begins_with_the_last_member(mesh, call):
     x = numbers(8, 1, 1, 32, 32)
-    result = call(asynchronous.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh))
+    result = call(async_collectives.all_gather_async_reversed, put(x, mesh), mesh, semaphores(mesh))
     assert_shards(result, joined(x, 3, backwards=True))
 
 
 def test_the_form_without_an_axis_gathers_over_a_line(line):
     x = numbers(8, 1, 1, 32, 32)
-    result = asynchronous.all_gather_async(put(x, line), 2, semaphores(line))
+    result = async_collectives.all_gather_async(put(x, line), 2, semaphores(line))
     assert_shards(result, [torch.cat(list(x), 2)] * 8)
     assert ttnn.placements(result) == (ttnn.Replicate(), ttnn.Replicate())
 
@@ -144,7 +144,7 @@ def test_a_persistent_buffer_is_the_tensor_written_and_returned(mesh):
             if name == "persistent_output_buffer"
             else {"dim": 3, "cluster_axis": 1, "mesh_device": mesh, "topology": ttnn.Topology.Linear}
         )
-        result = asynchronous.all_gather_async(
+        result = async_collectives.all_gather_async(
             put(x, mesh), multi_device_global_semaphore=semaphores(mesh), **form, **{name: buffer}
         )
         assert result is buffer
@@ -155,14 +155,14 @@ def test_a_persistent_buffer_is_the_tensor_written_and_returned(mesh):
 def test_a_buffer_of_the_wrong_shape_is_refused(mesh):
     buffer = put(torch.zeros(8, 1, 1, 32, 64), mesh)
     with pytest.raises(RuntimeError, match=r"64\].*128\]|128\].*64\]"):
-        asynchronous.all_gather_async(
+        async_collectives.all_gather_async(
             put(numbers(8, 1, 1, 32, 32), mesh), buffer, 3, semaphores(mesh), cluster_axis=1
         )
 
 
 def test_the_default_gather_takes_two_semaphores_and_the_llama_path_one(mesh):
     x = put(numbers(8, 1, 1, 32, 32), mesh)
-    gather = asynchronous.all_gather_async
+    gather = async_collectives.all_gather_async
     with pytest.raises(RuntimeError, match="Default implementation requires 2 semaphores"):
         gather(x, None, 3, semaphores(mesh, 1), cluster_axis=1)
     with pytest.raises(RuntimeError, match="Default implementation requires 2 semaphores"):
@@ -175,7 +175,7 @@ def test_the_default_gather_takes_two_semaphores_and_the_llama_path_one(mesh):
 
 def test_a_gather_by_broadcast_wants_ones_before_its_dim(mesh):
     x = put(numbers(8, 1, 1, 32, 32), mesh)
-    gather = asynchronous.all_gather_async
+    gather = async_collectives.all_gather_async
     assert gather(x, None, 2, semaphores(mesh), cluster_axis=1, use_broadcast=True).shape == [1, 1, 128, 32]
     with pytest.raises(RuntimeError, match="preceding page-ordered dimensions are singleton"):
         gather(x, None, 3, semaphores(mesh), cluster_axis=1, use_broadcast=True)
@@ -184,48 +184,48 @@ def test_a_gather_by_broadcast_wants_ones_before_its_dim(mesh):
 def test_a_call_that_fits_no_form_says_why_for_each(mesh):
     x = put(numbers(8, 1, 1, 32, 32), mesh)
     with pytest.raises(TypeError, match=r"form 1: .*form 2: .*form 3: ") as error:
-        asynchronous.all_gather_async(x, 3)
+        async_collectives.all_gather_async(x, 3)
     assert "'multi_device_global_semaphore' is missing" in str(error.value)
     with pytest.raises(TypeError, match=r"multi_device_global_semaphore\[0\] must be a semaphore"):
-        asynchronous.all_gather_async(x, 3, ["one", "two"])
+        async_collectives.all_gather_async(x, 3, ["one", "two"])
     with pytest.raises(TypeError, match="Did you mean 'cluster_axis'"):
-        asynchronous.all_gather_async(x, None, 3, semaphores(mesh), cluster_axes=1)
+        async_collectives.all_gather_async(x, None, 3, semaphores(mesh), cluster_axes=1)
 
 
 def test_the_mesh_named_must_be_that_of_the_tensor(mesh):
     part = mesh.create_submesh(ttnn.MeshShape(1, 4))
     x = put(numbers(8, 1, 1, 32, 32), mesh)
     with pytest.raises(RuntimeError, match="give the tensor's own mesh"):
-        asynchronous.all_gather_async(x, 3, 1, part, ttnn.Topology.Linear, semaphores(mesh))
+        async_collectives.all_gather_async(x, 3, 1, part, ttnn.Topology.Linear, semaphores(mesh))
 
 
 def test_calls_that_differ_only_in_semaphores_and_buffers_are_one_program(mesh):
     x = put(numbers(8, 1, 1, 32, 32), mesh)
     mesh.clear_program_cache()
     for _ in range(3):
-        asynchronous.all_gather_async(x, None, 3, semaphores(mesh), cluster_axis=1)
+        async_collectives.all_gather_async(x, None, 3, semaphores(mesh), cluster_axis=1)
     assert mesh.num_program_cache_entries() == 1
-    asynchronous.all_gather_async(x, None, 2, semaphores(mesh), cluster_axis=1)
+    async_collectives.all_gather_async(x, None, 2, semaphores(mesh), cluster_axis=1)
     assert mesh.num_program_cache_entries() == 2
 
 
 def test_the_strided_and_the_high_bandwidth_gather_give_the_same_values(mesh):
     x = numbers(8, 1, 1, 32, 32)
-    strided = asynchronous.strided_all_gather_async(
+    strided = async_collectives.strided_all_gather_async(
         put(x, mesh), None, 3, semaphores(mesh), cluster_axis=1, mm_cores_y=2, mm_block_ht=1, mm_block_wt=1
     )
     assert_shards(strided, joined(x, 3))
     output = put(torch.zeros(8, 1, 1, 32, 128), mesh)
-    assert asynchronous.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1) is output
+    assert async_collectives.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1) is output
     assert_shards(output, joined(x, 3))
     with pytest.raises(NotImplementedError, match="input_batch_index is not modelled"):
-        asynchronous.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1, input_batch_index=0)
+        async_collectives.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1, input_batch_index=0)
 
 
 def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh):
     keys, values = numbers(8, 1, 2, 32, 32), numbers(8, 1, 2, 32, 64)
     buffers = [put(torch.zeros(8, 1, 2, 128, width), mesh) for width in (32, 64)]
-    result = asynchronous.ring_attention_all_gather_async(
+    result = async_collectives.ring_attention_all_gather_async(
         [put(keys, mesh), put(values, mesh)],
         persistent_output_buffer=buffers,
         dim=2,
@@ -239,7 +239,7 @@ def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh)
     assert_shards(result[0], joined(keys, 2))
     assert_shards(result[1], joined(values, 2))
     with pytest.raises(RuntimeError, match="one buffer for each tensor"):
-        asynchronous.ring_attention_all_gather_async(
+        async_collectives.ring_attention_all_gather_async(
             [put(keys, mesh)],
             buffers,
             2,
@@ -259,7 +259,7 @@ def scattered(x: torch.Tensor, dim: int) -> list[torch.Tensor]:
 
 def test_reduce_scatter_async_deals_out_the_sum(mesh):
     x = numbers(8, 1, 1, 32, 128)
-    result = reductions.reduce_scatter_minimal_async(
+    result = async_collectives.reduce_scatter_minimal_async(
         put(x, mesh),
         persistent_output_buffers=None,
         dim=3,
@@ -273,7 +273,7 @@ def test_reduce_scatter_async_deals_out_the_sum(mesh):
         chunks_per_sync=2,
     )
     assert_shards(result, scattered(x, 3))
-    strided = reductions.strided_reduce_scatter_async(
+    strided = async_collectives.strided_reduce_scatter_async(
         put(x, mesh), None, 3, semaphores(mesh, 3), mm_block_ht=1, mm_block_wt=1, cluster_axis=1
     )
     assert_shards(strided, scattered(x, 3))
@@ -281,12 +281,12 @@ def test_reduce_scatter_async_deals_out_the_sum(mesh):
 
 def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(mesh):
     x = numbers(8, 1, 1, 32, 128)
-    scratch = reductions.reduce_scatter_minimal_async_create_intermediate_buffer(
+    scratch = async_collectives.reduce_scatter_minimal_async_create_intermediate_buffer(
         put(x, mesh), 3, cluster_axis=1
     )
     assert [one.dtype for one in scratch] == [ttnn.uint8]
     output = put(torch.zeros(8, 1, 1, 32, 32), mesh)
-    call = reductions.reduce_scatter_minimal_async
+    call = async_collectives.reduce_scatter_minimal_async
     assert call(put(x, mesh), [*scratch, output], 3, semaphores(mesh, 3), cluster_axis=1) is output
     assert_shards(output, scattered(x, 3))
     with pytest.raises(RuntimeError, match=r"\[intermediate, output\], got 1 tensors"):
@@ -297,46 +297,50 @@ def test_the_direct_reduce_scatter_runs_around_a_ring(line):
     x = numbers(8, 1, 1, 32, 256)
     tensor = put(x, line)
     whole = x.sum(0)
-    result = reductions.reduce_scatter_minimal_direct(tensor, 3)
+    result = async_collectives.reduce_scatter_minimal_direct(tensor, 3)
     assert_shards(result, list(whole.chunk(8, 2 + 1)))
-    buffers = reductions.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
-    assert reductions.reduce_scatter_minimal_direct(tensor, 3, persistent_buffers=buffers) is buffers[1]
-    assert reductions.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 3).dtype is ttnn.uint8
+    buffers = async_collectives.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
+    assert (
+        async_collectives.reduce_scatter_minimal_direct(tensor, 3, persistent_buffers=buffers) is buffers[1]
+    )
+    assert (
+        async_collectives.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 3).dtype is ttnn.uint8
+    )
 
 
 def test_the_direct_reduce_scatter_needs_an_axis_that_closes(mesh):
     x = put(numbers(8, 1, 1, 32, 256), mesh)
     with pytest.raises(RuntimeError, match="cluster_axis is mandatory on a 2-D mesh"):
-        reductions.reduce_scatter_minimal_direct(x, 3)
+        async_collectives.reduce_scatter_minimal_direct(x, 3)
     with pytest.raises(RuntimeError, match=r"axis 1 .* does not wrap around"):
-        reductions.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
+        async_collectives.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
 
 
 def test_a_list_of_tensors_side_by_side_is_scattered_as_one(mesh):
     x = numbers(8, 1, 1, 32, 128)
     halves = [put(half.contiguous(), mesh) for half in x.chunk(2, 4)]
-    result = fused.deepseek_moe_reduce_scatter(halves, ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
+    result = fused_collectives.deepseek_moe_reduce_scatter(halves, ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
     assert_shards(result, scattered(x, 3))
 
 
 def test_an_empty_list_of_tensors_is_refused(mesh):
     with pytest.raises(RuntimeError, match="input_tensors is empty"):
-        fused.deepseek_moe_reduce_scatter([], ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
+        fused_collectives.deepseek_moe_reduce_scatter([], ttnn.DRAM_MEMORY_CONFIG, 3, cluster_axis=1)
 
 
 def test_llama_reduce_scatter_runs_along_the_last_dim(mesh):
     x = numbers(8, 1, 1, 32, 128)
     tensor, packets = put(x, mesh), put(torch.zeros(8, 1, 1, 32, 32), mesh)
     rest = (semaphores(mesh, 1)[0], ttnn.SubDeviceId(0), 1, mesh)
-    assert_shards(fused.llama_reduce_scatter(tensor, packets, 3, *rest), scattered(x, 3))
+    assert_shards(fused_collectives.llama_reduce_scatter(tensor, packets, 3, *rest), scattered(x, 3))
     with pytest.raises(RuntimeError, match="runs along dim 3 only"):
-        fused.llama_reduce_scatter(tensor, packets, 2, *rest)
+        fused_collectives.llama_reduce_scatter(tensor, packets, 2, *rest)
 
 
 def test_every_form_of_all_reduce_async_sums_over_the_group(mesh):
     x = numbers(8, 1, 1, 32, 32)
     s = semaphores(mesh)
-    reduce = reductions.all_reduce_async
+    reduce = async_collectives.all_reduce_async
     forms = {
         "b": reduce(put(x, mesh), 1, mesh, s, s, s, ReduceType.Sum, num_links=1),
         "b by name": reduce(
@@ -362,7 +366,7 @@ def test_every_form_of_all_reduce_async_sums_over_the_group(mesh):
 
 def test_all_reduce_async_into_another_dtype(mesh):
     x = numbers(8, 1, 1, 32, 32)
-    result = reductions.all_reduce_async(
+    result = async_collectives.all_reduce_async(
         put(x, mesh), put(x, mesh), 1, mesh, semaphores(mesh)[0], dtype=ttnn.bfloat16
     )
     assert result.dtype is ttnn.bfloat16
@@ -371,12 +375,12 @@ def test_all_reduce_async_into_another_dtype(mesh):
 
 def test_all_reduce_async_counts_its_devices_and_only_adds(line):
     x, s = numbers(8, 1, 1, 32, 32), semaphores(line)
-    result = reductions.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Sum)
+    result = async_collectives.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Sum)
     assert_shards(result, [x.sum(0)] * 8)
     with pytest.raises(RuntimeError, match="num_devices=4, and the tensor lies on 8 devices"):
-        reductions.all_reduce_async(put(x, line), 4, s, s, s, ReduceType.Sum)
+        async_collectives.all_reduce_async(put(x, line), 4, s, s, s, ReduceType.Sum)
     with pytest.raises(RuntimeError, match=r"math_op must be ReduceType.Sum, got ReduceType.Max"):
-        reductions.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Max)
+        async_collectives.all_reduce_async(put(x, line), 8, s, s, s, ReduceType.Max)
 
 
 # -- exchanges -------------------------------------------------------------------------------------
@@ -390,7 +394,7 @@ def test_all_to_all_swaps_the_dim_that_is_split(line):
     whole = numbers(1, 1, 512, 512)
     mapper = ttnn.ShardTensorToMesh(line, dim=2)
     x = ttnn.from_torch(whole, layout=TILE, device=line, mesh_mapper=mapper)
-    result = exchanging.all_to_all_async_generic(x, 2, 3)
+    result = exchange_collectives.all_to_all_async_generic(x, 2, 3)
     assert result.shape == [1, 1, 512, 64]
     assert_shards(result, list(whole.chunk(8, 3)))
     assert ttnn.placements(result)[1] is ttnn.Shard(3)
@@ -399,7 +403,7 @@ def test_all_to_all_swaps_the_dim_that_is_split(line):
 
 def test_all_to_all_along_an_axis_leaves_other_rows_alone(mesh):
     x = numbers(8, 1, 1, 64, 128)
-    result = exchanging.all_to_all_async_generic(put(x, mesh), 2, 3, cluster_axis=1)
+    result = exchange_collectives.all_to_all_async_generic(put(x, mesh), 2, 3, cluster_axis=1)
     wanted = [*swapped(x, row_of(0), 2, 3), *swapped(x, row_of(4), 2, 3)]
     assert_shards(result, wanted)
     assert ttnn.Local() in ttnn.placements(result)
@@ -409,7 +413,7 @@ def test_all_to_all_async_writes_its_output_buffer(line):
     x = numbers(8, 1, 1, 32, 256)
     scratch, output = (put(torch.zeros(8, 1, 1, 256, 32), line) for _ in range(2))
     one = semaphores(line, 1)[0]
-    result = exchanging.all_to_all_async(put(x, line), scratch, output, 2, 3, one)
+    result = exchange_collectives.all_to_all_async(put(x, line), scratch, output, 2, 3, one)
     assert result is output
     assert_shards(output, swapped(x, list(range(8)), 2, 3))
 
@@ -421,11 +425,11 @@ def test_all_to_all_async_writes_its_output_buffer(line):
 def test_all_to_all_async_takes_two_different_last_dims(line, in_dim, out_dim, message):
     x = put(numbers(8, 1, 1, 32, 256), line)
     with pytest.raises(RuntimeError, match=message):
-        exchanging.all_to_all_async(x, x, x, in_dim, out_dim, semaphores(line, 1)[0])
+        exchange_collectives.all_to_all_async(x, x, x, in_dim, out_dim, semaphores(line, 1)[0])
 
 
 def test_all_to_all_wants_tiles_and_extents_that_divide(mesh):
-    call = exchanging.all_to_all_async_generic
+    call = exchange_collectives.all_to_all_async_generic
     with pytest.raises(RuntimeError, match="needs TILE layout"):
         call(put(numbers(8, 1, 1, 64, 128), mesh, ROWS), 2, 3, cluster_axis=1)
     with pytest.raises(RuntimeError, match="must be divisible by 4"):
@@ -439,7 +443,7 @@ def test_all_to_all_under_a_fabric_of_two_dims_needs_an_axis(idle_machine):
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
         x = put(numbers(8, 1, 1, 64, 256), mesh)
         with pytest.raises(RuntimeError, match=r"cluster_axis is mandatory under FabricConfig\.FABRIC_2D"):
-            exchanging.all_to_all_async_generic(x, 2, 3)
+            exchange_collectives.all_to_all_async_generic(x, 2, 3)
 
 
 def haloed(
@@ -457,7 +461,7 @@ def haloed(
 @pytest.mark.parametrize(("left", "right"), [(1, 1), (2, 0), (0, 3)])
 def test_pieces_are_extended_by_rows_of_their_neighbours(mesh, mode, left, right):
     x = numbers(8, 2, 4, 3, 8)
-    result = exchanging.neighbor_pad_async(
+    result = exchange_collectives.neighbor_pad_async(
         put(x, mesh, ROWS),
         [1],
         [left],
@@ -480,7 +484,7 @@ def test_pieces_are_extended_by_rows_of_their_neighbours(mesh, mode, left, right
 def test_two_dims_are_extended_with_their_corners(mesh, mode):
     x = numbers(8, 1, 4, 5, 8)
     semaphore = semaphores(mesh, 2)
-    result = exchanging.neighbor_pad_async(
+    result = exchange_collectives.neighbor_pad_async(
         put(x, mesh, ROWS), [1, 2], [1, 2], [1, 1], mode, [0, 1], semaphore, semaphore
     )
     once = {d: piece for c in range(4) for d, piece in haloed(list(x), [c, c + 4], 1, 1, 1, mode).items()}
@@ -493,10 +497,10 @@ def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
     values = numbers(1, 4, 8)
     x = ttnn.from_torch(values, device=line)
     s = semaphores(line, 1)
-    along = exchanging.neighbor_pad_async(x, [1], [1], [1], "zeros", [1], s, s)
+    along = exchange_collectives.neighbor_pad_async(x, [1], [1], [1], "zeros", [1], s, s)
     wanted = haloed([values] * 8, list(range(8)), 1, 1, 1, "zeros")
     assert_shards(along, [wanted[d] for d in range(8)])
-    across = exchanging.neighbor_pad_async(x, [1], [1], [1], "replicate", [0], s, s)
+    across = exchange_collectives.neighbor_pad_async(x, [1], [1], [1], "replicate", [0], s, s)
     assert_shards(across, [haloed([values], [0], 1, 1, 1, "replicate")[0]] * 8)
 
 
@@ -523,13 +527,13 @@ def test_halos_that_cannot_be_are_refused(mesh, change, message):
         "barrier_semaphore": s,
     }
     with pytest.raises(RuntimeError, match=message):
-        exchanging.neighbor_pad_async(put(numbers(8, 2, 4, 3, 8), mesh, ROWS), **{**call, **change})
+        exchange_collectives.neighbor_pad_async(put(numbers(8, 2, 4, 3, 8), mesh, ROWS), **{**call, **change})
 
 
 def test_a_slice_of_the_whole_is_dealt_out_again(mesh):
     x = numbers(8, 1, 5, 8)
     one = semaphores(mesh, 1)[0]
-    result = exchanging.slice_reshard_async(put(x, mesh, ROWS), 1, 3, 12, 1, one, one)
+    result = exchange_collectives.slice_reshard_async(put(x, mesh, ROWS), 1, 3, 12, 1, one, one)
     wanted = [whole.narrow(1, 3, 12).chunk(4, 1)[d % 4] for d, whole in enumerate(joined(x, 1))]
     assert_shards(result, wanted)
     assert ttnn.placements(result)[1] is ttnn.Shard(1)
@@ -540,9 +544,11 @@ def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
     tensor = ttnn.from_torch(
         torch.cat(list(x), 1), device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=1)
     )
-    result = exchanging.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
+    result = exchange_collectives.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
     assert_shards(result, [piece[:, 1:4] for piece in x])
-    assert_shards(reductions.reduce_scatter_minimal_async(tensor, None, 1, [one], cluster_axis=0), list(x))
+    assert_shards(
+        async_collectives.reduce_scatter_minimal_async(tensor, None, 1, [one], cluster_axis=0), list(x)
+    )
 
 
 @pytest.mark.parametrize(
@@ -556,7 +562,9 @@ def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
 def test_a_slice_that_cannot_be_dealt_is_refused(mesh, layout, offset, shape, message):
     one = semaphores(mesh, 1)[0]
     with pytest.raises(RuntimeError, match=message):
-        exchanging.slice_reshard_async(put(numbers(8, 1, 5, 8), mesh, layout), 1, offset, shape, 1, one, one)
+        exchange_collectives.slice_reshard_async(
+            put(numbers(8, 1, 5, 8), mesh, layout), 1, offset, shape, 1, one, one
+        )
 
 
 # -- with products ---------------------------------------------------------------------------------
@@ -564,7 +572,7 @@ def test_a_slice_that_cannot_be_dealt_is_refused(mesh, layout, offset, shape, me
 
 def test_a_gather_fused_with_a_product_returns_both(line):
     x, weight, bias = numbers(8, 1, 1, 32, 32), numbers(1, 1, 256, 64), numbers(1, 1, 1, 64)
-    gathered, product = fused.all_gather_matmul_async(
+    gathered, product = fused_collectives.all_gather_matmul_async(
         put(x, line),
         ttnn.from_torch(weight, layout=TILE, device=line),
         None,
@@ -586,7 +594,7 @@ def test_a_product_fused_with_a_reduce_scatter_writes_the_buffer(line):
     x, weight = numbers(1, 1, 32, 256), numbers(1, 1, 256, 256)
     scratch = put(torch.zeros(8, 1, 1, 32, 256), line)
     output = put(torch.zeros(8, 1, 1, 32, 32), line)
-    product, result = fused.matmul_reduce_scatter_async(
+    product, result = fused_collectives.matmul_reduce_scatter_async(
         ttnn.from_torch(x, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=3)),
         ttnn.from_torch(weight, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=2)),
         scratch,
@@ -628,11 +636,11 @@ def test_functions_of_several_ops_stand_where_ttnn_has_them():
         "transformer",
         "fused_rms_minimal",
     }
-    assert COMPOSITES["experimental.llama_reduce_scatter"] is fused.llama_reduce_scatter
+    assert COMPOSITES["experimental.llama_reduce_scatter"] is fused_collectives.llama_reduce_scatter
 
 
 def test_no_family_leaves_a_warning_behind(line):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         x = put(numbers(8, 1, 1, 32, 32), line)
-        asynchronous.all_gather_async(x, None, 3, semaphores(line), topology=ttnn.Topology.Ring)
+        async_collectives.all_gather_async(x, None, 3, semaphores(line), topology=ttnn.Topology.Ring)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives.experts import all_to_all_combine, all_to_all_dispatch
-from softmesh.collectives.merging import reduce_to_root
-from softmesh.collectives.remapping import moe_expert_token_remap, moe_routing_remap
+from softmesh.collectives.moe.dispatch_and_combine import all_to_all_combine, all_to_all_dispatch
+from softmesh.collectives.moe.routing_weights import moe_expert_token_remap, moe_routing_remap
+from softmesh.collectives.rooted_collectives import reduce_to_root
 from softmesh.errors import MeshError
 
 ROWS = ttnn.ROW_MAJOR_LAYOUT

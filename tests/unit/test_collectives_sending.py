@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives.sending import all_broadcast, broadcast, point_to_point
+from softmesh.collectives.rooted_collectives import all_broadcast, broadcast, point_to_point
 from softmesh.errors import MeshError
 
 At = ttnn.MeshCoordinate

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from softmesh.collector_pause import collector_paused
+from softmesh.runtime.gc_pause import collector_paused
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from softmesh.metal import (
     WriteShard,
 )
 from softmesh.runtime.queues.workload import Part, Run, Touched
-from softmesh.runtime.traces import api as traces
+from softmesh.runtime.traces import trace_api as traces
 
 
 class Recorder:

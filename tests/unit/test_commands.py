@@ -14,8 +14,8 @@ from rich.console import Console
 import softmesh as ttnn
 from softmesh import Command, MeshCoordinate, MeshDevice, MeshShape
 from softmesh.dispatch import compiled_call
+from softmesh.report.command_log import CommandLog
 from softmesh.runtime import commands as command_stream
-from softmesh.runtime.command_log import CommandLog
 from softmesh.tensor.transfer import deallocate
 
 

@@ -15,7 +15,7 @@ from operands import put as put_tiled
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, PartialWarning
-from softmesh.ops.convolution import conv2d
+from softmesh.ops.conv.conv2d import conv2d
 
 put = partial(put_tiled, layout=ttnn.ROW_MAJOR_LAYOUT)
 

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import softmesh
-from softmesh.coverage.command import coverage
-from softmesh.coverage.survey import has, survey
-from softmesh.coverage.usage_file import Used
+from softmesh.coverage.coverage_command import coverage
+from softmesh.coverage.usage_survey import Used, has, survey
 from softmesh.errors import NotModelled
 
 HEADER = "name,kind,files,calls,a_files,a_calls,b_files,b_calls,score"

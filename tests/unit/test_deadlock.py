@@ -5,16 +5,23 @@ from __future__ import annotations
 import pytest
 from fabrics import meshes, split, whole
 
-from softmesh.fabric.descriptors.defaults import default_graph
-from softmesh.fabric.descriptors.restriction import effective_graph
-from softmesh.fabric.match import Match
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.descriptors.default_graphs import default_graph
+from softmesh.fabric.graph_selection import effective_graph
+from softmesh.fabric.matching.find_match import match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import E, LogicalMesh, MeshGraph, N, Node, S, W
-from softmesh.fabric.routing.channels import Channel, ChannelGraph, channel_dependencies
-from softmesh.fabric.routing.deadlock import Cycle, Proof, find_circle, prove
+from softmesh.fabric.routing.deadlock import (
+    Channel,
+    ChannelGraph,
+    Cycle,
+    Proof,
+    channel_dependencies,
+    find_cycle,
+    prove,
+)
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import FabricConfig, FabricReliabilityMode, FabricType
-from softmesh.systems import catalogue
+from softmesh.systems import named_systems
 
 MESH, TORUS = FabricConfig.FABRIC_2D, FabricConfig.FABRIC_2D_TORUS_XY
 RING = FabricConfig.FABRIC_1D_RING
@@ -32,7 +39,7 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize("config", CONFIGURATIONS, ids=lambda config: config.name)
 @pytest.mark.parametrize("system", ["Galaxy", "BH-Galaxy"])
 def test_every_configuration_of_a_galaxy_is_free_of_deadlock(system: str, config: FabricConfig) -> None:
-    machine = catalogue.load(system)
+    machine = named_systems.load(system)
     declared = default_graph(machine.cluster_type, FabricType.TORUS_XY)
     assert declared is not None
     graph = effective_graph(declared, config, machine.cluster_type)
@@ -42,7 +49,7 @@ def test_every_configuration_of_a_galaxy_is_free_of_deadlock(system: str, config
 @pytest.mark.parametrize("config", CONFIGURATIONS[:4], ids=lambda config: config.name)
 @pytest.mark.parametrize("system", ["N300", "T3000", "P150x4", "P150x8"])
 def test_every_configuration_of_a_small_system_is_free_of_deadlock(system: str, config: FabricConfig) -> None:
-    machine = catalogue.load(system)
+    machine = named_systems.load(system)
     declared = default_graph(machine.cluster_type)
     assert declared is not None
     graph = effective_graph(declared, config, machine.cluster_type)
@@ -51,7 +58,7 @@ def test_every_configuration_of_a_small_system_is_free_of_deadlock(system: str, 
 
 def all_to_all(system: str, hosts: int, shape: tuple[int, int], channels: int, count: int) -> Match:
     """Every host's chips as a mesh, every mesh connected with every other."""
-    machine = catalogue.load(system)
+    machine = named_systems.load(system)
     grids = tuple(LogicalMesh(i, f"M{i}", shape, channels=channels, strict=True) for i in range(hosts))
     pairs = [(a, b) for a in range(hosts) for b in range(a + 1, hosts)]
     wanted = tuple(meshes(a, b, count) for a, b in pairs)
@@ -71,7 +78,7 @@ def test_a_pod_of_the_closetbox_is_free_of_deadlock_because_of_its_virtual_chann
 
 
 def test_a_split_galaxy_is_free_of_deadlock() -> None:
-    machine = catalogue.load("Galaxy")
+    machine = named_systems.load("Galaxy")
     grids = tuple(LogicalMesh(i, f"M{i}", (4, 4), channels=4) for i in (0, 1))
     graph = MeshGraph("split", machine.chip.arch, grids, (meshes(0, 1, 16),))
     assert isinstance(Network(match(graph, machine), MESH).deadlock(), Proof)
@@ -102,7 +109,7 @@ ENDS = [(0, 0, 1, 4), (1, 0, 1, 4)]
 
 
 def two_lines_joined_at_their_ends() -> Match:
-    machine = catalogue.load("mesh:2x4")
+    machine = named_systems.load("mesh:2x4")
     inner = [link for column in (1, 2) for link in machine.links_between(column, column + 4)]
     return split(machine.without(links=inner), ENDS, [meshes(0, 1, 8)])
 
@@ -138,11 +145,11 @@ def test_a_circle_that_enters_a_protected_ring_and_leaves_it_again_is_shown_chan
     outside = Channel(Node(0, 2), S, 0)
     waits = {ring[i]: {ring[(i + 1) % 4]} for i in range(4)}
     protected = ChannelGraph(frozenset(ring), waits, (ring,))
-    assert find_circle(protected) is None
+    assert find_cycle(protected) is None
     waits[ring[1]].add(outside)
-    assert find_circle(ChannelGraph(frozenset((*ring, outside)), waits, (ring,))) is None
+    assert find_cycle(ChannelGraph(frozenset((*ring, outside)), waits, (ring,))) is None
     waits[outside] = {ring[3]}
-    found = find_circle(ChannelGraph(frozenset((*ring, outside)), waits, (ring,)))
+    found = find_cycle(ChannelGraph(frozenset((*ring, outside)), waits, (ring,)))
     assert found is not None
     assert set(found) == {ring[3], ring[0], ring[1], outside}
 
@@ -166,7 +173,7 @@ def test_a_thousand_chips_are_proven_free() -> None:
 
 
 def test_a_torus_with_a_gap_stays_free_and_its_broken_rings_need_no_bubble() -> None:
-    machine = catalogue.load("torus:4x4")
+    machine = named_systems.load("torus:4x4")
     machine = machine.without(links=machine.links_between(0, 1))
     found = Network(whole(machine), TORUS, FabricReliabilityMode.RELAXED_INIT).deadlock()
     whole_torus = Network(whole("torus:4x4"), TORUS).deadlock()

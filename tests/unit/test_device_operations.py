@@ -6,12 +6,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.model_preprocessing import (
-    Conv2dArgs,
-    MaxPool2dArgs,
-    infer_ttnn_module_args,
-    preprocess_model,
-)
+from softmesh.model_preprocessing import Conv2dArgs, MaxPool2dArgs, infer_ttnn_module_args, preprocess_model
 
 
 def inputs_of(*tensors: ttnn.Tensor) -> ttnn.MatmulInputs:

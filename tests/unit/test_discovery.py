@@ -8,9 +8,8 @@ import pytest
 from hand_made_machines import RING, grid, machine_of
 
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.fabric.matching.discovery import discover
-from softmesh.fabric.matching.entry import match
-from softmesh.systems import catalogue
+from softmesh.fabric.matching.find_match import discover, match
+from softmesh.systems import named_systems
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ from softmesh.systems import catalogue
 def test_every_chip_is_used_where_the_links_allow_it(
     system: str, shape: tuple[int, int], channels: int
 ) -> None:
-    machine = catalogue.load(system)
+    machine = named_systems.load(system)
     found = discover(machine)
     assert (found.mesh(0).shape, found.mesh(0).channels) == (shape, channels)
     assert match(found, machine).warnings == ()
@@ -65,7 +64,7 @@ def test_channels_are_the_links_that_every_pair_has() -> None:
 
 def test_several_hosts_need_a_descriptor() -> None:
     with pytest.raises(MeshError, match="Auto discovery is only supported for single host systems") as caught:
-        discover(catalogue.load("Closetbox"))
+        discover(named_systems.load("Closetbox"))
     assert "TT_MESH_GRAPH_DESC_PATH" in str(caught.value)
 
 

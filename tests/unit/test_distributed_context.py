@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.processes import api, context
-from softmesh.processes.buffers import byte_view
-from softmesh.processes.ranks import Rank, Size, SubcontextId
+from softmesh.processes import context, context_api
+from softmesh.processes.context import byte_view
+from softmesh.processes.context_api import Rank, Size, SubcontextId
 from softmesh.processes.subcontext_layout import ID, SIZES, SubcontextLayout, read_layout
 from softmesh.processes.wait_report import WaitKind
 
@@ -41,7 +41,7 @@ def not_initialized(monkeypatch):
 
 @pytest.fixture
 def alone():
-    api.init_distributed_context()
+    context_api.init_distributed_context()
     return context.world_context()
 
 
@@ -79,54 +79,58 @@ def test_a_rank_is_made_of_an_integer_only(value):
 @pytest.mark.parametrize(("name", "arguments"), GETTERS.items())
 def test_every_getter_asks_for_initialisation_first(name, arguments):
     with pytest.raises(RuntimeError, match=r"Call init_distributed_context\(\) first\."):
-        getattr(api, f"distributed_context_{name}")(*arguments)
+        getattr(context_api, f"distributed_context_{name}")(*arguments)
 
 
 def test_initialisation_is_told_and_idempotent():
-    assert not api.distributed_context_is_initialized()
-    assert not api.using_distributed_env()
-    assert api.init_distributed_context() is None
+    assert not context_api.distributed_context_is_initialized()
+    assert not context_api.using_distributed_env()
+    assert context_api.init_distributed_context() is None
     first = context.current_world()
-    api.init_distributed_context()
+    context_api.init_distributed_context()
     assert context.current_world() is first
-    assert api.distributed_context_is_initialized()
-    assert not api.using_distributed_env()
+    assert context_api.distributed_context_is_initialized()
+    assert not context_api.using_distributed_env()
 
 
 def test_one_process_is_rank_0_of_1(alone):
-    assert api.distributed_context_get_rank() == Rank(0) == api.distributed_context_world_rank()
-    assert api.distributed_context_get_size() == Size(1) == api.distributed_context_world_size()
-    assert api.distributed_context_barrier() is None
-    assert api.distributed_context_allgather_int(7) == [7]
-    assert api.distributed_context_subcontext_id() is None
-    assert api.distributed_context_subcontext_count() == 1
-    assert api.distributed_context_subcontext_sizes() == [1]
-    assert api.distributed_context_subcontext_size(SubcontextId(0)) == Size(1)
-    assert api.distributed_context_local_to_world_rank(0, 0) == Rank(0)
+    assert (
+        context_api.distributed_context_get_rank() == Rank(0) == context_api.distributed_context_world_rank()
+    )
+    assert (
+        context_api.distributed_context_get_size() == Size(1) == context_api.distributed_context_world_size()
+    )
+    assert context_api.distributed_context_barrier() is None
+    assert context_api.distributed_context_allgather_int(7) == [7]
+    assert context_api.distributed_context_subcontext_id() is None
+    assert context_api.distributed_context_subcontext_count() == 1
+    assert context_api.distributed_context_subcontext_sizes() == [1]
+    assert context_api.distributed_context_subcontext_size(SubcontextId(0)) == Size(1)
+    assert context_api.distributed_context_local_to_world_rank(0, 0) == Rank(0)
 
 
 def test_numbers_out_of_range_are_index_errors_with_the_range(alone):
     with pytest.raises(
         IndexError, match=r"^subcontext_id out of range: expected 0 <= subcontext_id < 1, got 3$"
     ):
-        api.distributed_context_subcontext_size(3)
+        context_api.distributed_context_subcontext_size(3)
     words = r"^local_rank out of range for subcontext 0: expected 0 <= local_rank < 1, got 9$"
     with pytest.raises(IndexError, match=words):
-        api.distributed_context_local_to_world_rank(0, 9)
+        context_api.distributed_context_local_to_world_rank(0, 9)
 
 
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda: api.distributed_context_allgather_int("7"), ArgumentError),
-        (lambda: api.distributed_context_allgather_int(2**63), ArgumentValueError),
-        (lambda: api.distributed_context_send_bytes("text", 0), ArgumentError),
-        (lambda: api.distributed_context_recv_bytes(-1, 0), ArgumentValueError),
-        (lambda: api.distributed_context_recv_bytes(2**60, 0), ArgumentValueError),
-        (lambda: api.distributed_context_recv_bytes(1, 0, tag=2**31 - 1), ArgumentValueError),
-        (lambda: api.distributed_context_send_bytes(b"", 0, tag=2**40), ArgumentValueError),
-        (lambda: api.distributed_context_send_bytes(b"", 0, tag=-1), ArgumentValueError),
-        (lambda: api.distributed_context_subcontext_size(0.5), ArgumentError),
+        (lambda: context_api.distributed_context_allgather_int("7"), ArgumentError),
+        (lambda: context_api.distributed_context_allgather_int(2**63), ArgumentValueError),
+        (lambda: context_api.distributed_context_send_bytes("text", 0), ArgumentError),
+        (lambda: context_api.distributed_context_recv_bytes(-1, 0), ArgumentValueError),
+        (lambda: context_api.distributed_context_recv_bytes(2**60, 0), ArgumentValueError),
+        (lambda: context_api.distributed_context_recv_bytes(1, 0, tag=2**31 - 1), ArgumentValueError),
+        (lambda: context_api.distributed_context_send_bytes(b"", 0, tag=2**40), ArgumentValueError),
+        (lambda: context_api.distributed_context_send_bytes(b"", 0, tag=-1), ArgumentValueError),
+        (lambda: context_api.distributed_context_subcontext_size(0.5), ArgumentError),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_refused(alone, call, error):
@@ -248,8 +252,8 @@ def test_nothing_is_received_into_constants():
 def test_a_process_that_is_alone_never_loads_mpi():
     program = (
         "import sys, softmesh\n"
-        "from softmesh.processes import api, explainer\n"
-        "api.init_distributed_context()\n"
+        "from softmesh.processes import context_api, explainer\n"
+        "context_api.init_distributed_context()\n"
         "assert not [name for name in sys.modules if name.startswith('mpi4py')]\n"
     )
     environ = {"PATH": "/usr/bin:/bin"}

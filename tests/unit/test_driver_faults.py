@@ -8,12 +8,11 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.drivers.card import ByteCard, Fault, FaultKind
+from softmesh.drivers.byte_card import ByteCard, Fault, FaultKind
 from softmesh.drivers.protocol import ProgramSpec
 from softmesh.drivers.rack import byte_rack
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.metal.cards.failure import CardsError, CardsTimeout
-from softmesh.metal.integration import (
+from softmesh.metal.card_api import (
     Timeouts,
     all_gather,
     all_reduce,
@@ -21,6 +20,7 @@ from softmesh.metal.integration import (
     enqueue_mesh_workload,
     open_mesh_device,
 )
+from softmesh.metal.card_mesh import CardsError, CardsTimeout
 from softmesh.systems.chip import N300, P100, P150
 
 BRIEF = Timeouts(transfer=0.6, run=0.6)

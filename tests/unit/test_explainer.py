@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.processes import stack_sample
-from softmesh.processes.board import Board
+from softmesh.processes import program_location
 from softmesh.processes.explainer import Explainer
-from softmesh.processes.reports import Reporter, finished, raised, split_address
-from softmesh.processes.verdict import Cause, Doing, RankState, needs, stuck_ranks, verdict
-from softmesh.processes.verdict_text import explained
+from softmesh.processes.hang_verdict import Cause, Doing, RankState, explained, needs, stuck_ranks, verdict
+from softmesh.processes.job_state import JobState
+from softmesh.processes.rank_reporter import Reporter, finished, raised, split_address
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport
 
 TIMEOUT = 30.0
@@ -354,10 +353,10 @@ def heard(wait, serial=1, polls=0, seconds=1.0):
 
 
 def board_with_a_finished_rank():
-    board = Board(3, TIMEOUT)
+    board = JobState(3, TIMEOUT)
     for rank in (0, 1):
-        board.hear(rank, heard(collective(members=range(3)), polls=10), 100.0)
-    board.hear(2, {"state": "finished"}, 100.0)
+        board.update(rank, heard(collective(members=range(3)), polls=10), 100.0)
+    board.update(2, {"state": "finished"}, 100.0)
     return board
 
 
@@ -366,33 +365,33 @@ def test_a_hang_is_believed_once_every_stuck_rank_looked_again():
     assert board.decide(100.0) is None
     assert board.suspicious
     assert board.decide(101.0) is None, "nobody has looked since"
-    board.hear(0, heard(collective(members=range(3)), polls=20), 101.0)
+    board.update(0, heard(collective(members=range(3)), polls=20), 101.0)
     assert board.decide(101.0) is None, "rank 1 has not looked since"
-    board.hear(1, heard(collective(members=range(3)), polls=20), 101.0)
+    board.update(1, heard(collective(members=range(3)), polls=20), 101.0)
     assert board.decide(101.0).odd == (2,)
 
 
 def test_a_rank_that_moved_on_meanwhile_begins_a_new_suspicion():
     board = board_with_a_finished_rank()
     board.decide(100.0)
-    board.hear(0, heard(collective(members=range(3)), serial=2, polls=20), 101.0)
-    board.hear(1, heard(collective(members=range(3)), polls=20), 101.0)
+    board.update(0, heard(collective(members=range(3)), serial=2, polls=20), 101.0)
+    board.update(1, heard(collective(members=range(3)), polls=20), 101.0)
     assert board.decide(101.0) is None
 
 
 def test_a_suspicion_ends_when_the_wait_does():
     board = board_with_a_finished_rank()
     board.decide(100.0)
-    board.hear(0, {"state": "computing"}, 101.0)
-    board.hear(1, {"state": "computing"}, 101.0)
+    board.update(0, {"state": "computing"}, 101.0)
+    board.update(1, {"state": "computing"}, 101.0)
     assert board.decide(101.0) is None
     assert not board.suspicious
 
 
 def test_time_counts_on_while_a_rank_says_nothing():
-    board = Board(2, TIMEOUT)
-    board.hear(0, heard(collective(members=range(2)), seconds=2.0), 100.0)
-    board.hear(1, {"state": "computing", "site": ["train.py", 88, "loss"]}, 100.0)
+    board = JobState(2, TIMEOUT)
+    board.update(0, heard(collective(members=range(2)), seconds=2.0), 100.0)
+    board.update(1, {"state": "computing", "site": ["train.py", 88, "loss"]}, 100.0)
     assert board.decide(127.0) is None
     assert board.decide(128.5).cause is Cause.DEADLINE
 
@@ -413,18 +412,18 @@ def test_time_counts_on_while_a_rank_says_nothing():
     ],
 )
 def test_messages_without_sense_change_nothing(message):
-    board = Board(2, TIMEOUT)
-    board.hear(0, message, 1.0)
-    board.hear(7, {"state": "finished"}, 1.0)
+    board = JobState(2, TIMEOUT)
+    board.update(0, message, 1.0)
+    board.update(7, {"state": "finished"}, 1.0)
     assert board.states == {0: RankState(), 1: RankState()}
 
 
 def test_a_line_that_closes_is_a_death_only_once_the_job_failed():
-    board = Board(3, TIMEOUT)
+    board = JobState(3, TIMEOUT)
     for rank in range(3):
-        board.hear(rank, {"state": "computing", "last": "barrier number 4 of world"}, 1.0)
+        board.update(rank, {"state": "computing", "last": "barrier number 4 of world"}, 1.0)
     for rank, when in ((1, 5.0), (0, 5.1), (2, 5.1)):
-        board.line_closed(rank, when)
+        board.connection_closed(rank, when)
     assert board.decide(6.0) is None
     result = board.decide_at_end(6.0)
     assert (result.cause, result.odd) == (Cause.DIED, (1,))
@@ -432,48 +431,48 @@ def test_a_line_that_closes_is_a_death_only_once_the_job_failed():
 
 
 def test_a_job_that_ended_in_order_has_no_verdict():
-    board = Board(2, TIMEOUT)
+    board = JobState(2, TIMEOUT)
     for rank in range(2):
-        board.hear(rank, {"state": "finished"}, 1.0)
-        board.line_closed(rank, 2.0)
+        board.update(rank, {"state": "finished"}, 1.0)
+        board.connection_closed(rank, 2.0)
     assert board.decide_at_end(3.0) is None
 
 
 def test_a_rank_that_raised_may_end_the_job_itself_before_it_is_reported():
-    board = Board(2, TIMEOUT)
-    board.hear(1, {"state": "raised", "error": "ValueError: no weights"}, 1.0)
+    board = JobState(2, TIMEOUT)
+    board.update(1, {"state": "raised", "error": "ValueError: no weights"}, 1.0)
     assert board.decide(1.5) is None
     assert board.decide(9.0).odd == (1,)
     assert board.decide_at_end(1.5).odd == (1,)
 
 
 def test_the_exit_code_tells_how_the_first_rank_died():
-    board = Board(2, TIMEOUT)
-    board.hear(0, {"state": "computing"}, 1.0)
-    board.line_closed(0, 2.0)
+    board = JobState(2, TIMEOUT)
+    board.update(0, {"state": "computing"}, 1.0)
+    board.connection_closed(0, 2.0)
     result = board.decide_at_end(3.0, "killed by signal 9 (SIGKILL)")
     assert explained(result).startswith("softmesh: rank 0 died: killed by signal 9 (SIGKILL)\n")
 
 
 def test_last_words_are_not_taken_back_by_an_answer_that_was_on_its_way():
-    board = Board(1, TIMEOUT)
-    board.hear(0, {"state": "finished"}, 1.0)
-    board.hear(0, {"state": "computing"}, 1.1)
+    board = JobState(1, TIMEOUT)
+    board.update(0, {"state": "finished"}, 1.0)
+    board.update(0, {"state": "computing"}, 1.1)
     assert board.states[0].doing is Doing.FINISHED
 
 
 def test_a_rank_that_never_joined_is_the_odd_one_of_a_failed_job():
-    board = Board(3, TIMEOUT)
+    board = JobState(3, TIMEOUT)
     for rank in (0, 2):
-        board.hear(rank, heard(collective("init_distributed_context", 0, members=range(3))), 1.0)
-        board.line_closed(rank, 2.0)
+        board.update(rank, heard(collective("init_distributed_context", 0, members=range(3))), 1.0)
+        board.connection_closed(rank, 2.0)
     result = board.decide_at_end(3.0)
     assert (result.cause, result.odd) == (Cause.MISSING, (1,))
     assert "never heard of" in explained(result)
 
 
 def test_a_death_that_the_launcher_saw_is_said_at_once():
-    board = Board(2, TIMEOUT)
+    board = JobState(2, TIMEOUT)
     board.process_died(1, "exited on signal 9 (Killed)", 1.0)
     assert board.decide(1.0).odd == (1,)
 
@@ -500,7 +499,7 @@ class Ranks:
     def all_do(self, doing):
         self.doing |= doing
         for rank, line in enumerate(self.lines):
-            line.say(lambda rank=rank: self.say(rank))
+            line.send(lambda rank=rank: self.say(rank))
 
 
 @pytest.fixture
@@ -528,7 +527,7 @@ def test_a_rank_that_raised_and_lives_on_is_reported(said):
     decided = threading.Event()
     with Explainer(2, timeout=TIMEOUT, stream=said, on_verdict=lambda _: decided.set()) as explainer:
         ranks = Ranks(explainer, 2)
-        ranks.lines[1].say(
+        ranks.lines[1].send(
             raised("ValueError: no weights", ["train.py", 3, "main"], "barrier number 1 of world")
         )
         wait_for(decided)
@@ -583,7 +582,7 @@ def test_a_job_that_the_user_stopped_has_no_verdict(said):
     with Explainer(2, timeout=TIMEOUT, stream=said) as explainer:
         Ranks(explainer, 2)
         end = time.monotonic() + SECONDS
-        while explainer._board.states[1].doing is Doing.SILENT and time.monotonic() < end:
+        while explainer._job.states[1].doing is Doing.SILENT and time.monotonic() < end:
             time.sleep(0.01)
         assert explainer.job_ended(failed=False) is None
     assert said.getvalue() == ""
@@ -592,8 +591,8 @@ def test_a_job_that_the_user_stopped_has_no_verdict(said):
 def test_a_process_that_is_none_of_ours_gets_no_signal():
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        assert not stack_sample.ask(other.pid, "127.0.0.1:1#secret")
-        assert not stack_sample.ask(2**22 + 1, "127.0.0.1:1#secret")
+        assert not program_location.request_stack(other.pid, "127.0.0.1:1#secret")
+        assert not program_location.request_stack(2**22 + 1, "127.0.0.1:1#secret")
         assert other.poll() is None
     finally:
         other.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.full_float32 import full_float32
+from softmesh.runtime.float32_precision import full_float32
 
 
 def told() -> tuple[str, bool]:

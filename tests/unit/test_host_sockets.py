@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.sockets.core_coord import MeshCoreCoord
-from softmesh.sockets.counter import InterProcessCounterChannel
-from softmesh.sockets.device_bytes import byte_count, from_bytes, to_bytes
+from softmesh.sockets.byte_stream import byte_count, from_bytes, to_bytes
+from softmesh.sockets.counter_channel import InterProcessCounterChannel
+from softmesh.sockets.host_send_recv import recv_async_h2d, send_async_d2h
 from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket
-from softmesh.sockets.host_transfers import recv_async_h2d, send_async_d2h
-from softmesh.sockets.sending import finish_transfers
+from softmesh.sockets.send_recv import finish_transfers
+from softmesh.sockets.socket_config import MeshCoreCoord
 from softmesh.sockets.stream_services import D2HStreamService, H2DStreamService
 from softmesh.tensor.spec import TensorSpec
 
@@ -512,7 +512,7 @@ def segment(name: str) -> str:
 def test_one_process_adds_and_another_takes(name: str) -> None:
     channel = InterProcessCounterChannel(name)
     program = (
-        "from softmesh.sockets.counter import InterProcessCounterChannel as C\n"
+        "from softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
         f"c = C.connect({name!r}, 5000)\nc.inject(3)\nprint(c.pending())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -531,7 +531,7 @@ def test_a_counter_says_whether_the_last_one_was_shut_down(name: str) -> None:
     assert first.had_clean_prior_shutdown()
     first.shutdown()
     program = (
-        "import os\nfrom softmesh.sockets.counter import InterProcessCounterChannel as C\n"
+        "import os\nfrom softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
         f"c = C({name!r})\nos._exit(1)"
     )
     subprocess.run([sys.executable, "-c", program], timeout=60, check=False)

@@ -9,10 +9,10 @@ import pytest
 
 import softmesh as ttnn
 from softmesh.errors import MeshError
-from softmesh.fabric.binding import PLACES, Binding, places_text
-from softmesh.fabric.current import current_system, machine_system
-from softmesh.processes.launcher.environment import with_fellows
-from softmesh.systems.choice import HOST, MOCK_DESCRIPTOR, MOCK_HOSTS, SYSTEM, chosen_machine
+from softmesh.fabric.mesh_binding import PLACES, Binding, places_text
+from softmesh.fabric.system import current_system, machine_system
+from softmesh.processes.launcher.rank_environment import with_peer_hosts
+from softmesh.systems.system_choice import HOST, MOCK_DESCRIPTOR, MOCK_HOSTS, SYSTEM, chosen_machine
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
 
@@ -46,9 +46,9 @@ def become(monkeypatch):
     """Be one of these ranks, as the launcher starts them."""
 
     def become(ranks: list[dict[str, str]], number: int) -> None:
-        for name in (PLACES, HOST, MOCK_HOSTS, SYSTEM, *with_fellows(ranks)[number]):
+        for name in (PLACES, HOST, MOCK_HOSTS, SYSTEM, *with_peer_hosts(ranks)[number]):
             monkeypatch.delenv(name, raising=False)
-        for name, value in with_fellows(ranks)[number].items():
+        for name, value in with_peer_hosts(ranks)[number].items():
             monkeypatch.setenv(name, value)
 
     return become
@@ -99,21 +99,21 @@ def test_sub_contexts_are_jobs_of_their_own():
         rank(0, RIGHT, TT_RUN_SUBCONTEXT_ID="1"),
         rank(1, LEFT, TT_RUN_SUBCONTEXT_ID="1"),
     ]
-    alone, *both = with_fellows(ranks)
+    alone, *both = with_peer_hosts(ranks)
     assert MOCK_HOSTS not in alone
     assert [found[MOCK_HOSTS] for found in both] == [os.pathsep.join([RIGHT, LEFT])] * 2
     assert [found[PLACES] for found in both] == [places_text({(0, 0): "right.yaml", (1, 0): "left.yaml"})] * 2
 
 
 def test_host_ranks_that_are_left_open_bind_nothing():
-    found = with_fellows([rank(0, LEFT, host_rank=None), rank(0, RIGHT, host_rank=None)])
+    found = with_peer_hosts([rank(0, LEFT, host_rank=None), rank(0, RIGHT, host_rank=None)])
     assert PLACES not in found[0]
     assert MOCK_HOSTS in found[0]
 
 
 def test_hosts_of_a_system_are_told_by_name(monkeypatch):
     ranks = [{HOST: f"host-{n}", "TT_MESH_ID": str(n), "TT_MESH_HOST_RANK": "0"} for n in range(2)]
-    monkeypatch.setenv(PLACES, with_fellows(ranks)[0][PLACES])
+    monkeypatch.setenv(PLACES, with_peer_hosts(ranks)[0][PLACES])
     assert Binding.from_environment().places == (((0, 0), "host-0"), ((1, 0), "host-1"))
 
 

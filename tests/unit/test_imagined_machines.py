@@ -8,9 +8,9 @@ import pytest
 
 import softmesh as ttnn
 from softmesh import FabricConfig, MeshShape
-from softmesh.fabric.descriptors.reading import load_mesh_graph
-from softmesh.fabric.imagined import machine_for
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.machine_from_graph import machine_from_graph
+from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.routing.network import Network
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
@@ -27,7 +27,7 @@ FITTING = [
 @pytest.mark.parametrize("path", FITTING, ids=lambda path: path.stem)
 def test_an_imagined_machine_has_what_the_descriptor_asks_for(path):
     graph = load_mesh_graph(path)
-    found = match(graph, machine_for(graph))
+    found = match(graph, machine_from_graph(graph))
     assert not found.warnings
     network = Network(found, FabricConfig.FABRIC_2D)
     assert network.deadlock().is_free

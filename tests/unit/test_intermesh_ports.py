@@ -6,11 +6,10 @@ import pytest
 from fabrics import chips, meshes, split
 
 from softmesh.errors import MeshError
-from softmesh.fabric.match import Match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import E, LogicalMesh, N, Node, S, W
-from softmesh.fabric.routing.boundaries import Crossing
-from softmesh.fabric.routing.ports import Z, assign_ports, edge_port, intermesh_text
-from softmesh.systems import catalogue
+from softmesh.fabric.routing.intermesh_links import Crossing, Z, assign_ports, edge_port, intermesh_text
+from softmesh.systems import named_systems
 
 HALVES = [(0, 0, 4, 4), (4, 0, 4, 4)]
 SIDES = [(0, 0, 2, 2), (0, 2, 2, 2)]
@@ -98,7 +97,7 @@ def test_fewer_links_than_asked_for_is_an_error_in_strict_and_a_warning_in_relax
 
 
 def test_links_that_are_down_are_named() -> None:
-    machine = catalogue.load("mesh:8x4")
+    machine = named_systems.load("mesh:8x4")
     broken = machine.links_between(12, 16)[0]
     with pytest.raises(MeshError, match=f"down: {broken}"):
         assign_ports(split(machine.without(links=[broken]), HALVES, [meshes(0, 1, 16)]))
@@ -146,7 +145,7 @@ def test_both_kinds_of_connection_in_one_graph_are_refused() -> None:
 
 def test_a_chip_reaches_one_chip_of_a_neighbouring_mesh() -> None:
     # M1 surrounds the corner M0 from two sides: M0D0 has cables to M1D0 and to M1D1.
-    machine = catalogue.load("mesh:2x2")
+    machine = named_systems.load("mesh:2x2")
     match = split(machine, [(0, 0, 1, 1), (0, 1, 1, 1)], [meshes(0, 1, 8)])
     bent = LogicalMesh(1, "M1", (1, 2), channels=4)
     graph = match.graph.__class__(

@@ -8,9 +8,8 @@ import pytest
 
 from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext, SingleProcess
-from softmesh.processes.mesh_ids import VARIABLE, mesh_ids
-from softmesh.processes.rank_grid import join
-from softmesh.processes.waiting import Group
+from softmesh.processes.rank_grid import MESH_IDS, join, mesh_ids
+from softmesh.processes.waits import Group
 
 
 class Pretended(SingleProcess):
@@ -30,12 +29,12 @@ class Pretended(SingleProcess):
 
 @pytest.fixture
 def met(monkeypatch) -> list[tuple[int, ...]]:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(MESH_IDS, raising=False)
     return []
 
 
 def test_only_the_ranks_of_a_mesh_meet_when_it_is_opened(met, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "0,1,0,2")
+    monkeypatch.setenv(MESH_IDS, "0,1,0,2")
     grid = join(Pretended(range(4), met), mesh=0, host_rank=0, hosts=(1, 2))
     assert met == [(0, 2)]  # ranks 1 and 3 have meshes that they hold alone, and never come
     assert grid.context.group.ranks == (0, 2)
@@ -43,7 +42,7 @@ def test_only_the_ranks_of_a_mesh_meet_when_it_is_opened(met, monkeypatch):
 
 @pytest.mark.parametrize("ids", ["", "0,0"])
 def test_ranks_of_which_nothing_is_said_all_meet(met, monkeypatch, ids):
-    monkeypatch.setenv(VARIABLE, ids)
+    monkeypatch.setenv(MESH_IDS, ids)
     join(Pretended(range(2), met), mesh=0, host_rank=0, hosts=(2, 1))
     assert met == [(0, 1)]
 
@@ -61,12 +60,12 @@ def test_a_host_rank_that_another_process_has_is_refused(met):
 
 
 def test_mesh_ids_of_a_sub_context_are_those_of_its_ranks(met, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "0,1,5,6")
+    monkeypatch.setenv(MESH_IDS, "0,1,5,6")
     assert mesh_ids(Pretended([2, 3], met)) == [5, 6]
 
 
 @pytest.mark.parametrize("text", ["0", "0,x", "-1,0"])
 def test_mesh_ids_that_do_not_fit_the_job_are_refused(met, monkeypatch, text):
-    monkeypatch.setenv(VARIABLE, text)
+    monkeypatch.setenv(MESH_IDS, text)
     with pytest.raises(MeshError, match="must list one mesh id for each rank of the job"):
         mesh_ids(Pretended(range(2), met))

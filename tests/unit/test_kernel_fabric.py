@@ -39,7 +39,7 @@ from softmesh.kernels import (
     noc_async_write_tile,
     noc_semaphore_wait_min,
 )
-from softmesh.kernels.engine.stuck import Stuck
+from softmesh.kernels.engine.scheduler import KernelsStuck
 
 CORES = ttnn.CoreRangeSet([ttnn.CoreRange(CORE, CORE)])
 SENDS = ttnn.MeshCoordinate(0, 0)
@@ -422,7 +422,7 @@ def test_devices_that_wait_for_each_other_are_all_in_the_report():
         def waits():
             noc_semaphore_wait_min(arrived, 1)
 
-        with pytest.raises(Stuck) as caught:
+        with pytest.raises(KernelsStuck) as caught:
             send(mesh, lambda connection: waits(), (0, 1), others=waits)
         assert [one.device for one in caught.value.blocked] == [
             "device (0, 0)",

@@ -35,7 +35,12 @@ from softmesh.kernels import (
     tile_regs_release,
     tile_regs_wait,
 )
-from softmesh.runtime.traces.api import begin_trace_capture, end_trace_capture, execute_trace, release_trace
+from softmesh.runtime.traces.trace_api import (
+    begin_trace_capture,
+    end_trace_capture,
+    execute_trace,
+    release_trace,
+)
 
 
 def read_two():

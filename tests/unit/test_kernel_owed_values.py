@@ -21,13 +21,13 @@ from softmesh.kernels import (
     noc_async_write_barrier,
     noc_async_write_tile,
 )
-from softmesh.kernels.engine import tensor_memory
-from softmesh.kernels.engine.held_bytes import over
-from softmesh.kernels.engine.kept_bytes import KeptBytes
-from softmesh.processes.buffers import byte_view
-from softmesh.runtime.buffers.seen import Seen
+from softmesh.kernels.engine import tensor_view
+from softmesh.kernels.engine.byte_overlay import over
+from softmesh.kernels.engine.tensor_view import EncodedBytesCache
+from softmesh.processes.context import byte_view
+from softmesh.runtime.buffers.mesh_memory import TensorVersion
 from softmesh.tensor import device_pages
-from softmesh.tensor.owed import owe, owes
+from softmesh.tensor.lazy_values import defer_values, has_deferred_values
 
 
 def moving(*moves):
@@ -62,7 +62,7 @@ def numbers(tensor):
 def counting(monkeypatch):
     """How often bytes become values."""
     made = []
-    for module in (tensor_memory, device_pages):
+    for module in (tensor_view, device_pages):
         decode = module.from_pages
         monkeypatch.setattr(module, "from_pages", lambda *args, f=decode: made.append(1) or f(*args))
     return made
@@ -111,7 +111,7 @@ def test_pieces_that_no_op_has_written_are_defined_once_a_kernel_has(idle_machin
 def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh):
     source, target = full(mesh, 1), full(mesh, 0)
     run(mesh, copy(source, target))
-    fill, values = weakref.ref(target.storage.owed), weakref.ref(target.storage)
+    fill, values = weakref.ref(target.storage.pending_fill), weakref.ref(target.storage)
     del target
     assert (fill(), values()) == (None, None)
 
@@ -129,13 +129,13 @@ def test_a_tensor_that_kernels_have_read_or_written_in_part_is_freed_with_its_la
 def test_bytes_beyond_the_limit_become_values(mesh):
     """What is kept for the next launch is bounded, also where nobody has asked for the values."""
     tensors = [tiles(mesh, torch.ones(1, 1, 32, 32), ttnn.float32) for _ in range(3)]
-    kept = KeptBytes(limit=200)
+    kept = EncodedBytesCache(limit=200)
     for tensor in tensors:
         storage = tensor.storage
-        seen = Seen(storage.data)
-        owe(storage, lambda room: room.fill_(2))
+        seen = TensorVersion(storage.data)
+        defer_values(storage, lambda room: room.fill_(2))
         kept.keep(storage, over(lambda: torch.zeros(1, 1, 100, dtype=torch.uint8)), 100, seen)
-    assert [owes(tensor.storage) for tensor in tensors] == [False, True, True]
+    assert [has_deferred_values(tensor.storage) for tensor in tensors] == [False, True, True]
     assert [kept.find(tensor.storage) is None for tensor in tensors] == [True, False, False]
 
 
@@ -234,7 +234,7 @@ def test_a_tile_keeps_no_large_tensor_alive(mesh):
     target = full(mesh, 0)
     run(mesh, copy(large, target))
     del large
-    piece = target.storage.owed.held.read(0, 4096)
+    piece = target.storage.pending_fill.held.read(0, 4096)
     assert piece.untyped_storage().nbytes() <= 2 * 4096
     assert numbers(target) == {1}
 

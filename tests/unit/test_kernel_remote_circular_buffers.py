@@ -156,7 +156,7 @@ def test_devices_that_got_differently_far_run_apart(mesh, between):
     add_sender(both, between, source, range(3))
     add_receivers(both, between, target, range(3))
     run(mesh, both)
-    assert both.runs_apart
+    assert both.runs_per_device
     assert_same(target, values)
 
 

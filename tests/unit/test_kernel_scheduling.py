@@ -22,7 +22,7 @@ from softmesh.kernels import (
     noc_semaphore_wait,
     noc_semaphore_wait_min,
 )
-from softmesh.kernels.engine.stuck import Stuck
+from softmesh.kernels.engine.scheduler import KernelsStuck
 
 TWO = ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 0))
 
@@ -83,7 +83,7 @@ def test_a_stuck_program_names_device_core_thread_call_and_line_of_all_that_wait
 
     program = program_of(reader=reader, writer=writer, cores=TWO, cbs=[0])
     metal.CreateSemaphore(program, TWO, 1)
-    with pytest.raises(Stuck) as caught:
+    with pytest.raises(KernelsStuck) as caught:
         run(mesh, program)
     line = reader.__code__.co_firstlineno
     text = str(caught.value)
@@ -111,7 +111,7 @@ def test_the_report_says_that_a_producer_has_ended(device):
         cb_wait_front(0, 2)
 
     with pytest.raises(
-        Stuck, match=r"cb_wait_front\(0, 2\), 1 of 2 pages are full; its producer reader has ended"
+        KernelsStuck, match=r"cb_wait_front\(0, 2\), 1 of 2 pages are full; its producer reader has ended"
     ):
         run(device, program_of(reader=reader, writer=writer, cbs=[0]))
 
@@ -141,7 +141,7 @@ def test_a_poll_that_nobody_answers_is_stuck_and_not_endless(device):
 
     program = program_of(reader=reader)
     metal.CreateSemaphore(program, CORE, 0)
-    with pytest.raises(Stuck, match=r"L1Pointer\(\d+\)\[0\], which is 0, asked again and again"):
+    with pytest.raises(KernelsStuck, match=r"L1Pointer\(\d+\)\[0\], which is 0, asked again and again"):
         run(device, program)
 
 
@@ -153,7 +153,7 @@ def test_a_loop_without_any_call_ends_at_the_deadline(device, monkeypatch):
             pass
 
     with pytest.raises(
-        Stuck, match=r"(?s)has run for 0.2 s.*reader \(NCRISC\): runs \[test_kernel_scheduling"
+        KernelsStuck, match=r"(?s)has run for 0.2 s.*reader \(NCRISC\): runs \[test_kernel_scheduling"
     ):
         run(device, program_of(reader=reader))
 
@@ -171,7 +171,7 @@ def test_a_loop_of_kernels_that_only_busy_each_other_ends_at_the_deadline(device
             cb_wait_front(0, 1)
             cb_pop_front(0, 1)
 
-    with pytest.raises(Stuck, match="which is all that TT_METAL_OPERATION_TIMEOUT_SECONDS allows"):
+    with pytest.raises(KernelsStuck, match="which is all that TT_METAL_OPERATION_TIMEOUT_SECONDS allows"):
         run(device, program_of(reader=reader, writer=writer, cbs=[0]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.ops.memoize_last import Latest
+from softmesh.ops.attention.page_tables import MemoizeLast
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def total(asked):
         asked.append(times)
         return int(numbers.sum()) * times
 
-    return Latest(compute)
+    return MemoizeLast(compute)
 
 
 def test_the_same_question_is_computed_once(total, asked):

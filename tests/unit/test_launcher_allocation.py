@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from softmesh.fabric.descriptors.reading import load_mesh_graph
-from softmesh.processes.allocation import allocate
-from softmesh.processes.launcher.cluster import real_cluster
-from softmesh.processes.launcher.command import tt_run
-from softmesh.processes.launcher.phase_cache import folder_for, mapping_bytes, question_key
-from softmesh.processes.launcher.refusal import LaunchError
-from softmesh.processes.rank_bindings import load as load_bindings
-from softmesh.processes.subcontexts import load_mock_mapping, load_subcontexts
-from softmesh.systems.catalogue import load
+from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.processes.bindings.machine_split import allocate
+from softmesh.processes.bindings.mapping_files import load_mock_mapping, load_subcontexts
+from softmesh.processes.bindings.rank_bindings import load as load_bindings
+from softmesh.processes.launcher.auto_allocation import folder_for, mapping_bytes, real_cluster, request_key
+from softmesh.processes.launcher.console import LaunchError
+from softmesh.processes.launcher.tt_run import tt_run
+from softmesh.systems.named_systems import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PAIR = str(FIXTURES / "bindings" / "two_meshes.textproto")
@@ -40,16 +39,16 @@ def launch_directory(monkeypatch, tmp_path) -> Path:
 @pytest.fixture
 def launches(monkeypatch) -> list[list[str]]:
     """The command lines that would have run."""
-    from softmesh.processes.launcher import launching
-    from softmesh.processes.launcher.running import Outcome
+    from softmesh.processes.launcher import tt_run
+    from softmesh.processes.launcher.job_process import Outcome
 
     commands: list[list[str]] = []
 
-    def noted(command: list[str], *_: object) -> Outcome:
-        commands.append(command)
+    def noted(words: list[str], *_: object) -> Outcome:
+        commands.append(words)
         return Outcome(0, was_stopped=False)
 
-    monkeypatch.setattr(launching, "run", noted)
+    monkeypatch.setattr(tt_run, "run", noted)
     return commands
 
 
@@ -199,18 +198,18 @@ def test_processes_that_would_share_a_board_are_warned_about(launches, tmp_path)
 
 def test_the_key_is_that_of_the_original():
     hosts = hashlib.sha256(b'mgd\0["a","b"]').hexdigest()
-    assert question_key(b"mgd", ["b", "a"], {}) == hosts
+    assert request_key(b"mgd", ["b", "a"], {}) == hosts
     digest = hashlib.sha256(b"desc").digest()
     mocks = hashlib.sha256(b"mgd\0" + b"0\0" + digest + b"1\0" + digest).hexdigest()
-    assert question_key(b"mgd", [], {1: b"desc", 0: b"desc"}) == mocks
+    assert request_key(b"mgd", [], {1: b"desc", 0: b"desc"}) == mocks
     factory = hashlib.sha256(b'mgd\0["a"]\0fsd\0F').hexdigest()
-    assert question_key(b"mgd", ["a"], {}, b"F") == factory
+    assert request_key(b"mgd", ["a"], {}, b"F") == factory
     several = hashlib.sha256(b'map\x000\0x1\0y\0["a"]').hexdigest()
-    assert question_key(mapping_bytes(b"map", {1: b"y", 0: b"x"}), ["a"], {}) == several
+    assert request_key(mapping_bytes(b"map", {1: b"y", 0: b"x"}), ["a"], {}) == several
 
 
 def test_another_system_is_another_question():
-    keys = {question_key(b"mgd", ["a"], {}, system=system) for system in (b"", b"T3000", b"Galaxy")}
+    keys = {request_key(b"mgd", ["a"], {}, system=system) for system in (b"", b"T3000", b"Galaxy")}
     assert len(keys) == 3
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.processes.binding import RankBinding
-from softmesh.processes.launcher.environment import (
+from softmesh.processes.bindings.rank_bindings import RankBinding
+from softmesh.processes.launcher.console import LaunchError
+from softmesh.processes.launcher.job import tracy_of, under_gdbserver
+from softmesh.processes.launcher.rank_environment import (
     NEVER_INHERITED,
-    Surroundings,
+    SharedEnvironment,
+    inconsistent_variables,
     leaking_variables,
-    odd_variables,
     plain_environment,
     rank_environment,
 )
-from softmesh.processes.launcher.program import tracy_of, under_gdbserver
-from softmesh.processes.launcher.refusal import LaunchError
 
 HERE = Path("/launch")
 
@@ -27,7 +27,7 @@ def environment(
     binding: RankBinding | None = None, mock: Path | None = None, **more: object
 ) -> dict[str, str]:
     shared = {"environ": {}, "launch_directory": HERE, **more}
-    return rank_environment(binding or RankBinding(0, 3), "mesh.textproto", Surroundings(**shared), mock)
+    return rank_environment(binding or RankBinding(0, 3), "mesh.textproto", SharedEnvironment(**shared), mock)
 
 
 def test_a_rank_learns_its_mesh_and_where_it_was_launched():
@@ -98,20 +98,22 @@ def test_import_ttnn_is_left_to_a_real_ttnn(tmp_path):
 
 
 def test_a_rank_without_a_binding_is_bound_to_no_mesh():
-    found = plain_environment(1, Surroundings({}, HERE))
+    found = plain_environment(1, SharedEnvironment({}, HERE))
     assert found["TT_RUN_RANK"] == "1"
     assert "TT_MESH_ID" not in found
 
 
 def test_a_variable_that_differs_between_ranks_is_warned_about():
-    (said,) = odd_variables([{"TT_MESH_ID": "0", "TT_FAST": "1"}, {"TT_MESH_ID": "1", "TT_FAST": "0"}])
+    (said,) = inconsistent_variables(
+        [{"TT_MESH_ID": "0", "TT_FAST": "1"}, {"TT_MESH_ID": "1", "TT_FAST": "0"}]
+    )
     assert "TT_FAST differs between ranks: '1' for rank 0, '0' for rank 1" in said
-    (said,) = odd_variables([{"A": "same"}, {"A": "same"}, {}])
+    (said,) = inconsistent_variables([{"A": "same"}, {"A": "same"}, {}])
     assert "'same' for rank 0, unset for rank 2" in said
 
 
 def test_a_variable_that_names_its_rank_may_differ():
-    assert list(odd_variables([{"LOG": "out_0.txt"}, {"LOG": "out_1.txt"}])) == []
+    assert list(inconsistent_variables([{"LOG": "out_0.txt"}, {"LOG": "out_1.txt"}])) == []
 
 
 def test_a_variable_of_the_shell_that_only_local_ranks_inherit_is_warned_about():
@@ -129,12 +131,12 @@ def test_a_debugger_gets_the_program_as_arguments():
 
 def test_a_profiler_gets_a_port_and_a_folder_for_each_rank():
     tracy = tracy_of("", {"TT_METAL_HOME": "/metal"}, HERE)
-    assert tracy.around(["python3", "model.py", "-x"], 2) == [
+    assert tracy.wrap(["python3", "model.py", "-x"], 2) == [
         *["python3", "-m", "tracy", "--port", "8089", "-o", "/metal/generated/profiler/ttrun/rank2"],
         *["model.py", "-x"],
     ]
     moved = tracy_of("-r --port 9000 -o out", {}, HERE)
-    assert moved.around(["pytest", "tests"], 1)[1:] == [
+    assert moved.wrap(["pytest", "tests"], 1)[1:] == [
         *["-m", "tracy", "--port", "9001", "-o", "/launch/out/rank1", "-r", "pytest", "tests"]
     ]
 

@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.bounded_file import FileError
+from softmesh.input_files.text_files import FileError
 from softmesh.processes.launcher import mpirun
-from softmesh.processes.launcher.engine import as_root_too, find_mpirun, rankfile_syntax
-from softmesh.processes.launcher.mpirun import Placement, Rank, Transport, command, general_arguments
-from softmesh.processes.launcher.rankfile import hosts_by_rank, spelled, taken_from, text_of
+from softmesh.processes.launcher.mpirun import (
+    Placement,
+    Rank,
+    Transport,
+    command,
+    find_mpirun,
+    general_arguments,
+    mpirun_environment,
+    rankfile_syntax,
+)
+from softmesh.processes.launcher.rankfile import extract_rankfile, hosts_by_rank, rankfile_arguments, text_of
 
 
 @pytest.fixture(autouse=True)
@@ -114,20 +122,24 @@ def test_ranks_beyond_the_cores_here_say_nothing_of_other_hosts():
     ],
 )
 def test_a_rankfile_is_found_in_every_spelling(spelling):
-    found = taken_from(["--verbose", *spelling, "--mca", "btl", "self"])
+    found = extract_rankfile(["--verbose", *spelling, "--mca", "btl", "self"])
     assert found.path == "F"
     assert found.rest == ["--verbose", "--mca", "btl", "self"]
 
 
 def test_no_rankfile_is_found_where_there_is_none():
-    assert taken_from(["--map-by", "slot", "--mca", "btl", "self"]).path is None
+    assert extract_rankfile(["--map-by", "slot", "--mca", "btl", "self"]).path is None
 
 
 def test_a_rankfile_is_named_in_the_syntax_asked_for():
     launch = Path("/launch")
-    assert spelled("/launch/a/ranks", "map-by", launch) == ["--map-by", "rankfile:file=a/ranks"]
-    assert spelled("a/ranks", "rankfile", launch) == ["--rankfile", "a/ranks"]
-    assert spelled("/other/ranks", "mca", launch) == ["--mca", "rmaps_rankfile_path", "../other/ranks"]
+    assert rankfile_arguments("/launch/a/ranks", "map-by", launch) == ["--map-by", "rankfile:file=a/ranks"]
+    assert rankfile_arguments("a/ranks", "rankfile", launch) == ["--rankfile", "a/ranks"]
+    assert rankfile_arguments("/other/ranks", "mca", launch) == [
+        "--mca",
+        "rmaps_rankfile_path",
+        "../other/ranks",
+    ]
 
 
 def test_hosts_follow_from_a_rankfile(rankfile):
@@ -213,4 +225,4 @@ def test_the_mpirun_of_this_interpreter_goes_before_others_and_one_with_ulfm_bef
 @pytest.mark.parametrize(("user", "allowed"), [(0, True), (1000, False)])
 def test_root_need_not_confirm_to_be_root(monkeypatch, user, allowed):
     monkeypatch.setattr("os.geteuid", lambda: user)
-    assert ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM" in as_root_too({})) is allowed
+    assert ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM" in mpirun_environment({})) is allowed

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.processes.launcher import running
-from softmesh.processes.launcher.refusal import LaunchError
-from softmesh.processes.launcher.running import Outcome, members_of_session, run
+from softmesh.processes.launcher import job_process
+from softmesh.processes.launcher.console import LaunchError
+from softmesh.processes.launcher.job_process import Outcome, members_of_session, run
 
 # Starts a process in a group of its own, as mpirun does; both would sleep for long, and neither minds SIGTERM.
 STUBBORN = """
@@ -34,7 +34,7 @@ def python(text: str) -> list[str]:
 
 @pytest.fixture
 def quick_end(monkeypatch):
-    monkeypatch.setattr(running, "SECONDS_TO_END", 0.2)
+    monkeypatch.setattr(job_process, "SECONDS_TO_END", 0.2)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from softmesh.processes.launcher.command import run_ranks, tt_run
-from softmesh.processes.launcher.hosts import hosts_of
-from softmesh.processes.launcher.refusal import LaunchError
+from softmesh.processes.launcher.console import LaunchError
+from softmesh.processes.launcher.mpirun_arguments import hosts_of
+from softmesh.processes.launcher.tt_run import run_ranks, tt_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bindings"
 TWO_MESHES = str(FIXTURES / "two_meshes.yaml")

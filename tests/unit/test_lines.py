@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.fabric.lines import line_through
+from softmesh.fabric.grid_paths import line_through
 
 
 def touch(a: tuple[int, int], b: tuple[int, int]) -> bool:

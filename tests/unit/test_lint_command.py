@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.fabric.finding import Finding, Severity
 from softmesh.hardware import FabricConfig
+from softmesh.input_files.text_files import Finding, Severity
 from softmesh.lint import FileReport, lint
 from softmesh.lint.command import lint as command
-from softmesh.systems.catalogue import load
 from softmesh.systems.cluster_descriptor import descriptor_text
+from softmesh.systems.named_systems import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bindings"
 BIG, TWO, PODS = (str(FIXTURES / f"{name}.textproto") for name in ("big_mesh", "two_meshes", "pods"))

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from softmesh.lint import FileReport, lint
-from softmesh.processes.presets import TRAY_FILE, tray_text
-from softmesh.systems.catalogue import load
+from softmesh.processes.bindings.galaxy_splits import TRAY_FILE, tray_text
+from softmesh.systems.named_systems import load
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from softmesh.errors import MeshError
 from softmesh.processes.context import SingleProcess
 from softmesh.processes.lockstep import Lockstep, LockstepError, difference
 from softmesh.processes.wait_report import Site
-from softmesh.processes.waiting import Group
+from softmesh.processes.waits import Group
 from softmesh.runtime.lockstep_check import is_wanted
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 from hand_made_machines import LINE, RING, graph, grid, joined, machine_of, mesh
 
-from softmesh.fabric.descriptors.reading import load_mesh_graph
-from softmesh.fabric.match import Match, MatchError
-from softmesh.fabric.matching.entry import match
-from softmesh.fabric.matching.requirements import connection_links, violations
+from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.matching.find_match import match
+from softmesh.fabric.matching.match import Match, MatchError, connection_links, violations
 from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node, Pinning, Side
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import Arch, FabricConfig
-from softmesh.systems import catalogue
-from softmesh.systems.breakage import with_down
+from softmesh.systems import named_systems
 from softmesh.systems.machine import Machine
+from softmesh.systems.machine_restriction import with_down
 
 MGD = Path(__file__).parents[1] / "fixtures" / "mgd"
 
@@ -40,20 +39,20 @@ def refusal(
 
 
 def test_t3000_is_numbered_as_its_users_know_it() -> None:
-    found = match(load_mesh_graph(MGD / "t3k.textproto"), catalogue.load("T3000"))
+    found = match(load_mesh_graph(MGD / "t3k.textproto"), named_systems.load("T3000"))
     assert layout(found) == [[4, 0, 2, 6], [5, 1, 3, 7]]
 
 
 @pytest.mark.parametrize("spec", ["mesh:6x4", "torus:6x4", "torus:4x4", "mesh:1x5", "line:7"])
 def test_generated_machines_match_chip_by_chip(spec: str) -> None:
-    machine = catalogue.load(spec)
+    machine = named_systems.load(spec)
     rows, columns = (1, 7) if spec == "line:7" else map(int, spec.split(":")[1].split("x"))
     wanted = graph(mesh(rows, columns, (RING, RING) if spec.startswith("torus") else (LINE, LINE)))
     assert list(match(wanted, machine).chips.values()) == list(range(rows * columns))
 
 
 def test_a_galaxy_lies_with_its_corners_on_the_first_chip_of_each_tray() -> None:
-    machine = catalogue.load("Galaxy")
+    machine = named_systems.load("Galaxy")
     found = match(graph(mesh(8, 4, (RING, RING), channels=4, strict=True)), machine)
     at = [machine.asics[chip].position for chip in found.chips.values()]
     assert at[0] == (1, 1)
@@ -77,7 +76,7 @@ def test_a_galaxy_lies_with_its_corners_on_the_first_chip_of_each_tray() -> None
 )
 def test_descriptors_match_the_systems_they_were_written_for(file: str, system: str) -> None:
     wanted = load_mesh_graph(MGD / f"{file}.textproto", runtime=file != "closetbox")
-    found = match(wanted, catalogue.load(system))
+    found = match(wanted, named_systems.load(system))
     assert violations(found) == []
     assert found.warnings == ()
 
@@ -117,7 +116,7 @@ def test_the_answer_is_the_same_every_time() -> None:
 
 
 def test_strict_refuses_too_few_links_and_says_which() -> None:
-    error = refusal(graph(mesh(2, 4, channels=4, strict=True)), catalogue.load("T3000"))
+    error = refusal(graph(mesh(2, 4, channels=4, strict=True)), named_systems.load("T3000"))
     assert (error.requirement, error.line) == ("links", 10)
     assert (
         "Strict mode validation failed: target graph edge from node M0D0 to M0D1 requires 4 channels"
@@ -128,7 +127,7 @@ def test_strict_refuses_too_few_links_and_says_which() -> None:
 
 
 def test_relaxed_accepts_too_few_links_with_a_warning() -> None:
-    (warning,) = match(graph(mesh(2, 4, channels=4)), catalogue.load("T3000")).warnings
+    (warning,) = match(graph(mesh(2, 4, channels=4)), named_systems.load("T3000")).warnings
     assert warning.startswith("Relaxed mode: 10 of 10 neighbour pairs of mesh 0 have fewer than 4 channels")
     assert warning.endswith("Mapping will proceed but may have insufficient bandwidth.")
 
@@ -142,7 +141,7 @@ def test_relaxed_prefers_places_with_enough_links() -> None:
 
 def test_a_broken_link_is_named_where_strict_needs_it() -> None:
     error = refusal(
-        graph(mesh(2, 4, channels=2, strict=True)), with_down(catalogue.load("T3000"), ["link:0/8"])
+        graph(mesh(2, 4, channels=2, strict=True)), with_down(named_systems.load("T3000"), ["link:0/8"])
     )
     assert error.requirement == "links"
     assert "(link chip 0 ch 8 <-> chip 4 ch 0 is down)" in error.detail
@@ -150,7 +149,7 @@ def test_a_broken_link_is_named_where_strict_needs_it() -> None:
 
 
 def test_any_single_link_that_a_strict_galaxy_lacks_is_named() -> None:
-    galaxy = catalogue.load("Galaxy")
+    galaxy = named_systems.load("Galaxy")
     wanted = graph(mesh(8, 4, (RING, RING), channels=4, strict=True))
     for link in galaxy.links[::40]:
         error = refusal(wanted, galaxy.without(links=[link]))
@@ -158,14 +157,14 @@ def test_any_single_link_that_a_strict_galaxy_lacks_is_named() -> None:
 
 
 def test_too_many_chips_are_refused_with_the_largest_part_that_fits() -> None:
-    error = refusal(graph(mesh(4, 4)), catalogue.load("T3000"))
+    error = refusal(graph(mesh(4, 4)), named_systems.load("T3000"))
     assert error.requirement == "chip count"
     assert "target graph is larger with 16 nodes, but global graph only has 8 nodes" in error.detail
     assert error.nearest == "The largest part of it that fits is 2x4."
 
 
 def test_another_architecture_is_refused() -> None:
-    error = refusal(graph(mesh(2, 4), arch=Arch.BLACKHOLE), catalogue.load("T3000"))
+    error = refusal(graph(mesh(2, 4), arch=Arch.BLACKHOLE), named_systems.load("T3000"))
     assert error.requirement == "architecture"
     assert "BLACKHOLE" in error.detail
     assert "WORMHOLE_B0" in error.nearest
@@ -181,14 +180,14 @@ def test_another_architecture_is_refused() -> None:
 )
 def test_a_ring_without_wrap_links_names_its_axis(rings: tuple[bool, bool], system: str, axes: str) -> None:
     shape = (2, 4) if system == "T3000" else (8, 4)
-    error = refusal(graph(mesh(*shape, rings)), catalogue.load(system))
+    error = refusal(graph(mesh(*shape, rings)), named_systems.load(system))
     assert (error.requirement, error.line) == ("ring", 10)
     assert f"declares RING for its {axes}" in error.detail
     assert f"Declare LINE for the {axes} and it fits" in error.nearest
 
 
 def test_several_broken_requirements_are_all_named() -> None:
-    error = refusal(graph(mesh(2, 4, (LINE, RING), channels=4, strict=True)), catalogue.load("T3000"))
+    error = refusal(graph(mesh(2, 4, (LINE, RING), channels=4, strict=True)), named_systems.load("T3000"))
     assert error.requirement == "links"
     assert error.nearest == "It fits only without several requirements: links, ring."
 
@@ -289,8 +288,8 @@ def test_a_host_that_is_too_small_is_told_at_once() -> None:
 
 def test_meshes_lie_side_by_side_with_the_links_they_ask_for() -> None:
     wanted = graph(mesh(2, 2), mesh(2, 2, id=1), connections=[joined(0, 1, 4)])
-    assert layout(match(wanted, catalogue.load("T3000"))) == [[0, 1], [4, 5]]
-    error = refusal(graph(*wanted.meshes, connections=[joined(0, 1, 6)]), catalogue.load("T3000"))
+    assert layout(match(wanted, named_systems.load("T3000"))) == [[0, 1], [4, 5]]
+    error = refusal(graph(*wanted.meshes, connections=[joined(0, 1, 6)]), named_systems.load("T3000"))
     assert (error.requirement, error.line) == ("connection", 30)
     assert "Inter-mesh mapping failed after 1 attempt(s). Logical meshes being mapped: [0, 1]" in error.detail
     assert "Inter-mesh validation mode: STRICT" in error.detail
@@ -299,7 +298,7 @@ def test_meshes_lie_side_by_side_with_the_links_they_ask_for() -> None:
 
 def test_a_relaxed_connection_is_content_with_one_link() -> None:
     wanted = graph(mesh(2, 2), mesh(2, 2, id=1), connections=[joined(0, 1, 6, strict=False)])
-    (warning,) = match(wanted, catalogue.load("T3000")).warnings
+    (warning,) = match(wanted, named_systems.load("T3000")).warnings
     assert "connection M0 <-> M1 asks for 6 channels, 4 exist" in warning
 
 
@@ -343,7 +342,7 @@ def test_lines_tile_a_grid_as_a_pipeline() -> None:
 def test_a_large_grid_is_cut_into_straight_tiles() -> None:
     stages = [mesh(4, 8, id=i, channels=4) for i in range(32)]
     wanted = graph(*stages, connections=[joined(i, (i + 1) % 32, 16) for i in range(32)])
-    found = match(wanted, catalogue.load("mesh:32x32"))
+    found = match(wanted, named_systems.load("mesh:32x32"))
     assert violations(found) == []
     for stage in stages:
         corners = layout(found, stage.id)[0][0], layout(found, stage.id)[-1][-1]
@@ -352,7 +351,7 @@ def test_a_large_grid_is_cut_into_straight_tiles() -> None:
 
 
 def test_straight_tiles_leave_out_what_is_down() -> None:
-    broken = with_down(catalogue.load("mesh:8x8"), ["chip:0", "link:6-7"])
+    broken = with_down(named_systems.load("mesh:8x8"), ["chip:0", "link:6-7"])
     wanted = graph(*(mesh(4, 4, id=i) for i in range(2)), connections=[joined(0, 1, 4)])
     assert layout(match(wanted, broken), 0)[0] == [32, 33, 34, 35]
 
@@ -398,9 +397,9 @@ def test_links_in_full_are_worth_more_than_a_preferred_ring() -> None:
 
 def test_too_few_chips_are_told_by_what_they_hold() -> None:
     pair = graph(mesh(2, 2), mesh(2, 2, id=1))
-    assert refusal(pair, catalogue.load("N300")).nearest == "A 2x2 mesh needs 4 chips, N300 has 2."
+    assert refusal(pair, named_systems.load("N300")).nearest == "A 2x2 mesh needs 4 chips, N300 has 2."
     five = graph(*(mesh(8, 4, id=i) for i in range(5)))
-    assert refusal(five, catalogue.load("Galaxy")).nearest == "32 chips hold 1 of the 5 meshes."
+    assert refusal(five, named_systems.load("Galaxy")).nearest == "32 chips hold 1 of the 5 meshes."
     mixed = graph(mesh(8, 4), mesh(2, 2, id=1), mesh(2, 2, id=2))
     assert refusal(mixed, grid(8, 4)).nearest == "32 chips hold the 2 smallest of the 3 meshes."
 

@@ -12,7 +12,7 @@ import torch
 import softmesh as ttnn
 from softmesh import CoreCoord, MeshCoordinate, MeshDevice, MeshShape
 from softmesh.runtime.device import MeshId
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 
 
 @pytest.fixture

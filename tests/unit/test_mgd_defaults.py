@@ -6,9 +6,9 @@ import pytest
 from descriptors import FIXTURES
 
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.fabric.descriptors.defaults import default_graph
-from softmesh.fabric.descriptors.reading import load_mesh_graph
-from softmesh.fabric.descriptors.restriction import effective_graph
+from softmesh.fabric.descriptors.default_graphs import default_graph
+from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.graph_selection import effective_graph
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.hardware import Arch, ClusterType, FabricConfig, FabricType
 

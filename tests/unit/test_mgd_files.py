@@ -11,13 +11,7 @@ import pytest
 from descriptors import mesh, two_meshes
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.reading import (
-    LARGEST,
-    DescriptorError,
-    check,
-    check_text,
-    load_mesh_graph,
-)
+from softmesh.fabric.descriptors.loader import LARGEST, DescriptorError, check, check_text, load_mesh_graph
 
 
 def written(folder: Path, content: bytes, name: str = "x.textproto") -> Path:

@@ -17,7 +17,7 @@ from descriptors import (
     two_meshes,
 )
 
-from softmesh.fabric.descriptors.reading import check_text, load_mesh_graph
+from softmesh.fabric.descriptors.loader import check_text, load_mesh_graph
 from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node, Side
 from softmesh.hardware import Arch
 

@@ -7,9 +7,8 @@ import re
 import pytest
 from descriptors import FIXTURES, TOP_MESH, errors, line_of, mesh, messages, rules
 
-from softmesh.fabric.descriptors.digit_regex import RegexError, digit_matcher
-from softmesh.fabric.descriptors.patterns import Pattern, PatternError
-from softmesh.fabric.descriptors.reading import check_text, load_mesh_graph
+from softmesh.fabric.descriptors.loader import check_text, load_mesh_graph
+from softmesh.fabric.descriptors.pinnings import Pattern, PatternError, RegexError, digit_matcher
 from softmesh.fabric.mesh_graph import Node, Pinning
 
 

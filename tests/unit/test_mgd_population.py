@@ -19,8 +19,8 @@ from descriptors import (
 )
 
 from softmesh.fabric.descriptors.instances import Kind, Population, fabric_type_of
+from softmesh.fabric.descriptors.loader import check, check_text
 from softmesh.fabric.descriptors.population import MOST_CHIPS
-from softmesh.fabric.descriptors.reading import check, check_text
 from softmesh.hardware import FabricType, RoutingDirection
 
 POD = 'type: "POD"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softmesh.fabric.descriptors.positions import DEEPEST, TooDeep, places
+from softmesh.fabric.descriptors.source_positions import DEEPEST, TooDeep, places
 
 
 def test_each_value_of_a_list_has_its_own_line():

@@ -17,7 +17,7 @@ from descriptors import (
     two_meshes,
 )
 
-from softmesh.fabric.descriptors.reading import DescriptorError, check_text, load_mesh_graph
+from softmesh.fabric.descriptors.loader import DescriptorError, check_text, load_mesh_graph
 
 SWITCH = """switch_descriptors {
   name: "S0"

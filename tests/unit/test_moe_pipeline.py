@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.ops.moe import packing
+from softmesh.ops.moe import weight_packing
 
 ROWS, TILE = ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT
 UTILS = ttnn.experimental.moe_compute_utils
@@ -525,13 +525,13 @@ def test_packed_weights_hold_every_element_and_zeros(hidden, inner, cores):
     for packed, parts in ((first, (w0, w1)), (second, (w2,))):
         elements = torch.cat([part.flatten() for part in parts])
         assert torch.equal(packed[packed != 0].sort().values, elements[elements != 0].sort().values)
-    order = packing.w2_order(inner, hidden, tuple(shares), 14)
-    assert torch.equal(packing.unpacked(second, order, inner, hidden), w2)
+    order = weight_packing.w2_order(inner, hidden, tuple(shares), 14)
+    assert torch.equal(weight_packing.unpacked(second, order, inner, hidden), w2)
 
 
 def test_a_core_reads_its_own_rows_of_w2_first_and_then_those_of_the_core_before_it():
     shares = (1, 2, 1)
-    rows = packing.w2_order(4 * 32, 96, shares, 14).rows[:, 0, :, 0]
+    rows = weight_packing.w2_order(4 * 32, 96, shares, 14).rows[:, 0, :, 0]
     tiles = [(rows[core, ::32][:4] // 32).tolist() for core in range(3)]
     assert tiles == [[0, 3, 1, 2], [1, 2, 0, 3], [3, 1, 2, 0]]
 

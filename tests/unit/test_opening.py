@@ -10,8 +10,8 @@ import torch
 
 import softmesh as ttnn
 from softmesh import MeshCoordinate, MeshDevice, MeshShape
-from softmesh.runtime import machine
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime import machine_queries
+from softmesh.runtime.device_lifecycle import open_meshes
 
 
 @pytest.fixture(autouse=True)
@@ -291,26 +291,26 @@ def test_closing_devices_wants_the_dict_that_creating_gave():
 
 
 def test_the_elastic_machine_calls_itself_eight_wormhole_chips_on_the_host():
-    assert ttnn.get_num_devices() == machine.GetNumAvailableDevices() == 8
+    assert ttnn.get_num_devices() == machine_queries.GetNumAvailableDevices() == 8
     assert ttnn.get_device_ids() == list(range(8))
-    assert machine.get_num_pcie_devices() == machine.GetNumPCIeDevices() == 8
-    assert machine.get_pcie_device_ids() == list(range(8))
-    assert machine.GetPCIeDeviceID(5) == 5
+    assert machine_queries.get_num_pcie_devices() == machine_queries.GetNumPCIeDevices() == 8
+    assert machine_queries.get_pcie_device_ids() == list(range(8))
+    assert machine_queries.GetPCIeDeviceID(5) == 5
     assert ttnn.get_arch_name() == "wormhole_b0"
 
 
 def test_a_program_can_ask_for_the_architecture():
     with ttnn.create_mesh_device(MeshShape(1, 1)) as mesh:
-        assert machine.is_wormhole_b0()
-        assert machine.is_wormhole_b0(mesh)
-        assert not machine.is_blackhole()
-        assert not machine.is_blackhole(device=mesh)
+        assert machine_queries.is_wormhole_b0()
+        assert machine_queries.is_wormhole_b0(mesh)
+        assert not machine_queries.is_blackhole()
+        assert not machine_queries.is_blackhole(device=mesh)
     with pytest.raises(TypeError, match="device must be a MeshDevice or None"):
-        machine.is_blackhole("blackhole")
+        machine_queries.is_blackhole("blackhole")
 
 
 def test_the_system_mesh_descriptor_tells_shape_and_ids():
-    descriptor = machine.SystemMeshDescriptor()
+    descriptor = machine_queries.SystemMeshDescriptor()
     assert descriptor.shape() == descriptor.local_shape() == MeshShape(2, 4)
     assert descriptor.get_device_id(MeshCoordinate(1, 0)) == 4
     assert descriptor.is_local(MeshCoordinate(1, 3))

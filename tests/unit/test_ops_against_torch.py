@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import softmesh as ttnn
-from softmesh.ops.binary import BINARY
-from softmesh.ops.unary import UNARY
+from softmesh.ops.elementwise.binary import BINARY
+from softmesh.ops.elementwise.unary import UNARY
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from operands import R, S, put
 
 import softmesh as ttnn
-from softmesh.ops.in_place import IN_PLACE
+from softmesh.ops.elementwise.in_place import IN_PLACE
 
 LOCAL = ttnn.Local()
 REFERENCES: dict[str, Any] = {

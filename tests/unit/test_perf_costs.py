@@ -77,7 +77,7 @@ def test_one_device_sends_nothing():
         link_costs.all_gather(alone, _MIB),
         link_costs.all_reduce(alone, _MIB),
         link_costs.all_to_all(alone, _MIB),
-        link_costs.passing_on(alone, _MIB),
+        link_costs.ring_passes(alone, _MIB),
     ):
         assert cost == link_costs.FREE
 

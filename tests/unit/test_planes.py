@@ -8,12 +8,12 @@ import pytest
 from fabrics import D, whole
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.defaults import default_graph
-from softmesh.fabric.match import Match
-from softmesh.fabric.matching.entry import match
+from softmesh.fabric.descriptors.default_graphs import default_graph
+from softmesh.fabric.matching.find_match import match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import FabricConfig, FabricReliabilityMode, FabricType
-from softmesh.systems import catalogue
+from softmesh.systems import named_systems
 from softmesh.systems.chip import BLACKHOLE
 from softmesh.systems.machine import Asic, Link, Machine, Port
 
@@ -34,7 +34,7 @@ def test_a_healthy_mesh_has_a_plane_for_each_link_and_no_warning() -> None:
 
 
 def test_strict_names_the_missing_link_the_chips_and_the_remedy() -> None:
-    machine = catalogue.load("mesh:2x4")
+    machine = named_systems.load("mesh:2x4")
     broken = machine.links_between(1, 2)[1]
     with pytest.raises(MeshError) as refusal:
         Network(whole(machine.without(links=[broken])), MESH)
@@ -47,18 +47,18 @@ def test_strict_names_the_missing_link_the_chips_and_the_remedy() -> None:
 
 
 def test_strict_speaks_of_connections_where_a_pair_has_none_left() -> None:
-    machine = catalogue.load("mesh:2x4")
+    machine = named_systems.load("mesh:2x4")
     with pytest.raises(MeshError, match="Expected connections to exist for M0D1 to D2"):
         Network(whole(machine.without(links=machine.links_between(1, 2))), MESH)
 
 
 def test_strict_counts_the_other_pairs_that_are_short() -> None:
     with pytest.raises(MeshError, match="2 more pairs are short"):
-        Network(whole(without(catalogue.load("mesh:2x4"), (0, 1), (1, 2), (4, 5))), MESH)
+        Network(whole(without(named_systems.load("mesh:2x4"), (0, 1), (1, 2), (4, 5))), MESH)
 
 
 def test_every_single_link_of_a_torus_is_missed_in_strict_mode_and_survived_in_relaxed_mode() -> None:
-    machine = catalogue.load("torus:3x4")
+    machine = named_systems.load("torus:3x4")
     for link in machine.links:
         found = whole(machine.without(links=[link]))
         with pytest.raises(MeshError) as refusal:
@@ -71,7 +71,7 @@ def test_every_single_link_of_a_torus_is_missed_in_strict_mode_and_survived_in_r
 
 
 def test_in_2d_one_narrow_pair_narrows_the_whole_mesh() -> None:
-    network = Network(whole(without(catalogue.load("mesh:4x4"), (0, 1))), MESH, RELAXED)
+    network = Network(whole(without(named_systems.load("mesh:4x4"), (0, 1))), MESH, RELAXED)
     assert network.planes == {0: (3, 3)}
     (warning,) = network.warnings
     assert warning.startswith("M0 runs on 3 of 4 routing planes: M0D0 and M0D1")
@@ -79,7 +79,7 @@ def test_in_2d_one_narrow_pair_narrows_the_whole_mesh() -> None:
 
 
 def test_in_1d_rows_and_columns_have_planes_of_their_own() -> None:
-    network = Network(whole(without(catalogue.load("mesh:4x4"), (0, 1))), LINE, RELAXED)
+    network = Network(whole(without(named_systems.load("mesh:4x4"), (0, 1))), LINE, RELAXED)
     assert network.planes == {0: (4, 3)}
     assert network.forwarding_links(D[0], D[12]) == [0, 1, 2, 3]
     assert network.forwarding_links(D[12], D[15]) == [0, 1, 2]
@@ -87,7 +87,7 @@ def test_in_1d_rows_and_columns_have_planes_of_their_own() -> None:
 
 
 def test_a_pair_without_links_does_not_take_the_planes_of_the_others() -> None:
-    machine = catalogue.load("mesh:4x4")
+    machine = named_systems.load("mesh:4x4")
     machine = machine.without(links=machine.links_between(0, 1))
     assert Network(whole(machine), MESH, RELAXED).planes == {0: (4, 4)}
 
@@ -109,7 +109,7 @@ def test_a_descriptor_that_asks_for_fewer_links_gets_fewer_planes() -> None:
 
 
 def test_a_blackhole_chip_has_two_planes() -> None:
-    machine = dataclasses.replace(catalogue.load("mesh:2x4"), chip=BLACKHOLE)
+    machine = dataclasses.replace(named_systems.load("mesh:2x4"), chip=BLACKHOLE)
     assert Network(whole(machine), MESH).planes == {0: (2, 2)}
 
 
@@ -122,7 +122,7 @@ def test_links_are_numbered_by_channel_on_the_chip_with_the_larger_unique_id() -
 
 
 def _pair(links: list[Link], unique_ids: tuple[int, int]) -> Network:
-    machine = catalogue.load("line:2")
+    machine = named_systems.load("line:2")
     asics: dict[int, Asic] = {
         chip: dataclasses.replace(machine.asics[chip], unique_id=unique_ids[chip]) for chip in (0, 1)
     }
@@ -131,7 +131,7 @@ def _pair(links: list[Link], unique_ids: tuple[int, int]) -> Network:
 
 
 def test_a_galaxy_without_any_one_of_its_links_is_refused_by_name_or_runs_on_three_planes() -> None:
-    galaxy = catalogue.load("Galaxy")
+    galaxy = named_systems.load("Galaxy")
     config = FabricConfig.FABRIC_2D_TORUS_XY
     graph = default_graph(galaxy.cluster_type, FabricType.TORUS_XY)
     assert graph is not None

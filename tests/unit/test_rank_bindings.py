@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from softmesh.fabric.finding import Finding, Severity, errors_of
-from softmesh.processes.rank_bindings import BindingsError, RankBindings, load, read
-from softmesh.processes.subcontexts import (
+from softmesh.input_files.text_files import Finding, Severity, errors_of
+from softmesh.processes.bindings.mapping_files import (
     MOCKS,
     load_descriptor_mapping,
     load_mock_mapping,
     load_subcontexts,
     read_mapping,
 )
+from softmesh.processes.bindings.rank_bindings import BindingsError, RankBindings, load, read
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bindings"
 AT_HOME = {"TT_METAL_HOME": str(FIXTURES)}

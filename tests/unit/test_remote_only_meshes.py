@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.runtime.holding import ELSEWHERE
+from softmesh.runtime.mesh_view import HELD_ELSEWHERE
 
 FIRST = ttnn.MeshCoordinate(0, 0)
 
@@ -19,7 +19,7 @@ def here(idle_machine) -> ttnn.MeshDevice:
 
 @pytest.fixture
 def remote(here) -> ttnn.MeshDevice:
-    return ttnn.MeshDevice(here.shape, here.all_device_ids, here.system, holding=ELSEWHERE)
+    return ttnn.MeshDevice(here.shape, here.all_device_ids, here.system, holding=HELD_ELSEWHERE)
 
 
 def put(mesh: ttnn.MeshDevice, *shape: int, dims=(None, None), dtype=ttnn.bfloat16) -> ttnn.Tensor:

@@ -10,12 +10,11 @@ import torch
 import softmesh as ttnn
 from softmesh.processes.context import SingleProcess
 from softmesh.processes.shared_memory import SPAN, Segment
-from softmesh.processes.waiting import Group
-from softmesh.sockets.config import SocketEndpoint
-from softmesh.sockets.shared_channel import SharedChannel
-from softmesh.sockets.shared_pair import SharedPair
-from softmesh.sockets.socket import Lane, MeshSocket, _devices, _routes
-from softmesh.sockets.transfers import TRANSFERS
+from softmesh.processes.waits import Group
+from softmesh.sockets.mesh_socket import Lane, MeshSocket, _devices, _routes
+from softmesh.sockets.shm_channel import SharedChannel, SharedPair
+from softmesh.sockets.socket_config import SocketEndpoint
+from softmesh.sockets.transfer_queue import TRANSFERS
 
 send, receive = ttnn.experimental.send_async, ttnn.experimental.recv_async
 SHAPES = [(32, 32), (64, 512)]  # copied, and taken as they lie

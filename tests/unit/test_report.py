@@ -15,24 +15,15 @@ from rich.console import Console, RenderableType
 import softmesh
 import softmesh.report.notebook
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.fabric.current import current_system
+from softmesh.fabric.system import current_system
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import distribution
-from softmesh.placement.mappers import (
-    MeshMapperConfig,
-    ReplicateTensorToMesh,
-    ShardTensor2dMesh,
-    ShardTensorToMesh,
-    create_mesh_mapper,
-)
-from softmesh.placement.topology import PlacementReplicate, PlacementShard
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.report.colours import hue_wheel, shaded_tints, tints
-from softmesh.report.drawing import INK, text_width
-from softmesh.report.placed import placed
-from softmesh.report.slices import cut
-from softmesh.report.svg import mesh_svg, tensor_svg
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
+from softmesh.report.drawing import INK, hue_wheel, shaded_tints, text_width, tints
+from softmesh.report.mesh_svg import mesh_svg, tensor_svg
+from softmesh.report.shard_layout import cut, placed
 from softmesh.report.tensor_panel import drawn_dims, runs
 from softmesh.report.terminal import (
     contents_of,
@@ -46,6 +37,13 @@ from softmesh.report.terminal import (
 )
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import Layout
+from softmesh.tensor.mappers import (
+    MeshMapperConfig,
+    ReplicateTensorToMesh,
+    ShardTensor2dMesh,
+    ShardTensorToMesh,
+    create_mesh_mapper,
+)
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.runtime.reused_results import Blocks, Recopying, filled_from, release_results
+from softmesh.runtime.cpu_block_cache import BlockCache, CachedCopy, release_results, reshape_into_cache
 
 _SHAPE = (4, 256)
 _BYTES = 4 * 256 * 4
 
 
 def test_a_block_that_nothing_reads_is_handed_out_again():
-    blocks = Blocks(limit=10 * _BYTES)
+    blocks = BlockCache(limit=10 * _BYTES)
     first = blocks.empty(_SHAPE, torch.float32)
     place = first.data_ptr()
     del first
@@ -26,7 +26,7 @@ def test_a_block_that_nothing_reads_is_handed_out_again():
 
 
 def test_a_block_is_left_alone_while_a_view_or_an_array_reads_it():
-    blocks = Blocks(limit=10 * _BYTES)
+    blocks = BlockCache(limit=10 * _BYTES)
     for reader in (lambda t: t[1:], lambda t: t.numpy(), lambda t: t.view(-1)):
         result = blocks.empty(_SHAPE, torch.float32).fill_(7)
         kept = reader(result)
@@ -38,7 +38,7 @@ def test_a_block_is_left_alone_while_a_view_or_an_array_reads_it():
 
 
 def test_a_block_that_another_process_may_read_is_forgotten():
-    blocks = Blocks(limit=10 * _BYTES)
+    blocks = BlockCache(limit=10 * _BYTES)
     result = blocks.empty(_SHAPE, torch.float32).fill_(7).share_memory_()
     place = result.data_ptr()
     del result
@@ -47,7 +47,7 @@ def test_a_block_that_another_process_may_read_is_forgotten():
 
 
 def test_no_more_is_remembered_than_the_limit():
-    blocks = Blocks(limit=3 * _BYTES)
+    blocks = BlockCache(limit=3 * _BYTES)
     held = [blocks.empty(_SHAPE, torch.float32).fill_(i) for i in range(5)]
     assert blocks.bytes_known() <= 3 * _BYTES
     assert [t.unique().item() for t in held] == [0, 1, 2, 3, 4]
@@ -62,9 +62,10 @@ def test_no_more_is_remembered_than_the_limit():
 def test_a_big_copy_equals_a_reshape_and_a_view_stays_a_view():
     data = torch.arange(9 << 20, dtype=torch.float32).view(2, 3, -1)
     assert torch.equal(
-        filled_from(data.transpose(0, 1), (6, -1 + (9 << 20) // 6 + 1)), data.transpose(0, 1).reshape(6, -1)
+        reshape_into_cache(data.transpose(0, 1), (6, -1 + (9 << 20) // 6 + 1)),
+        data.transpose(0, 1).reshape(6, -1),
     )
-    assert filled_from(data, (9 << 20,)).data_ptr() == data.data_ptr()
+    assert reshape_into_cache(data, (9 << 20,)).data_ptr() == data.data_ptr()
 
 
 def test_two_big_gathered_results_do_not_share_memory(idle_machine):
@@ -99,7 +100,7 @@ class TestCopiesOfOneKind:
         return data.permute(self.ORDER).reshape(self.SHAPE)
 
     def test_the_block_of_a_result_that_nothing_reads_is_used_again(self):
-        copying = Recopying(self.ORDER, self.SHAPE)
+        copying = CachedCopy(self.ORDER, self.SHAPE)
         places = set()
         for i in range(5):
             found = copying(self.data(i))
@@ -112,20 +113,20 @@ class TestCopiesOfOneKind:
         "reader", [lambda t: t, lambda t: t[1:], lambda t: t.numpy(), lambda t: t.detach()]
     )
     def test_a_result_stays_what_it_is_while_somebody_reads_it(self, reader):
-        copying = Recopying(self.ORDER, self.SHAPE)
+        copying = CachedCopy(self.ORDER, self.SHAPE)
         held = [reader(copying(self.data(i))) for i in range(4)]
         for i, read in enumerate(held):
             assert (torch.as_tensor(read) == reader(self.expected(self.data(i)))).all()
 
     def test_a_result_that_another_process_may_read_is_left_alone(self):
-        copying = Recopying([1, 0], [-1])
+        copying = CachedCopy([1, 0], [-1])
         result = copying(torch.zeros(4, 64)).share_memory_()
         place = result.data_ptr()
         del result
         assert copying(torch.ones(4, 64)).data_ptr() != place
 
     def test_closing_a_mesh_lets_the_blocks_go(self):
-        copying = Recopying(self.ORDER, self.SHAPE)
+        copying = CachedCopy(self.ORDER, self.SHAPE)
         copying(self.data())
         assert copying.bytes_kept() == 2 * 3 * 5 * 4
         release_results()
@@ -133,22 +134,22 @@ class TestCopiesOfOneKind:
         assert torch.equal(copying(self.data()), self.expected(self.data()))
 
     def test_no_more_than_some_blocks_are_kept(self):
-        many = [Recopying(self.ORDER, self.SHAPE) for _ in range(40)]
+        many = [CachedCopy(self.ORDER, self.SHAPE) for _ in range(40)]
         for copying in many:
             copying(self.data())
         assert 0 < sum(copying.bytes_kept() > 0 for copying in many) < 20
 
     def test_a_block_that_inference_mode_made_is_filled_again_outside(self):
-        copying = Recopying(self.ORDER, self.SHAPE)
+        copying = CachedCopy(self.ORDER, self.SHAPE)
         with torch.inference_mode():
             copying(self.data())
         assert torch.equal(copying(self.data(1)), self.expected(self.data(1)))
 
     def test_blocks_lie_where_the_data_does(self):
-        copying, data = Recopying(self.ORDER, self.SHAPE), self.data()
+        copying, data = CachedCopy(self.ORDER, self.SHAPE), self.data()
         with torch.device("meta"):
             assert torch.equal(copying(data), self.expected(data))
-            assert Blocks(limit=_BYTES).empty(_SHAPE, torch.float32).device.type == "cpu"
+            assert BlockCache(limit=_BYTES).empty(_SHAPE, torch.float32).device.type == "cpu"
 
     def test_blocks_may_go_while_others_are_made(self):
         wrong: list[BaseException] = []
@@ -160,9 +161,9 @@ class TestCopiesOfOneKind:
             except BaseException as error:
                 wrong.append(error)
 
-        blocks = Blocks(limit=10 * _BYTES)
+        blocks = BlockCache(limit=10 * _BYTES)
         calls = (
-            lambda: Recopying(self.ORDER, self.SHAPE)(self.data()),
+            lambda: CachedCopy(self.ORDER, self.SHAPE)(self.data()),
             lambda: blocks.empty(_SHAPE, torch.float32),
             blocks.release,
             release_results,
@@ -171,7 +172,7 @@ class TestCopiesOfOneKind:
         assert not wrong
 
     def test_threads_do_not_write_over_each_other(self):
-        copying = Recopying([1, 0, 2], [64, 2 * 512])
+        copying = CachedCopy([1, 0, 2], [64, 2 * 512])
         wrong: list[float] = []
 
         def work(first: float) -> None:

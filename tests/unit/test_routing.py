@@ -12,7 +12,7 @@ from softmesh.fabric.routing.exits import Exit, nearest_exits
 from softmesh.fabric.routing.network import Network
 from softmesh.fabric.routing.tables import direction_table
 from softmesh.hardware import FabricConfig, FabricReliabilityMode, RoutingDirection
-from softmesh.systems import catalogue
+from softmesh.systems import named_systems
 
 LINE, RING = FabricConfig.FABRIC_1D, FabricConfig.FABRIC_1D_RING
 MESH, TORUS = FabricConfig.FABRIC_2D, FabricConfig.FABRIC_2D_TORUS_XY
@@ -138,7 +138,7 @@ def test_configurations_that_route_nothing_are_refused() -> None:
 
 
 def test_routes_over_a_pair_without_links_are_unreachable_and_the_others_stay() -> None:
-    machine = catalogue.load("mesh:2x4")
+    machine = named_systems.load("mesh:2x4")
     machine = machine.without(links=machine.links_between(1, 2))
     network = Network(whole(machine), MESH, RELAXED)
     assert network.next_direction(D[0], D[3]) is None
@@ -152,7 +152,7 @@ def test_routes_over_a_pair_without_links_are_unreachable_and_the_others_stay() 
 
 
 def test_a_wrapped_axis_with_a_gap_is_not_taken_the_other_way_round() -> None:
-    machine = catalogue.load("torus:1x6")
+    machine = named_systems.load("torus:1x6")
     machine = machine.without(links=machine.links_between(0, 1))
     network = Network(whole(machine), RING, RELAXED)
     assert network.next_direction(D[0], D[2]) is None

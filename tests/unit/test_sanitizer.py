@@ -22,7 +22,7 @@ from softmesh.metal import (
     ReplicatedBufferConfig,
 )
 from softmesh.runtime.commands import observed
-from softmesh.runtime.sanitizer import switch
+from softmesh.runtime.sanitizer import race_detector
 from softmesh.runtime.sanitizer.findings import FindingKind
 
 
@@ -347,13 +347,13 @@ def test_it_keeps_no_tensor_alive(mesh):
 
 
 def test_the_environment_turns_it_on_when_a_mesh_is_opened(monkeypatch):
-    monkeypatch.setattr(switch, "_SWITCH", switch._Switch())
+    monkeypatch.setattr(race_detector, "_SWITCH", race_detector._Switch())
     monkeypatch.setenv("SOFTMESH_SANITIZE", "1")
     with ttnn.open_mesh_device(MeshShape(1, 1), num_command_queues=2) as opened:
         x = on_mesh(opened)
         with pytest.warns(ttnn.SanitizerWarning, match="queue 1 writes what queue 0 may still be writing"):
             ttnn.copy_host_to_device_tensor(on_host(), x, cq_id=1)
-    switch.stop()
+    race_detector.stop()
     assert not observed()
 
 

@@ -21,10 +21,9 @@ from softmesh.metal import (
     WriteShard,
 )
 from softmesh.runtime.queues.workload import Touched
-from softmesh.runtime.sanitizer.clock import Agent
 from softmesh.runtime.sanitizer.findings import FindingKind
-from softmesh.runtime.sanitizer.messages import Messages
-from softmesh.sockets.socket import create_socket_pair
+from softmesh.runtime.sanitizer.vector_clocks import Agent, Messages
+from softmesh.sockets.mesh_socket import create_socket_pair
 
 
 @pytest.fixture

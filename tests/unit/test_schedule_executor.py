@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from softmesh.collectives import checking
-from softmesh.collectives.checking import neighbours, violations
-from softmesh.collectives.executor import run
-from softmesh.collectives.schedule import Action, Held, Schedule, Send
-from softmesh.collectives.schedules import schedule_for
+from softmesh.collectives.schedules import checker
+from softmesh.collectives.schedules.checker import neighbours, violations
+from softmesh.collectives.schedules.executor import run
+from softmesh.collectives.schedules.generators import schedule_for
+from softmesh.collectives.schedules.language import Action, Held, Schedule, Send
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 BIG_AND_ONES = [torch.full((8,), 256.0 if chip == 0 else 1.0, dtype=torch.bfloat16) for chip in range(8)]
@@ -231,7 +231,7 @@ def test_what_is_run_again_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(schedule.name)
         return []
 
-    monkeypatch.setattr(checking, "violations", counted)
+    monkeypatch.setattr(checker, "violations", counted)
     own = recursive_doubling(2)
     for _ in range(3):
         run(own, [[torch.ones(1)]] * 2)

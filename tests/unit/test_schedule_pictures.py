@@ -14,18 +14,17 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from softmesh import collectives
-from softmesh.collectives.schedule import Action, Schedule, Send
-from softmesh.collectives.schedules import schedule_for
-from softmesh.collectives.traffic import bytes_per_link, piece_sizes
+from softmesh.collectives.schedules.generators import schedule_for
+from softmesh.collectives.schedules.language import Action, Schedule, Send
+from softmesh.collectives.schedules.link_traffic import bytes_per_link, piece_sizes
 from softmesh.errors import ArgumentError, ArgumentValueError
-from softmesh.report.schedules.command import schedule as command
-from softmesh.report.schedules.page import embedded, schedule_page
-from softmesh.report.schedules.staging import staged
-from softmesh.report.schedules.story import Story, bytes_text, letters
-from softmesh.report.schedules.svg import schedule_svg
-from softmesh.report.schedules.text import SchedulePicture
-from softmesh.report.schedules.words import sentence, summary
-from softmesh.report.wiring.box import Box
+from softmesh.report.drawing import Box
+from softmesh.report.schedules.device_layouts import geometry_of
+from softmesh.report.schedules.draw import SchedulePicture
+from softmesh.report.schedules.film_strip import schedule_svg
+from softmesh.report.schedules.player_page import embedded, schedule_page
+from softmesh.report.schedules.schedule_command import schedule as command
+from softmesh.report.schedules.schedule_replay import ScheduleReplay, bytes_text, letters, sentence, summary
 
 SVG = "{http://www.w3.org/2000/svg}"
 GROUPS = [
@@ -45,78 +44,80 @@ GROUPS = [
 ]
 
 
-def story_of(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...], links: int = 1) -> Story:
+def replay_of(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...], links: int = 1) -> ScheduleReplay:
     schedule = schedule_for(name, shape, wraps, links)
-    return Story(schedule, shape, wraps, piece_sizes(schedule, 65536))
+    return ScheduleReplay(schedule, shape, wraps, piece_sizes(schedule, 65536))
 
 
 @pytest.fixture(params=GROUPS, ids=lambda group: f"{group[0]}-{group[1]}-{group[3]}")
-def story(request: pytest.FixtureRequest) -> Story:
-    return story_of(*request.param)
+def replay(request: pytest.FixtureRequest) -> ScheduleReplay:
+    return replay_of(*request.param)
 
 
-def two_on_a_line(title: str = "") -> Story:
+def two_on_a_line(title: str = "") -> ScheduleReplay:
     """Device 0 adds to device 1, which sends the sum back."""
     held = {(0, 0): frozenset({0}), (1, 0): frozenset({1})}
     both = {(0, 0): frozenset({0, 1}), (1, 0): frozenset({0, 1})}
     steps = ((Send(0, 1, 0, Action.ADD, 0),), (Send(1, 0, 0, Action.STORE, 0),))
-    return Story(Schedule("there and back", 2, 1, 1, steps, held, both), (2,), (False,), 1024, title)
+    return ScheduleReplay(Schedule("there and back", 2, 1, 1, steps, held, both), (2,), (False,), 1024, title)
 
 
 def panels(svg: str) -> list[ElementTree.Element]:
     return [rect for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect") if rect.get("class") == "panel"]
 
 
-def test_the_strip_has_a_panel_for_the_start_each_step_and_the_total(story: Story) -> None:
-    assert len(panels(schedule_svg(story))) == len(story.schedule.steps) + 2
+def test_the_strip_has_a_panel_for_the_start_each_step_and_the_total(replay: ScheduleReplay) -> None:
+    assert len(panels(schedule_svg(replay))) == len(replay.schedule.steps) + 2
 
 
-def test_every_send_is_drawn_once(story: Story) -> None:
-    root = ElementTree.fromstring(schedule_svg(story))
+def test_every_send_is_drawn_once(replay: ScheduleReplay) -> None:
+    root = ElementTree.fromstring(schedule_svg(replay))
     drawn = [element for element in root.iter() if element.get("class") == "send"]
-    assert sum(int(element.get("data-sends", 0)) for element in drawn) == len(list(story.schedule.sends()))
+    assert sum(int(element.get("data-sends", 0)) for element in drawn) == len(list(replay.schedule.sends()))
     told = [line for element in drawn for line in (element.findtext(f"{SVG}title") or "").split("\n")]
     expected = [
-        sentence(story, each) for step in range(len(story.schedule.steps)) for each in story.told(step)
+        sentence(replay, each)
+        for step in range(len(replay.schedule.steps))
+        for each in replay.send_effects(step)
     ]
     assert sorted(told) == sorted(expected)
 
 
-def test_every_lane_in_use_has_its_total(story: Story) -> None:
-    root = ElementTree.fromstring(schedule_svg(story))
+def test_every_lane_in_use_has_its_total(replay: ScheduleReplay) -> None:
+    root = ElementTree.fromstring(schedule_svg(replay))
     drawn = [element for element in root.iter() if element.get("class") == "traffic"]
-    assert len(drawn) == len(story.carried)
+    assert len(drawn) == len(replay.carried)
 
 
-def test_devices_and_slots_are_on_the_stage_and_apart(story: Story) -> None:
-    stage = staged(story)
-    whole = Box(-0.01, -0.01, stage.size[0] + 0.02, stage.size[1] + 0.02)
-    assert all(whole.contains(box) for box in stage.boxes)
-    assert not any(one.touches(other) for one, other in combinations(stage.boxes, 2))
-    for box, corner in zip(stage.boxes, stage.corners, strict=True):
-        bars = [stage.slots.bar_at(slot, corner) for slot in range(story.schedule.slots)]
+def test_devices_and_slots_are_on_the_stage_and_apart(replay: ScheduleReplay) -> None:
+    geometry = geometry_of(replay)
+    whole = Box(-0.01, -0.01, geometry.size[0] + 0.02, geometry.size[1] + 0.02)
+    assert all(whole.contains(box) for box in geometry.boxes)
+    assert not any(one.touches(other) for one, other in combinations(geometry.boxes, 2))
+    for box, corner in zip(geometry.boxes, geometry.corners, strict=True):
+        bars = [geometry.slots.bar_at(slot, corner) for slot in range(replay.schedule.slots)]
         assert all(box.contains(bar) for bar in bars)
         assert not any(one.touches(other) for one, other in combinations(bars, 2))
 
 
-def label_boxes(story: Story, step: int) -> list[Box]:
-    stage = staged(story)
-    outer = {(lane.sender, lane.receiver): lane for lane in sorted(stage.ways)}
-    return [stage.ways[outer[ends]].label_box(text) for ends, text in story.labels(step).items()]
+def label_boxes(replay: ScheduleReplay, step: int) -> list[Box]:
+    geometry = geometry_of(replay)
+    outer = {(lane.sender, lane.receiver): lane for lane in sorted(geometry.arrow_paths)}
+    return [geometry.arrow_paths[outer[ends]].label_box(text) for ends, text in replay.labels(step).items()]
 
 
-def test_labels_lie_apart_on_the_stage_and_beside_the_devices(story: Story) -> None:
-    stage = staged(story)
-    whole = Box(0, 0, *stage.size).grown(6)
-    for step in range(len(story.schedule.steps)):
-        labels = label_boxes(story, step)
+def test_labels_lie_apart_on_the_stage_and_beside_the_devices(replay: ScheduleReplay) -> None:
+    geometry = geometry_of(replay)
+    whole = Box(0, 0, *geometry.size).grown(6)
+    for step in range(len(replay.schedule.steps)):
+        labels = label_boxes(replay, step)
         assert all(whole.contains(label) for label in labels)
         assert not any(one.shared_area(other) > 0.5 for one, other in combinations(labels, 2))
-        assert not any(label.touches(box) for label in labels for box in stage.boxes)
+        assert not any(label.touches(box) for label in labels for box in geometry.boxes)
 
 
-def test_all_panels_are_inside_the_view_box(story: Story) -> None:
-    root = ElementTree.fromstring(schedule_svg(story))
+def test_all_panels_are_inside_the_view_box(replay: ScheduleReplay) -> None:
+    root = ElementTree.fromstring(schedule_svg(replay))
     _, _, width, height = map(float, root.get("viewBox", "").split())
     strip = next(
         g for g in root.iter(f"{SVG}g") if any(rect.get("class") == "panel" for rect in g.iterfind("*/*"))
@@ -130,55 +131,55 @@ def test_all_panels_are_inside_the_view_box(story: Story) -> None:
 
 
 def test_an_eight_ring_all_reduce_fits_a_readme() -> None:
-    root = ElementTree.fromstring(schedule_svg(story_of("all_reduce", (8,), (True,))))
+    root = ElementTree.fromstring(schedule_svg(replay_of("all_reduce", (8,), (True,))))
     assert float(root.get("width", 0)) <= 950
 
 
 def test_long_schedules_leave_out_steps_in_the_middle() -> None:
-    story = story_of("all_reduce", (32,), (True,))
-    svg = schedule_svg(story)
-    assert len(panels(svg)) < len(story.schedule.steps)
+    replay = replay_of("all_reduce", (32,), (True,))
+    svg = schedule_svg(replay)
+    assert len(panels(svg)) < len(replay.schedule.steps)
     assert re.search(r"steps \d+ to \d+", svg)
 
 
 def test_a_partial_sum_says_how_many_it_has() -> None:
-    story = two_on_a_line()
-    first, second = (sentence(story, story.told(step)[0]) for step in (0, 1))
+    replay = two_on_a_line()
+    first, second = (sentence(replay, replay.send_effects(step)[0]) for step in (0, 1))
     assert first == "device 0 sends its own chunk A to device 1, which adds its own: complete now"
     assert second == "device 1 sends the complete chunk A to device 0, which stores it over what it had"
-    assert summary(story, 0) == "1 device sends 1 chunk, added where it arrives"
+    assert summary(replay, 0) == "1 device sends 1 chunk, added where it arrives"
 
 
 def test_a_value_is_spent_when_it_will_be_overwritten() -> None:
-    story = two_on_a_line()
-    assert not story.is_spent(0, 0, 0)  # about to be sent
-    assert story.is_spent(1, 0, 0)  # about to be overwritten
-    assert not story.is_spent(2, 0, 0)  # the goal
+    replay = two_on_a_line()
+    assert not replay.is_spent(0, 0, 0)  # about to be sent
+    assert replay.is_spent(1, 0, 0)  # about to be overwritten
+    assert not replay.is_spent(2, 0, 0)  # the goal
 
 
 def test_chunks_of_all_to_all_are_named_by_their_journey() -> None:
-    story = story_of("all_to_all", (4,), (False,))
-    assert story.chunk(7) == "1›3"
-    assert story_of("all_gather", (4,), (False,)).chunk(2) == "C"
+    replay = replay_of("all_to_all", (4,), (False,))
+    assert replay.chunk(7) == "1›3"
+    assert replay_of("all_gather", (4,), (False,)).chunk(2) == "C"
 
 
 def test_a_link_of_a_ring_carries_seven_eighths_of_the_bytes_each_way() -> None:
-    story = story_of("all_reduce", (8,), (True,))
-    assert {story.amount(carried) for carried in story.carried.values()} == {"56 KiB"}
+    replay = replay_of("all_reduce", (8,), (True,))
+    assert {replay.amount(carried) for carried in replay.carried.values()} == {"56 KiB"}
 
 
 def test_all_pictures_tell_the_bytes_of_the_links() -> None:
     """Ten bytes over three links are 4, 3 and 3; not 3.333 each."""
     line = schedule_for("all_gather", (3,), num_links=3)
-    story = Story(line, (3,), (False,), 10)
-    assert story.carried == bytes_per_link(line, 10)
-    assert max(story.carried.values()) == 8
-    assert "the busiest link carries 8 B a way" in schedule_svg(story)
-    data = json.loads(re.search(r'id="data">(.*?)</script>', schedule_page(story))[1])  # type: ignore[index]
+    replay = ScheduleReplay(line, (3,), (False,), 10)
+    assert replay.carried == bytes_per_link(line, 10)
+    assert max(replay.carried.values()) == 8
+    assert "the busiest link carries 8 B a way" in schedule_svg(replay)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', schedule_page(replay))[1])  # type: ignore[index]
     over = [
         sum(token[3] for step in data["steps"] for token in step if token[0] == lane) for lane in range(12)
     ]
-    assert over == list(story.carried.values())
+    assert over == list(replay.carried.values())
     options = ["--devices", "3", "--topology", "line", "--links", "3", "--bytes", "10"]
     told = CliRunner().invoke(command, ["all_gather", *options])
     assert "1 → 0, link 0         8 B" in told.output
@@ -186,9 +187,9 @@ def test_all_pictures_tell_the_bytes_of_the_links() -> None:
 
 
 def test_links_that_carry_nothing_are_drawn_too() -> None:
-    story = Story(schedule_for("all_gather", (3,), num_links=3), (3,), (False,), 0)
-    assert "0 B" in schedule_svg(story)
-    assert schedule_page(story)
+    replay = ScheduleReplay(schedule_for("all_gather", (3,), num_links=3), (3,), (False,), 0)
+    assert "0 B" in schedule_svg(replay)
+    assert schedule_page(replay)
 
 
 def test_what_is_broken_or_does_not_fit_its_shape_is_not_drawn() -> None:
@@ -197,24 +198,24 @@ def test_what_is_broken_or_does_not_fit_its_shape_is_not_drawn() -> None:
     with pytest.raises(
         ArgumentValueError, match=r"draw\(\): the schedule 'broadcast' is broken:\n .* no device 5"
     ):
-        Story(astray, (2,), (False,))
+        ScheduleReplay(astray, (2,), (False,))
     with pytest.raises(ArgumentValueError, match=r"is for 2 devices, and a shape of \[2, 2\] has 4"):
-        Story(line, (2, 2), (False, False))
+        ScheduleReplay(line, (2, 2), (False, False))
 
 
-def test_the_page_is_whole_in_itself_and_plays(story: Story) -> None:
-    page = schedule_page(story)
+def test_the_page_is_whole_in_itself_and_plays(replay: ScheduleReplay) -> None:
+    page = schedule_page(replay)
     outside = [
         url for url in re.findall(r"https?://[^\s\"'<>)]+", page) if url != "http://www.w3.org/2000/svg"
     ]
     assert outside == []
     assert not re.search(r"<link|<img|@import|\bsrc=", page)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))  # type: ignore[union-attr]
-    steps = len(story.schedule.steps)
+    steps = len(replay.schedule.steps)
     assert len(data["steps"]) == steps
     assert len(data["states"]) == len(data["captions"]) == len(data["sentences"]) == steps + 1
     assert len(data["slots"]) == len(data["states"][0])
-    assert sum(token[3] for step in data["steps"] for token in step) == sum(story.carried.values())
+    assert sum(token[3] for step in data["steps"] for token in step) == sum(replay.carried.values())
 
 
 def test_without_scripts_the_page_shows_the_strip_and_no_player() -> None:
@@ -244,7 +245,7 @@ def test_the_terminal_shows_sends_slots_and_links() -> None:
 def test_many_devices_are_summed_up_in_the_terminal() -> None:
     console = Console(width=100, color_system=None)
     with console.capture() as capture:
-        console.print(SchedulePicture(story_of("all_gather", (32,), (True,))))
+        console.print(SchedulePicture(replay_of("all_gather", (32,), (True,))))
     assert capture.get().count("step ") == 16
     assert len(capture.get().splitlines()) < 60
 

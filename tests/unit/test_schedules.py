@@ -11,11 +11,11 @@ import pytest
 from schedule_bytes import bytes_per_pair, total_bytes
 
 from softmesh import collectives
-from softmesh.collectives.checking import neighbours, violations
-from softmesh.collectives.schedule import Action, Held, Schedule, Send, part_sizes
-from softmesh.collectives.schedules import schedule_for
-from softmesh.collectives.seats import on_system
-from softmesh.collectives.traffic import (
+from softmesh.collectives.schedules.checker import neighbours, violations
+from softmesh.collectives.schedules.chip_assignment import on_system
+from softmesh.collectives.schedules.generators import schedule_for
+from softmesh.collectives.schedules.language import Action, Held, Schedule, Send, part_sizes
+from softmesh.collectives.schedules.link_traffic import (
     Lane,
     busiest_link,
     bytes_per_link,
@@ -28,9 +28,11 @@ ADD, STORE = Action.ADD, Action.STORE
 ZERO = frozenset({0})
 
 
-@pytest.mark.parametrize("module", ["schedule", "schedules", "checking", "traffic", "executor", "seats"])
+@pytest.mark.parametrize(
+    "module", ["language", "generators", "checker", "link_traffic", "executor", "chip_assignment"]
+)
 def test_examples_in_docstrings_are_true(module: str) -> None:
-    outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.{module}"))
+    outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.schedules.{module}"))
     assert outcome.attempted
     assert not outcome.failed
 

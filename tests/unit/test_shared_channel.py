@@ -11,11 +11,9 @@ import torch
 import softmesh as ttnn
 from softmesh.processes.context import SingleProcess
 from softmesh.processes.shared_memory import SPAN, Segment
-from softmesh.processes.waiting import Group
-from softmesh.sockets.landing import Target
-from softmesh.sockets.parcel import Description, Route, Routes, packed
-from softmesh.sockets.shared_channel import ENTRIES, SharedChannel
-from softmesh.sockets.shared_pair import SharedPair
+from softmesh.processes.waits import Group
+from softmesh.sockets.shm_channel import ENTRIES, SharedChannel, SharedPair
+from softmesh.sockets.tensor_message import Description, ReceiveTarget, Route, Routes, pack_message
 
 ROUTES = Routes((Route(ttnn.MeshCoordinate(0, 0), 1),), straight=True)
 SMALL, LARGE = (32, 64), (512, 256)  # 8 KiB and 512 KiB
@@ -41,13 +39,13 @@ class Ends:
         return ttnn.from_torch(values, dtype=ttnn.float32, device=self.meshes[end])
 
     def send(self, values: torch.Tensor) -> Iterator[None]:
-        return self.sender.send(packed(self.tensor(values), ROUTES, "send_async"))
+        return self.sender.send(pack_message(self.tensor(values), ROUTES, "send_async"))
 
     def receive(self, output: ttnn.Tensor) -> None:
         assert list(self.receiver.next()) == []
         description = self.receiver.announced
         assert isinstance(description, Description)
-        target = Target(output.storage, output, description, ROUTES)
+        target = ReceiveTarget(output.storage, output, description, ROUTES)
         assert list(self.receiver.take(target)) == []
         target.finish()
 
@@ -108,10 +106,10 @@ def test_a_send_ends_when_what_is_not_received_fits_into_the_fifo(
     next(second)
     ends.received(SMALL)
     assert list(second) == []
-    parcel = packed(ends.tensor(numbered(SMALL, 2)), ROUTES, "send_async")
-    assert not ends.sender.send_now(parcel)
+    message = pack_message(ends.tensor(numbered(SMALL, 2)), ROUTES, "send_async")
+    assert not ends.sender.send_now(message)
     ends.received(SMALL)
-    assert ends.sender.send_now(parcel)
+    assert ends.sender.send_now(message)
     assert torch.equal(ends.received(SMALL), numbered(SMALL, 2))
 
 
@@ -136,7 +134,7 @@ def test_memory_is_used_again_once_nothing_reads_it(ends: Ends) -> None:
 
 def test_writing_to_what_was_received_reaches_nobody_else(ends: Ends) -> None:
     sent = ends.tensor(numbered(LARGE, 1))
-    list(ends.sender.send(packed(sent, ROUTES, "send_async")))
+    list(ends.sender.send(pack_message(sent, ROUTES, "send_async")))
     output = ends.tensor(torch.zeros(LARGE), end=1)
     ends.receive(output)
     there = output.view_data()
@@ -148,6 +146,6 @@ def test_writing_to_what_was_received_reaches_nobody_else(ends: Ends) -> None:
 
 def test_a_sender_that_overwrites_its_tensor_does_not_change_the_message(ends: Ends) -> None:
     sent = ends.tensor(numbered(LARGE, 1))
-    list(ends.sender.send(packed(sent, ROUTES, "send_async")))
+    list(ends.sender.send(pack_message(sent, ROUTES, "send_async")))
     sent.storage.writable().zero_()
     assert torch.equal(ends.received(LARGE), numbered(LARGE, 1))

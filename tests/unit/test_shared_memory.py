@@ -12,14 +12,13 @@ import pytest
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.processes import shelf
-from softmesh.processes.buffers import byte_view
-from softmesh.processes.context import SingleProcess
-from softmesh.processes.exchange import Assembly, Deal, RankGroup, Whole
-from softmesh.processes.meeting import MeetingPlace
-from softmesh.processes.shared_memory import SPAN, VARIABLE, Segment, shared_segment
-from softmesh.processes.shelf import ALL, SLOTS, Shelf, rounded
-from softmesh.processes.waiting import Group, waiting
+from softmesh.processes import block_allocator
+from softmesh.processes.block_allocator import ALL, SLOTS, BlockAllocator, rounded
+from softmesh.processes.context import SingleProcess, byte_view
+from softmesh.processes.exchange import AllGatherExchange, AllToAllExchange, ExchangeLayout, RankGroup
+from softmesh.processes.shared_memory import SHARED_MEMORY, SPAN, Segment, shared_segment
+from softmesh.processes.shm_barrier import ShmBarrier
+from softmesh.processes.waits import Group, waiting
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -42,12 +41,12 @@ def segments() -> Iterator[Callable[[int], list[Segment]]]:
 
 
 @pytest.fixture
-def a_shelf(segments: Callable[[int], list[Segment]]) -> Shelf:
-    return Shelf(segments(1)[0])
+def allocator(segments: Callable[[int], list[Segment]]) -> BlockAllocator:
+    return BlockAllocator(segments(1)[0])
 
 
-def places(segments: Callable[[int], list[Segment]], count: int) -> list[MeetingPlace]:
-    return [MeetingPlace(rank, count, segment) for rank, segment in enumerate(segments(count))]
+def places(segments: Callable[[int], list[Segment]], count: int) -> list[ShmBarrier]:
+    return [ShmBarrier(rank, count, segment) for rank, segment in enumerate(segments(count))]
 
 
 def all_at_once(calls: Sequence[Callable[[], object]]) -> list[Exception]:
@@ -69,8 +68,8 @@ def all_at_once(calls: Sequence[Callable[[], object]]) -> list[Exception]:
     return raised
 
 
-def meet(ranks: Sequence[MeetingPlace]) -> None:
-    assert not all_at_once([lambda rank=rank: rank.meet(waiting("op"), 7) for rank in ranks])
+def meet(ranks: Sequence[ShmBarrier]) -> None:
+    assert not all_at_once([lambda rank=rank: rank.wait_for_all(waiting("op"), 7) for rank in ranks])
 
 
 # -- blocks ----------------------------------------------------------------------------------------
@@ -91,12 +90,12 @@ def test_sizes_are_rounded_by_an_eighth_at_most(nbytes: int, size: int) -> None:
     assert rounded(nbytes) == size
 
 
-def test_a_block_that_is_free_is_handed_out_again_for_its_size(a_shelf: Shelf) -> None:
-    first = a_shelf.take(4096, ALL, forgets=True)
+def test_a_block_that_is_free_is_handed_out_again_for_its_size(allocator: BlockAllocator) -> None:
+    first = allocator.take(4096, ALL, releases_memory=True)
     assert first is not None
-    assert a_shelf.take(4096, ALL, forgets=True) is first
-    other = a_shelf.take(8192, ALL & ~first.bit, forgets=True)
-    again = a_shelf.take(4096, ALL & ~first.bit, forgets=True)
+    assert allocator.take(4096, ALL, releases_memory=True) is first
+    other = allocator.take(8192, ALL & ~first.bit, releases_memory=True)
+    again = allocator.take(4096, ALL & ~first.bit, releases_memory=True)
     assert other is not None
     assert again is not None
     assert len({block.slot for block in (first, other, again)}) == 3
@@ -104,33 +103,33 @@ def test_a_block_that_is_free_is_handed_out_again_for_its_size(a_shelf: Shelf) -
     assert all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
-def test_there_are_only_so_many_blocks(a_shelf: Shelf) -> None:
-    taken = [a_shelf.take(4096, 0, forgets=True) for _ in range(SLOTS)]
+def test_there_are_only_so_many_blocks(allocator: BlockAllocator) -> None:
+    taken = [allocator.take(4096, 0, releases_memory=True) for _ in range(SLOTS)]
     assert None not in taken
-    assert a_shelf.take(4096, 0, forgets=True) is None
-    assert a_shelf.take(8192, 1 << 5, forgets=True) is not None  # in the place of an idle one
+    assert allocator.take(4096, 0, releases_memory=True) is None
+    assert allocator.take(8192, 1 << 5, releases_memory=True) is not None  # in the place of an idle one
 
 
 def test_idle_blocks_give_their_memory_back_where_there_are_too_many(
     segments: Callable[[int], list[Segment]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "_memory_of_machine", lambda: 16 * 40 * KIB)
-    a_shelf = Shelf(segments(1)[0])
-    old = a_shelf.take(48 * KIB, ALL, forgets=True)
+    monkeypatch.setattr(block_allocator, "_memory_of_machine", lambda: 16 * 40 * KIB)
+    allocator = BlockAllocator(segments(1)[0])
+    old = allocator.take(48 * KIB, ALL, releases_memory=True)
     assert old is not None
     seen = old.views("test", lambda memory: memory)
     seen.fill_(1)
-    new = a_shelf.take(32 * KIB, ALL, forgets=True)
+    new = allocator.take(32 * KIB, ALL, releases_memory=True)
     assert new is not None
     assert new.offset >= old.offset + old.size
     assert not seen.any()
-    assert a_shelf.take(48 * KIB, ALL & ~new.bit, forgets=True) is not None
+    assert allocator.take(48 * KIB, ALL & ~new.bit, releases_memory=True) is not None
 
 
-def test_what_was_lent_is_idle_once_nothing_reads_it(a_shelf: Shelf) -> None:
-    block = a_shelf.take(4096, ALL, forgets=True)
+def test_what_was_lent_is_idle_once_nothing_reads_it(allocator: BlockAllocator) -> None:
+    block = allocator.take(4096, ALL, releases_memory=True)
     assert block is not None
-    lent = block.lend(block.views("test", lambda memory: memory.view(torch.float32)))
+    lent = block.share_view(block.views("test", lambda memory: memory.view(torch.float32)))
     part = lent[3:5]
     assert not block.is_idle()
     del lent
@@ -148,13 +147,13 @@ def test_ranks_that_make_the_same_calls_choose_the_same_blocks(
     ranks = places(segments, 3)
     chosen: list[set[int]] = []
     for size in (4096, 4096, 8192, 4096, 65536, 8192):
-        blocks = [rank.borrow(size) for rank in ranks]
+        blocks = [rank.allocate(size) for rank in ranks]
         assert all(block is not None for block in blocks)
         chosen.append({block.offset for block in blocks if block is not None})
         meet(ranks)
         for rank, block in zip(ranks, blocks, strict=True):
             assert block is not None
-            rank.give_back(block)
+            rank.free_block(block)
     assert all(len(offsets) == 1 for offsets in chosen)
     assert len(set.union(*chosen)) < len(chosen)
 
@@ -163,29 +162,32 @@ def test_a_block_that_one_rank_still_reads_is_not_taken_again(
     segments: Callable[[int], list[Segment]],
 ) -> None:
     ranks = places(segments, 2)
-    blocks = [rank.borrow(4096) for rank in ranks]
+    blocks = [rank.allocate(4096) for rank in ranks]
     meet(ranks)
     first, second = blocks
     assert first is not None
     assert second is not None
-    ranks[0].give_back(first)
-    lent = ranks[1].lend(second, second.views("test", lambda memory: memory))
+    ranks[0].free_block(first)
+    lent = ranks[1].share_view(second, second.views("test", lambda memory: memory))
     for _ in range(4):
         meet(ranks)
-        others = [rank.borrow(4096) for rank in ranks]
+        others = [rank.allocate(4096) for rank in ranks]
         assert all(block is not None and block.slot != first.slot for block in others)
         for rank, block in zip(ranks, others, strict=True):
             assert block is not None
-            rank.give_back(block)
+            rank.free_block(block)
     del lent
     meet(ranks)
-    assert [block and block.slot for block in (rank.borrow(4096) for rank in ranks)] == [first.slot] * 2
+    assert [block and block.slot for block in (rank.allocate(4096) for rank in ranks)] == [first.slot] * 2
 
 
 def test_ranks_in_different_calls_are_told(segments: Callable[[int], list[Segment]]) -> None:
     ranks = places(segments, 2)
     raised = all_at_once(
-        [lambda at=at: ranks[at].meet(waiting("all_reduce", fingerprint=at), digest=at) for at in (0, 1)]
+        [
+            lambda at=at: ranks[at].wait_for_all(waiting("all_reduce", fingerprint=at), digest=at)
+            for at in (0, 1)
+        ]
     )
     assert raised
     for error in raised:
@@ -231,7 +233,7 @@ def groups(request: pytest.FixtureRequest, segments: Callable[[int], list[Segmen
     def in_memory(count: int) -> list[RankGroup]:
         found = [RankGroup(Rank(rank, count)) for rank in range(count)]
         for group, place in zip(found, places(segments, count), strict=True):
-            group._has_met, group._meeting = True, place
+            group._barrier_is_known, group._barrier = True, place
         return found
 
     def by_messages(count: int) -> list[RankGroup]:
@@ -243,8 +245,10 @@ def groups(request: pytest.FixtureRequest, segments: Callable[[int], list[Segmen
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_assembly_gives_all_ranks_the_parts_of_each(groups: Groups, axis: int) -> None:
-    whole = Whole((6, 6), torch.float32, lambda memory, rank: memory.narrow(axis, 2 * rank, 2), (36,))
-    ranks = [Assembly(group, "all_gather", "blocks", whole) for group in groups(3)]
+    whole = ExchangeLayout(
+        (6, 6), torch.float32, lambda memory, rank: memory.narrow(axis, 2 * rank, 2), (36,)
+    )
+    ranks = [AllGatherExchange(group, "all_gather", "blocks", whole) for group in groups(3)]
     found: dict[int, torch.Tensor] = {}
 
     def work(at: int) -> None:
@@ -261,9 +265,9 @@ def test_an_assembly_gives_all_ranks_the_parts_of_each(groups: Groups, axis: int
 @pytest.mark.parametrize("dim", [1, 2])
 def test_a_deal_gives_each_rank_its_row(groups: Groups, dim: int) -> None:
     shape = (2, 2, 4) if dim == 1 else (2, 4, 2)
-    whole = Whole(shape, torch.int32, lambda memory, rank: memory.narrow(dim, rank, 1))
+    whole = ExchangeLayout(shape, torch.int32, lambda memory, rank: memory.narrow(dim, rank, 1))
     ranks = [
-        Deal(group, "reduce", "columns", whole, pieces=lambda found: found.unbind(dim - 1))
+        AllToAllExchange(group, "reduce", "columns", whole, pieces=lambda found: found.unbind(dim - 1))
         for group in groups(2)
     ]
     found: dict[int, list[int]] = {}
@@ -283,9 +287,9 @@ def test_what_is_kept_is_one_memory_for_all(segments: Callable[[int], list[Segme
     ranks = places(segments, 2)
     kept = []
     for rank in ranks:
-        block = rank.borrow(4096)
+        block = rank.allocate(4096)
         assert block is not None
-        kept.append(rank.lend(block, block.views("test", lambda memory: memory)))
+        kept.append(rank.share_view(block, block.views("test", lambda memory: memory)))
     kept[0].fill_(3)
     assert bool((kept[1] == 3).all())
 
@@ -312,17 +316,17 @@ class Pair(Rank):
 
 
 def test_ranks_share_memory_where_all_of_them_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(SHARED_MEMORY, raising=False)
     before = set(Path("/dev/shm").glob("*"))
     assert shared_segment(Pair(), "test") is not None
     assert not [path for path in set(Path("/dev/shm").glob("*")) - before if "softmesh" in path.name]
     assert shared_segment(Pair(other_found=False), "test") is None
     assert shared_segment(Pair(one_host=False), "test") is None
-    monkeypatch.setenv(VARIABLE, "0")
+    monkeypatch.setenv(SHARED_MEMORY, "0")
     assert shared_segment(Pair(), "test") is None
 
 
 def test_a_setting_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "no")
+    monkeypatch.setenv(SHARED_MEMORY, "no")
     with pytest.raises(MeshError, match="SOFTMESH_SHARED_MEMORY='no': set it to 0"):
         shared_segment(Pair(), "test")

@@ -14,29 +14,39 @@ from hypothesis import strategies as st
 
 import softmesh as ttnn
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.fabric.node_id import MeshId
 from softmesh.hardware import SubDeviceId
-from softmesh.placement.blocks import Block
-from softmesh.placement.words import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.processes.buffers import byte_view
-from softmesh.processes.context import Pending, SingleProcess
-from softmesh.processes.mesh_ids import VARIABLE as MESH_IDS
-from softmesh.processes.waiting import Group
+from softmesh.hardware.fabric_config import MeshId
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.process_blocks import Block
+from softmesh.processes.context import Pending, SingleProcess, byte_view
+from softmesh.processes.rank_grid import MESH_IDS as MESH_IDS
+from softmesh.processes.waits import Group
 from softmesh.sockets.channels import RankChannel
-from softmesh.sockets.config import SocketConfig, SocketConnection, SocketEndpoint, SocketMemoryConfig
-from softmesh.sockets.core_coord import MeshCoreCoord
-from softmesh.sockets.handshake import check_agreement, introduction
-from softmesh.sockets.parcel import Description, Parcel, Route, Routes, Words, packed
-from softmesh.sockets.peers import Side, sides_of
-from softmesh.sockets.sending import (
+from softmesh.sockets.handshake import Side, check_agreement, handshake_message, sides_of
+from softmesh.sockets.mesh_socket import MeshSocket, create_socket_pair
+from softmesh.sockets.send_recv import (
     finish_transfers,
     recv_async,
     recv_direct_async,
     send_async,
     send_direct_async,
 )
-from softmesh.sockets.socket import MeshSocket, create_socket_pair
-from softmesh.sockets.validation import check_fabric
+from softmesh.sockets.socket_checks import check_fabric
+from softmesh.sockets.socket_config import (
+    MeshCoreCoord,
+    SocketConfig,
+    SocketConnection,
+    SocketEndpoint,
+    SocketMemoryConfig,
+)
+from softmesh.sockets.tensor_message import (
+    Description,
+    Route,
+    Routes,
+    SourceLayout,
+    TensorMessage,
+    pack_message,
+)
 
 Coordinates = tuple[int, ...]
 Pairs = Sequence[tuple[Coordinates, Coordinates]]
@@ -644,17 +654,17 @@ class _Postbox(SingleProcess):
         return self.expected[-1]
 
 
-def parcel(mesh: ttnn.MeshDevice) -> Parcel:
+def message(mesh: ttnn.MeshDevice) -> TensorMessage:
     route = Route(ttnn.MeshCoordinate(0, 0), 1)
-    return packed(sharded(mesh), Routes((route,), straight=True), "send_async")
+    return pack_message(sharded(mesh), Routes((route,), straight=True), "send_async")
 
 
 def test_a_forgotten_channel_lives_until_its_credits_have_come() -> None:
     box = _Postbox()
     channel = RankChannel(box, 0, fifo_size=1 << 20)
     known = weakref.ref(channel)
-    list(channel.send(parcel(opened(1, 1))))
-    steps = channel.send(parcel(opened(1, 1)))
+    list(channel.send(message(opened(1, 1))))
+    steps = channel.send(message(opened(1, 1)))
     del channel, steps
     gc.collect()
     assert known() is not None
@@ -668,8 +678,8 @@ def test_a_send_goes_on_once_what_is_not_received_fits_into_the_fifo() -> None:
     box = _Postbox()
     mesh = opened(1, 1)
     channel = RankChannel(box, 0, fifo_size=10_000)  # a message is 8192 bytes
-    assert list(channel.send(parcel(mesh))) == []
-    second = channel.send(parcel(mesh))
+    assert list(channel.send(message(mesh))) == []
+    second = channel.send(message(mesh))
     next(second)
     next(second)
     box.expected[0].done = True
@@ -682,8 +692,8 @@ def test_a_description_travels_once() -> None:
     mesh = opened(1, 1)
     channel = RankChannel(box, 0, fifo_size=1 << 20)
     for _ in range(3):
-        list(channel.send(parcel(mesh)))
-    made = parcel(mesh).description
+        list(channel.send(message(mesh)))
+    made = message(mesh).description
     assert box.sent.count(made.encoded()) == 1
     assert len(box.sent) == 7  # three headers, three payloads
     assert Description.decoded(made.encoded()) == made
@@ -691,7 +701,7 @@ def test_a_description_travels_once() -> None:
 
 @pytest.mark.parametrize("word", [REPLICATE, LOCAL, Shard(3), Shard(2, 5), Partial("max")])
 def test_the_words_of_a_tensor_survive_the_way(word: Placement) -> None:
-    made = Description((("shape", "[1]"),), 1, (0,), Words((2, 4), (2, 4), (1, 2), (word, LOCAL)))
+    made = Description((("shape", "[1]"),), 1, (0,), SourceLayout((2, 4), (2, 4), (1, 2), (word, LOCAL)))
     assert Description.decoded(made.encoded()) == made
 
 
@@ -797,7 +807,7 @@ def test_ends_that_differ_say_in_what(theirs: dict[str, object], message: str) -
         ranks: tuple[int, int] = (0, 1),
     ) -> object:
         made = SocketConfig(joined(pairs), SocketMemoryConfig(memory, fifo, sub_device))
-        return introduction(made, joined(pairs), ranks, 0, None, [])
+        return handshake_message(made, joined(pairs), ranks, 0, None, [])
 
     check_agreement(words(), words())  # type: ignore[arg-type]
     with pytest.raises(MeshError, match=message):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmesh.collectives import torch_sums
-from softmesh.collectives.sums import adder, summed_over
+from softmesh.collectives import sum_kernels
+from softmesh.collectives.sum_kernels import adder, summed_over
 
 
 def exact(data: torch.Tensor, axes: list[int]) -> torch.Tensor:
@@ -92,7 +92,7 @@ def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(s
 
 def test_wide_tall_stacks_of_bfloat16_are_multiplied_some_columns_at_a_time(monkeypatch, adds_by_torch):
     adds_by_torch(multiplies_bfloat16=True)
-    monkeypatch.setattr(torch_sums, "_COLUMNS_AT_ONCE", 1 << 12)
+    monkeypatch.setattr(sum_kernels, "_COLUMNS_AT_ONCE", 1 << 12)
     data = torch.randint(-2, 3, (2, 70, 5, 4099)).bfloat16()
     assert torch.equal(summed_over(data, [1]), data.float().sum(1, keepdim=True).bfloat16())
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmesh.collectives.sums import adder, adds_in_order, part_adder
+from softmesh.collectives.sum_kernels import adder, adds_in_order, part_adder
 
 pytestmark = pytest.mark.usefixtures("any_machine")
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from softmesh.errors import MeshError
 from softmesh.hardware import Arch, ClusterType, DispatchCoreAxis, DispatchCoreConfig, DispatchCoreType
-from softmesh.systems.assembly import build
-from softmesh.systems.board_file import read_boards
-from softmesh.systems.catalogue import entries, load
 from softmesh.systems.chip import BH_GALAXY, CHIPS, N150, N300, P100, P150, P300, WH_GALAXY
 from softmesh.systems.cluster_descriptor import descriptor_text
-from softmesh.systems.cluster_type import detect
 from softmesh.systems.machine import Machine
-from softmesh.systems.system_file import read_plan
+from softmesh.systems.machine_builders import build
+from softmesh.systems.named_systems import entries, load
+from softmesh.systems.product_detection import detect
+from softmesh.systems.system_files import read_boards, read_system_file
 
 # chips, {links per edge: edges}, hosts, chips on PCIe, cluster type
 PUBLISHED = {
@@ -419,8 +418,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 def built(path: Path) -> Machine:
-    plan = read_plan(path)
-    return build(plan, next(iter(plan.variants)), lambda name: (read_plan(path), name))
+    plan = read_system_file(path)
+    return build(plan, next(iter(plan.variants)), lambda name: (read_system_file(path), name))
 
 
 def built_or_refused(path: Path) -> Machine | str:

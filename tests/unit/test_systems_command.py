@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from softmesh.report.systems_list import systems
-from softmesh.systems.catalogue import entries, load
+from softmesh.systems.named_systems import entries, load
 
 
 def run(*arguments: str, columns: int = 80) -> str:

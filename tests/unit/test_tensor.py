@@ -26,7 +26,7 @@ from softmesh import (
     TensorMemoryLayout,
     TensorSpec,
 )
-from softmesh.tensor.queries import (
+from softmesh.tensor.methods import (
     get_memory_config,
     has_tile_padding,
     is_sharded,

@@ -11,7 +11,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
-from softmesh.runtime.memory import reports
+from softmesh.runtime.memory import memory_reports
 from softmesh.runtime.memory.memory_map import memory_map
 from softmesh.systems.chip import CHIPS, N300, P150
 from softmesh.tensor.footprint import footprint, keeps_pages
@@ -345,7 +345,7 @@ class TestMeshes:
     def test_taking_all_buffers_deallocates_the_tensors(self, mesh):
         x = in_dram(mesh, 32, 64)
         view = ttnn.reshape(x, (1, 32, 64))
-        reports.DeallocateBuffers(mesh)
+        memory_reports.DeallocateBuffers(mesh)
         assert not x.is_allocated()
         assert not view.is_allocated()
         assert used(mesh) == 0
@@ -462,7 +462,7 @@ class TestReports:
     def test_a_view_shows_sizes_and_blocks(self, mesh):
         x, y = in_dram(mesh, 32, 32), in_dram(mesh, 32, 32)
         ttnn.deallocate(x)
-        view = reports.get_memory_view(mesh, DRAM)
+        view = memory_reports.get_memory_view(mesh, DRAM)
         assert (view.num_banks, view.total_bytes_per_bank) == (12, WHOLE_BANK)
         assert (view.total_bytes_allocated_per_bank, view.total_bytes_free_per_bank) == (
             2048,
@@ -483,8 +483,8 @@ class TestReports:
     def test_tables_are_written_to_files(self, mesh, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         x = in_dram(mesh, 32, 32)
-        reports.dump_device_memory_state(mesh, prefix="before_")
-        folder = tmp_path / reports.REPORTS
+        memory_reports.dump_device_memory_state(mesh, prefix="before_")
+        folder = tmp_path / memory_reports.REPORTS
         assert sorted(file.name for file in folder.iterdir()) == [
             "before_detailed_memory_usage.csv",
             "before_l1_usage_summary.csv",
@@ -508,20 +508,26 @@ class TestReports:
     @pytest.mark.parametrize("prefix", ["a/b", "../x", 3, "a\0b"])
     def test_a_prefix_is_part_of_a_file_name(self, mesh, prefix):
         with pytest.raises(TypeError, match="prefix must be the beginning of a file name"):
-            reports.dump_device_memory_state(mesh, prefix)
+            memory_reports.dump_device_memory_state(mesh, prefix)
 
     def test_files_that_cannot_be_written_are_told(self, mesh, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "generated").write_text("in the way")
         with pytest.raises(MeshError, match="dump_device_memory_state: cannot write"):
-            reports.dump_device_memory_state(mesh)
+            memory_reports.dump_device_memory_state(mesh)
 
     @pytest.mark.parametrize(
         ("ask", "message"),
         [
-            (lambda mesh: reports.get_memory_view(mesh, "DRAM"), "buffer_type must be a ttnn.BufferType"),
-            (lambda mesh: reports.get_memory_view(None, DRAM), "device must be a MeshDevice"),
-            (lambda mesh: reports.get_memory_view(mesh, buffer_typ=DRAM), "Did you mean 'buffer_type'"),
+            (
+                lambda mesh: memory_reports.get_memory_view(mesh, "DRAM"),
+                "buffer_type must be a ttnn.BufferType",
+            ),
+            (lambda mesh: memory_reports.get_memory_view(None, DRAM), "device must be a MeshDevice"),
+            (
+                lambda mesh: memory_reports.get_memory_view(mesh, buffer_typ=DRAM),
+                "Did you mean 'buffer_type'",
+            ),
         ],
     )
     def test_refuses_arguments_of_the_wrong_kind(self, mesh, ask, message):
@@ -532,17 +538,17 @@ class TestReports:
         mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
         mesh.close()
         with pytest.raises(MeshError, match="is closed"):
-            reports.get_memory_view(mesh, DRAM)
+            memory_reports.get_memory_view(mesh, DRAM)
 
     def test_alignments_and_bases_are_those_of_the_machine(self, idle_machine):
         for system, chip in (("N300", N300), ("P150", P150)):
             ttnn.use_system(system)
-            assert reports.get_dram_alignment() == chip.dram_alignment
-            assert reports.get_l1_alignment() == chip.l1_alignment
-            assert reports.get_max_worker_l1_unreserved_size() == chip.l1_bytes - chip.firmware_bytes
+            assert memory_reports.get_dram_alignment() == chip.dram_alignment
+            assert memory_reports.get_l1_alignment() == chip.l1_alignment
+            assert memory_reports.get_max_worker_l1_unreserved_size() == chip.l1_bytes - chip.firmware_bytes
             with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as mesh:
-                assert reports.get_allocator_base_address(mesh, DRAM) == chip.dram_reserved_bytes
-                assert reports.get_allocator_base_address(mesh, L1) == chip.l1_base
+                assert memory_reports.get_allocator_base_address(mesh, DRAM) == chip.dram_reserved_bytes
+                assert memory_reports.get_allocator_base_address(mesh, L1) == chip.l1_base
 
 
 @pytest.mark.parametrize("kind", sorted(CHIPS))

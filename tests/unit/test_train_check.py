@@ -20,12 +20,12 @@ from softmesh.train import (
     VocabParallelEmbedding,
     all_reduce,
     cross_entropy,
-    local_ops,
     mse_loss,
     on_mesh,
     parameter,
     recomputed,
     sync_gradients,
+    training_ops,
     vocab_parallel_cross_entropy,
 )
 from softmesh.train.check import CheckFailed, check
@@ -136,7 +136,7 @@ def row_reduced_twice(self: RowParallelLinear, x: ttnn.Tensor) -> ttnn.Tensor:
 
 
 def embedding_without_reduce(self: VocabParallelEmbedding, ids: ttnn.Tensor) -> ttnn.Tensor:
-    found = local_ops.own_embedding(ids, self.weight, self._first)
+    found = training_ops.own_embedding(ids, self.weight, self._first)
     return ttnn.reshape(found, (int(ids.shape[0]), 1, int(ids.shape[1]), int(found.shape[-1])))
 
 

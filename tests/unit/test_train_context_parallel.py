@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.placement.words import REPLICATE, Shard
+from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.train import Initial, on_mesh, sync_gradients
 from softmesh.train.context_parallel import (
     ContextParallelAttention,

@@ -26,7 +26,7 @@ from small_gpt import (
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.placement.words import REPLICATE, Partial, Shard
+from softmesh.placement.placements import REPLICATE, Partial, Shard
 from softmesh.train import (
     SGD,
     AdamW,

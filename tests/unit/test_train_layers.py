@@ -12,7 +12,7 @@ from small_models import opened
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.placement.words import Partial
+from softmesh.placement.placements import Partial
 from softmesh.train import (
     MLP,
     ColumnParallelLinear,
@@ -35,7 +35,7 @@ from softmesh.train import (
     vocab_parallel_cross_entropy,
 )
 from softmesh.train.axes import Axis
-from softmesh.train.checking.values import Value, whole
+from softmesh.train.equivalence.values import Value, whole
 
 BATCH, TOKENS, FEATURES, HEADS, ROWS = 8, 4, 16, 8, 32
 MESHES = {

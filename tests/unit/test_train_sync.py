@@ -11,9 +11,9 @@ from small_models import GPT, batch, opened
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.placement.words import Partial
+from softmesh.placement.placements import Partial
 from softmesh.train import Linear, Module, clip_grad_norm, parameter, sync_gradients
-from softmesh.train.checking.values import Value, whole
+from softmesh.train.equivalence.values import Value, whole
 from softmesh.train.layers import Initial
 
 

@@ -14,14 +14,13 @@ import torch
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.runtime.opening import open_meshes
+from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.train import SGD, AdamW, Module, Scheduler, mse_loss
 from softmesh.train.checkpoints import latest, save
+from softmesh.train.finite_checks import NotFiniteGradient, NotFiniteLoss
 from softmesh.train.layers import Initial, column, row
-from softmesh.train.loop.callbacks import EVENTS, TrainerCallback
-from softmesh.train.loop.finite import NotFiniteGradient, NotFiniteLoss
 from softmesh.train.schedules import linear
-from softmesh.train.trainer import Trainer
+from softmesh.train.trainer import EVENTS, Trainer, TrainerCallback
 
 ROWS, TOKENS, WIDTH = 8, 4, 8
 LINE = re.compile(r"Step: (\d+), Loss: (\d+\.\d{6}), Time: (\d+\.\d\d) ms")

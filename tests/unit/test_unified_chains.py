@@ -11,8 +11,8 @@ from unified_operands import commands_of, mesh_of, spread, value_of
 import softmesh as ttnn
 from softmesh import distributed
 from softmesh.dispatch.operation import Operation
-from softmesh.placement.words import REPLICATE as R
-from softmesh.placement.words import Shard
+from softmesh.placement.placements import REPLICATE as R
+from softmesh.placement.placements import Shard
 from softmesh.tensor.footprint import footprint
 
 

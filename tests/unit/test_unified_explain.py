@@ -10,7 +10,7 @@ from unified_operands import SUM, commands_of, mesh_of, spread, words_of
 
 import softmesh as ttnn
 from softmesh import Replicate, Shard, distributed
-from softmesh.distributed.account import size, time
+from softmesh.distributed.plan_table import size, time
 
 R = Replicate()
 
@@ -86,7 +86,7 @@ def test_a_block_is_explained_op_by_op_with_its_lines(mesh, capsys):
         "test_unified_explain.py, 3 times",
     ]
     assert printed.rstrip().splitlines()[-1].startswith("4 unified ops: predicted ")
-    assert [op.account.op for op in program.ops] == ["matmul", "gelu"]
+    assert [op.table.op for op in program.ops] == ["matmul", "gelu"]
     assert program.communication < program.seconds
     assert program._repr_html_().count("<table>") == 2
 
@@ -96,7 +96,7 @@ def test_a_block_may_keep_its_explanation_to_itself(mesh, capsys):
     with ttnn.explain(show=False, runners_up=1) as program:
         distributed.matmul(x, w)
     assert capsys.readouterr().out == ""
-    assert len(program.ops[0].account.lost) == 1
+    assert len(program.ops[0].table.lost) == 1
 
 
 def test_a_program_that_fails_still_shows_how_far_it_came(mesh, capsys):
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_told_with_both_sizes(mesh):
     plan = distributed.explain(distributed.matmul, x, w).plan
     least = min(plan.problem.memory, plan.strategy.bytes_on_each)
     object.__setattr__(plan.problem, "memory", least)
-    lost = distributed.explain(distributed.matmul, x, w, runners_up=100).account.lost
+    lost = distributed.explain(distributed.matmul, x, w, runners_up=100).table.lost
     assert any(
         one.seconds is None
         and one.reason.startswith("needs ")
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_told_with_both_sizes(mesh):
 def test_a_redistribution_can_be_explained_too(mesh):
     x, _ = factors(mesh)
     found = distributed.explain(distributed.redistribute, x, [Shard(1, axis="tp")])
-    assert [step.what.partition(":")[0] for step in found.account.steps] == [
+    assert [step.what.partition(":")[0] for step in found.table.steps] == [
         "all_gather(dim 0, dp) of the result"
     ]
 

@@ -10,7 +10,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware import ClusterType
 from softmesh.systems.cluster_descriptor import load_descriptor, load_mapping
 from softmesh.systems.machine import Link, Machine, OutsideLink, Port
-from softmesh.systems.visible import pci_address, restricted
+from softmesh.systems.machine_restriction import pci_address, restricted
 
 FILES = Path(__file__).parents[1] / "fixtures" / "cluster_descriptors"
 

@@ -8,23 +8,23 @@ import time
 import pytest
 
 from softmesh.errors import MeshError
-from softmesh.processes import reports, waiting
+from softmesh.processes import rank_reporter, waits
+from softmesh.processes.program_location import main_thread_site
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport, ranges, ranks_of, wait_from_data
-from softmesh.processes.waiting import Group, HangError
-from softmesh.processes.whereabouts import main_thread_site
+from softmesh.processes.waits import Group, HangError
 
 SECONDS = 20.0  # for things that take milliseconds, on a machine that may be busy
 
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch):
-    monkeypatch.setattr(waiting._Process, "slow", [])
-    monkeypatch.setattr(waiting._Process, "last", None)
-    monkeypatch.setattr(waiting._Process, "rank", 2)
-    monkeypatch.setattr(waiting._Process, "group", waiting.Group("world", (0, 1, 2, 3)))
-    monkeypatch.setattr(waiting, "_REPORTED_AFTER", 0.01)
-    monkeypatch.setattr(reports, "_reporter", None)
-    monkeypatch.setenv(waiting.TIMEOUT, "0.05")
+    monkeypatch.setattr(waits._Process, "slow", [])
+    monkeypatch.setattr(waits._Process, "last", None)
+    monkeypatch.setattr(waits._Process, "rank", 2)
+    monkeypatch.setattr(waits._Process, "group", waits.Group("world", (0, 1, 2, 3)))
+    monkeypatch.setattr(waits, "_REPORTED_AFTER", 0.01)
+    monkeypatch.setattr(rank_reporter, "_reporter", None)
+    monkeypatch.setenv(waits.TIMEOUT, "0.05")
 
 
 class Launcher:
@@ -54,7 +54,7 @@ class Launcher:
 @pytest.fixture
 def launcher(monkeypatch):
     launcher = Launcher()
-    monkeypatch.setenv(reports.ADDRESS, launcher.address)
+    monkeypatch.setenv(rank_reporter.ADDRESS, launcher.address)
     yield launcher
     launcher.close()
 
@@ -71,11 +71,11 @@ def looks(count):
 
 
 def test_a_wait_ends_as_soon_as_it_is_over():
-    with waiting.waiting("all_reduce") as wait:
+    with waits.waiting("all_reduce") as wait:
         wait.until(lambda: True)
-        wait.until(looks(waiting._Process.looks + 5))
+        wait.until(looks(waits._Process.spins + 5))
     assert wait.serial == 0
-    assert waiting.last_completed() == "all_reduce of world"
+    assert waits.last_completed() == "all_reduce of world"
 
 
 def test_a_wait_that_is_over_soon_asks_for_nothing_that_costs():
@@ -83,16 +83,16 @@ def test_a_wait_that_is_over_soon_asks_for_nothing_that_costs():
         def __str__(self):
             raise AssertionError("a quick wait must not describe itself")
 
-    with waiting.waiting("all_reduce", fingerprint=Costly()) as wait:
+    with waits.waiting("all_reduce", fingerprint=Costly()) as wait:
         wait.until(looks(3))
 
 
 def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
-    with waiting.waiting("all_gather") as wait:
+    with waits.waiting("all_gather") as wait:
         wait.until(lambda: True)
     with (
         pytest.raises(HangError) as raised,
-        waiting.waiting(
+        waits.waiting(
             "all_reduce", sequence=17, fingerprint=("all_reduce", "torch.bfloat16", (32, 64))
         ) as wait,
     ):
@@ -106,67 +106,67 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
     assert "last completed here: all_gather of world" in text
     assert "SOFTMESH_TIMEOUT" in text
     assert isinstance(raised.value, MeshError)
-    assert waiting._Process.slow == []
+    assert waits._Process.slow == []
 
 
 def test_each_step_of_a_wait_has_a_deadline_of_its_own():
     def reported():
-        return bool(waiting._Process.slow)
+        return bool(waits._Process.slow)
 
-    with waiting.waiting("all_reduce") as wait:
+    with waits.waiting("all_reduce") as wait:
         for _ in range(2):
             wait.until(reported)
-            assert waiting._Process.slow == []
+            assert waits._Process.slow == []
         with pytest.raises(HangError):
             wait.until(lambda: False)
-    assert waiting._Process.slow == []
+    assert waits._Process.slow == []
 
 
 def test_a_wait_for_one_peer_names_it():
     with (
         pytest.raises(HangError, match=r"recv from rank 3 of the world \(tag 5\)") as raised,
-        waiting.waiting("recv", kind=WaitKind.RECEIVE, peer=3, tag=5) as wait,
+        waits.waiting("recv", kind=WaitKind.RECEIVE, peer=3, tag=5) as wait,
     ):
         wait.until(lambda: False)
     assert "for rank 3, which did not come" in str(raised.value)
 
 
 def test_what_the_question_raises_ends_the_wait(monkeypatch):
-    monkeypatch.setenv(waiting.TIMEOUT, "60")
+    monkeypatch.setenv(waits.TIMEOUT, "60")
     count = iter(range(100_000_000))
 
     def breaks():
-        if next(count) > waiting._Process.looks + 50:
+        if next(count) > waits._Process.spins + 50:
             raise KeyboardInterrupt
         return False
 
-    with pytest.raises(KeyboardInterrupt), waiting.waiting("all_reduce") as wait:
+    with pytest.raises(KeyboardInterrupt), waits.waiting("all_reduce") as wait:
         wait.until(breaks)
-    assert waiting.last_completed() == ""
-    assert waiting._Process.slow == []
+    assert waits.last_completed() == ""
+    assert waits._Process.slow == []
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "inf", "nan"])
 def test_a_deadline_that_is_none_is_refused(text):
     with pytest.raises(MeshError, match="SOFTMESH_TIMEOUT must be a positive number of seconds"):
-        waiting.timeout({waiting.TIMEOUT: text})
+        waits.timeout({waits.TIMEOUT: text})
 
 
 def test_the_deadline_is_half_a_minute_unless_said():
-    assert waiting.timeout({}) == 30.0
-    assert waiting.timeout({waiting.TIMEOUT: "1.5"}) == 1.5
+    assert waits.timeout({}) == 30.0
+    assert waits.timeout({waits.TIMEOUT: "1.5"}) == 1.5
 
 
 def test_the_launcher_hears_of_a_slow_wait_and_of_its_end(launcher, monkeypatch):
-    monkeypatch.setenv(waiting.TIMEOUT, str(SECONDS))
-    waiting.identify(2, 4)
+    monkeypatch.setenv(waits.TIMEOUT, str(SECONDS))
+    waits.identify(2, 4)
     launcher.answer()
     hello = launcher.hear()
     assert (hello["rank"], hello["size"], hello["token"]) == (2, 4, "secret")
     heard = []
     listener = threading.Thread(target=lambda: heard.append(launcher.hear()))
     listener.start()
-    with waiting.waiting("all_reduce", sequence=3) as wait:
+    with waits.waiting("all_reduce", sequence=3) as wait:
         wait.until(lambda: bool(heard))
     listener.join()
     assert heard[0]["state"] == "waiting"
@@ -182,7 +182,7 @@ def test_the_launcher_hears_of_a_slow_wait_and_of_its_end(launcher, monkeypatch)
 
 
 def test_a_rank_that_is_asked_says_which_line_it_computes(launcher):
-    waiting.identify(2, 4)
+    waits.identify(2, 4)
     launcher.answer()
     launcher.hear()
     launcher.line.sendall(b"where\n")
@@ -193,10 +193,12 @@ def test_a_rank_that_is_asked_says_which_line_it_computes(launcher):
 
 
 def test_the_last_words_arrive_before_the_process_goes_on(launcher):
-    waiting.identify(2, 4)
+    waits.identify(2, 4)
     launcher.answer()
     launcher.hear()
-    reports.say_last(reports.raised("ValueError: no weights", ["train.py", 7, "main"], "barrier"))
+    rank_reporter.send_last(
+        rank_reporter.raised("ValueError: no weights", ["train.py", 7, "main"], "barrier")
+    )
     launcher.line.settimeout(1.0)
     words = launcher.hear()
     assert words["state"] == "raised"
@@ -204,47 +206,50 @@ def test_the_last_words_arrive_before_the_process_goes_on(launcher):
 
 
 def test_messages_are_bounded():
-    assert len(reports.encoded({"state": "x" * 10 * reports.LONGEST_LINE})) <= reports.LONGEST_LINE
-    assert len(reports.raised("e" * 100_000, [], "l" * 100_000)["error"]) == 2000
+    assert (
+        len(rank_reporter.encoded({"state": "x" * 10 * rank_reporter.LONGEST_LINE}))
+        <= rank_reporter.LONGEST_LINE
+    )
+    assert len(rank_reporter.raised("e" * 100_000, [], "l" * 100_000)["error"]) == 2000
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1#token", "nonsense", ":", "127.0.0.1:notaport"])
 def test_a_launcher_that_is_not_there_disturbs_nobody(monkeypatch, address):
-    monkeypatch.setenv(reports.ADDRESS, address)
-    monkeypatch.setenv(waiting.TIMEOUT, str(SECONDS))
-    waiting.identify(2, 4)
-    with waiting.waiting("all_reduce") as wait:
-        wait.until(looks(waiting._Process.looks + 20))
-    reports.say_last(reports.finished(""))
-    reports._reporter._thread.join(SECONDS)
-    assert not reports.connected()
+    monkeypatch.setenv(rank_reporter.ADDRESS, address)
+    monkeypatch.setenv(waits.TIMEOUT, str(SECONDS))
+    waits.identify(2, 4)
+    with waits.waiting("all_reduce") as wait:
+        wait.until(looks(waits._Process.spins + 20))
+    rank_reporter.send_last(rank_reporter.finished(""))
+    rank_reporter._reporter._thread.join(SECONDS)
+    assert not rank_reporter.connected()
 
 
 def test_a_launcher_that_goes_away_disturbs_nobody(launcher):
-    waiting.identify(2, 4)
+    waits.identify(2, 4)
     launcher.answer()
     launcher.close()
-    reports._reporter._thread.join(SECONDS)
-    assert not reports.connected()
-    reports.say_last(reports.finished(""))
+    rank_reporter._reporter._thread.join(SECONDS)
+    assert not rank_reporter.connected()
+    rank_reporter.send_last(rank_reporter.finished(""))
 
 
 def test_a_broken_call_is_shown_and_then_left(launcher, monkeypatch):
-    monkeypatch.setattr(waiting, "_SEEN_BROKEN_FOR", 0.01)
-    waiting.identify(2, 4)
+    monkeypatch.setattr(waits, "_SEEN_BROKEN_FOR", 0.01)
+    waits.identify(2, 4)
     launcher.answer()
     launcher.hear()
-    with waiting.waiting("all_reduce", sequence=9) as wait:
-        wait.stay_broken()
+    with waits.waiting("all_reduce", sequence=9) as wait:
+        wait.linger_for_report()
     states = [launcher.hear(), launcher.hear()]
     assert [state["state"] for state in states if "asked" not in state][-1] == "computing"
 
 
 def test_a_wait_inside_a_library_is_reported_before_it_begins(launcher):
-    waiting.identify(2, 4)
+    waits.identify(2, 4)
     launcher.answer()
     launcher.hear()
-    with waiting.unpolled("init_distributed_context", patience=60.0):
+    with waits.blocking_wait("init_distributed_context", patience=60.0):
         message = launcher.hear()
     assert message["wait"]["op"] == "init_distributed_context"
     assert message["wait"]["patience"] == 60.0
@@ -269,15 +274,15 @@ def test_the_line_of_the_main_thread_is_the_users_not_a_librarys():
 
 
 @pytest.mark.parametrize(
-    ("group", "spoken"),
+    ("group", "label"),
     [
         (Group("world", (0, 1)), "world"),
         (Group("world/split0:0", (0, 1, 2, 5), "mesh 0"), "ranks 0-2, 5 (mesh 0)"),
         (Group("world/split0:1", (3,), "split of world by color 1"), "rank 3 (split of world by color 1)"),
     ],
 )
-def test_a_group_is_told_by_its_ranks_and_how_they_came_together(group, spoken):
-    assert waiting.waiting("all_reduce", group=group).report().what == f"all_reduce of {spoken}"
+def test_a_group_is_told_by_its_ranks_and_how_they_came_together(group, label):
+    assert waits.waiting("all_reduce", group=group).report().what == f"all_reduce of {label}"
 
 
 def test_a_report_survives_the_wire():

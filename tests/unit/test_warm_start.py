@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from softmesh.processes.launcher.console import LaunchError
 from softmesh.processes.launcher.job import Job
 from softmesh.processes.launcher.mpirun import Rank
-from softmesh.processes.launcher.refusal import LaunchError
-from softmesh.processes.launcher.warming import can_be_warmed, is_plain_python, warmed
+from softmesh.processes.launcher.warm_start import can_warm_start, is_plain_python, with_fork_server
 from softmesh_launcher import starts_ranks
 
 LONGEST = 60  # seconds: for a hang, not for speed
@@ -70,7 +70,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture(scope="module")
 def stand_in(folder: Path, environ: dict[str, str]) -> Iterator[Start]:
     """Starts `python arguments` by way of a warm process, as mpirun would start a rank."""
-    with warmed(job_of(folder, ["-c", "pass"]), environ) as job:
+    with with_fork_server(job_of(folder, ["-c", "pass"]), environ) as job:
         words = list(job.ranks[0].program[:5])
 
         def start(*arguments: str, **more: str) -> subprocess.Popen[str]:
@@ -115,7 +115,7 @@ def test_a_copy_has_loaded_torch_already_and_another_environment_loads_it_anew(s
 
 
 def test_without_a_warm_process_a_stand_in_becomes_the_program(folder, environ):
-    with warmed(job_of(folder, ["-c", "pass"]), environ) as job:
+    with with_fork_server(job_of(folder, ["-c", "pass"]), environ) as job:
         words = list(job.ranks[0].program[:5])
     assert seen(started([*words, sys.executable, "-c", "print(1)"], folder, environ)) == (0, "1\n", "")
 
@@ -154,7 +154,7 @@ def test_a_signal_reaches_the_program(stand_in):
 
 
 def test_nothing_is_left_when_the_launcher_ends(folder, environ):
-    with warmed(job_of(folder, ["-c", "pass"]), environ) as job:
+    with with_fork_server(job_of(folder, ["-c", "pass"]), environ) as job:
         words = list(job.ranks[0].program[:5])
         process = started([*words, sys.executable, "-c", SLEEPING], folder, environ)
         copy = int(process.stdout.readline())
@@ -182,15 +182,15 @@ def test_only_plain_programs_of_this_python_are_copied(program, is_plain):
 
 def test_ranks_are_copies_unless_something_speaks_against_it(folder, environ):
     job = job_of(folder, ["-c", "pass"])
-    assert can_be_warmed(job, environ)
-    assert not can_be_warmed(job, {**environ, "SOFTMESH_WARM_START": "0"})
-    assert not can_be_warmed(job, {**environ, "SOFTMESH_LOCKSTEP": "1"})
-    assert not can_be_warmed(job, {**environ, "SLURM_JOB_ID": "1"})
-    assert not can_be_warmed(Job("mpirun", (), job.ranks[:1], folder), environ)
+    assert can_warm_start(job, environ)
+    assert not can_warm_start(job, {**environ, "SOFTMESH_WARM_START": "0"})
+    assert not can_warm_start(job, {**environ, "SOFTMESH_LOCKSTEP": "1"})
+    assert not can_warm_start(job, {**environ, "SLURM_JOB_ID": "1"})
+    assert not can_warm_start(Job("mpirun", (), job.ranks[:1], folder), environ)
     for general in (("--host", "elsewhere"), ("--hostfile", "unreadable")):
-        assert not can_be_warmed(Job("mpirun", general, job.ranks, folder), environ)
+        assert not can_warm_start(Job("mpirun", general, job.ranks, folder), environ)
     with pytest.raises(LaunchError, match="SOFTMESH_WARM_START='no': set it to 0"):
-        can_be_warmed(job, {**environ, "SOFTMESH_WARM_START": "no"})
+        can_warm_start(job, {**environ, "SOFTMESH_WARM_START": "no"})
 
 
 def test_the_launcher_loads_no_tensors():

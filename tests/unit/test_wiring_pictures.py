@@ -18,20 +18,19 @@ from rich.console import Console
 
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
 from softmesh.hardware import Arch
-from softmesh.report.drawing import text_width
+from softmesh.report.drawing import Box, text_width
 from softmesh.report.show import show
-from softmesh.report.wiring.box import Box
+from softmesh.report.wiring.graph_wiring import graph_wiring
+from softmesh.report.wiring.grid_embedding import grid_places
 from softmesh.report.wiring.layout import Layout, laid_out
-from softmesh.report.wiring.of_graph import graph_wiring
-from softmesh.report.wiring.of_machine import machine_wiring
-from softmesh.report.wiring.page import wiring_page
-from softmesh.report.wiring.picture import Path as WirePath
-from softmesh.report.wiring.picture import State, Wiring
-from softmesh.report.wiring.places import grid_places
-from softmesh.report.wiring.svg import wiring_svg
-from softmesh.report.wiring.terminal import WiringPicture
-from softmesh.systems.breakage import with_down
-from softmesh.systems.catalogue import load
+from softmesh.report.wiring.machine_wiring import machine_wiring
+from softmesh.report.wiring.wiring_model import Path as WirePath
+from softmesh.report.wiring.wiring_model import State, Wiring
+from softmesh.report.wiring.wiring_page import wiring_page
+from softmesh.report.wiring.wiring_svg import wiring_svg
+from softmesh.report.wiring.wiring_text import WiringPicture
+from softmesh.systems.machine_restriction import with_down
+from softmesh.systems.named_systems import load
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORMHOLE = Arch.WORMHOLE_B0

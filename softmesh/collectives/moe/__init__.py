@@ -1,1 +1,1 @@
-"""Mixture of experts over a mesh: tokens sent with their metadata, the experts' products, the answers sent back."""
+"""Mixture of experts over a mesh: token dispatch, the experts' products, and the combine that sends answers back."""

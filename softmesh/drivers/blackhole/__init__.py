@@ -1,4 +1,4 @@
-"""Blackhole cards through blackhole-py, whichever of its eras is installed: one module for each.
+"""Drivers of Blackhole cards through blackhole-py, a module for each version of its API, named by year and month.
 
 blackhole-py is not imported here. A program hands over the names that its own copy has:
 

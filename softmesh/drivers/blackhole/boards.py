@@ -1,4 +1,4 @@
-"""What blackhole-py's eras have in common: the boards they run on, and memory whose buffers the mesh places."""
+"""Base class of blackhole-py drivers: boards and their data sheets, and DRAM buffers where the mesh places them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from softmesh.drivers.handle import Handle
-from softmesh.drivers.protocol import DriverInfo, Xy
+from softmesh.drivers.protocol import DriverInfo, Handle, Xy
 from softmesh.drivers.serial_card import SerialCard
 from softmesh.errors import ArgumentValueError
 from softmesh.systems.chip import P100, P150, Chip
@@ -25,7 +24,7 @@ class Identity(NamedTuple):
 Identify = Callable[[int], Identity]
 
 
-class Heap(NamedTuple):
+class DramRange(NamedTuple):
     """The DRAM that a mesh may use of a card, in each of these banks."""
 
     banks: int
@@ -38,7 +37,7 @@ def info_of(
     index: int,
     identity: Identity,
     cores: Sequence[Xy],
-    heap: Heap,
+    heap: DramRange,
     max_page: int,
     max_transfer: int,
 ) -> DriverInfo:

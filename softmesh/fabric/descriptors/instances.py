@@ -1,4 +1,4 @@
-"""What a descriptor describes: a tree of graphs, meshes, switches and chips, and the connections among them."""
+"""The instance tree of a descriptor: graphs, meshes, switches and chips, and the connections among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from softmesh.fabric.descriptors.positions import Place
+from softmesh.fabric.descriptors.source_positions import Place
 from softmesh.hardware import FabricType, RoutingDirection
 
 _RING = 2  # TorusTopology.Type

@@ -1,4 +1,4 @@
-"""Message classes of mesh graph descriptors, made from mesh_graph.proto when this module is imported.
+"""Protobuf message classes of mesh graph descriptors, made from mesh_graph.proto when this module is imported.
 
 The reader below knows the part of the proto3 language that our own file uses, and nothing more; it spares
 users a protobuf compiler. Text is parsed by the protobuf library alone.

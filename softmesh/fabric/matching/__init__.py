@@ -1,1 +1,1 @@
-"""Finding chips and links of a machine for every chip and link of a mesh graph, or saying why there are none."""
+"""Matching: finds chips and links of a machine for every chip and link of a mesh graph, or says why there are none."""

@@ -1,6 +1,6 @@
-"""Finding values for variables, by trial and forward checking over bit sets.
+"""A constraint solver: backtracking search with forward checking, over domains that are bit sets.
 
-Embedding chips into chips and meshes into groups of chips are the same puzzle: every variable takes one
+Embedding chips into chips and meshes into groups of chips are the same problem: every variable takes one
 value, neighbours take values that go together, and a value that is taken excludes others. Knows nothing of
 meshes or machines.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from softmesh.fabric.matching.wiring import bits
+from softmesh.fabric.matching.machine_bitsets import bits
 
 
 class StepsSpent(Exception):
@@ -48,7 +48,7 @@ class Blocks:
     block_of: Sequence[int]
     allowed: Sequence[int]  # for each block, the values it may use; one place alone belongs to that block
     place_of: Sequence[int]
-    apart: bool  # two blocks never share a place
+    exclusive: bool  # two blocks never share a place
 
 
 @dataclass
@@ -164,7 +164,7 @@ class Search:
         if not self.blocks[mine] & ~place:  # settled by an earlier one of the block
             return
         self.blocks = [
-            allowed & place if block == mine else (allowed & ~place if blocks.apart else allowed)
+            allowed & place if block == mine else (allowed & ~place if blocks.exclusive else allowed)
             for block, allowed in enumerate(self.blocks)
         ]
 

@@ -1,21 +1,31 @@
-"""Why a graph does not fit a machine, and the nearest thing that does.
+"""Explains why a graph does not fit a machine, and names the nearest thing that does.
 
-What can be counted is told at once. For the rest one requirement after another is left out and the search asked
-again: the first that makes it fit is to blame, and what was found then says where it would have been broken.
+What can be counted is reported at once, without a search. For the rest one requirement after another is left out and
+the search asked again: the first that makes it fit is to blame, and what was found then says where it would have been
+broken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 
-from softmesh.fabric.match import Match, MatchError
+from softmesh.errors import did_you_mean
 from softmesh.fabric.matching.backtracking import Steps, StepsSpent
-from softmesh.fabric.matching.counting import refusals
+from softmesh.fabric.matching.machine_bitsets import Wiring
+from softmesh.fabric.matching.match import (
+    Match,
+    MatchError,
+    Violation,
+    connection_links,
+    unpinned_text,
+    violations,
+)
+from softmesh.fabric.matching.position_rules import pin_groups
 from softmesh.fabric.matching.relaxation import (
     Relaxed,
-    ever_easier,
     fewer_links,
     free_hosts,
     fully_up,
@@ -24,12 +34,107 @@ from softmesh.fabric.matching.relaxation import (
     without_corners,
     without_pinnings,
     without_rings,
+    without_several,
 )
-from softmesh.fabric.matching.requirements import Violation, connection_links, violations
-from softmesh.fabric.matching.solving import Task, solve
-from softmesh.fabric.matching.tiles import TileBook
-from softmesh.fabric.matching.wiring import Wiring
-from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node
+from softmesh.fabric.matching.solver import Task, solve
+from softmesh.fabric.matching.tiles import TileCache
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node
+
+# Refusals that need no search: what the machine does not have at all.
+
+
+def refusals(task: Task) -> Iterator[MatchError]:
+    if not task.graph.meshes:
+        yield MatchError("meshes", "The graph has no mesh")
+    yield from _architecture(task)
+    yield from _chip_count(task)
+    yield from _hosts(task)
+    for mesh in task.graph.meshes:
+        yield from _host_size(task, mesh)
+        yield from _pinnings(task, mesh)
+
+
+def _architecture(task: Task) -> Iterator[MatchError]:
+    wanted, have = task.graph.arch, task.machine.chip.arch
+    if wanted != have:
+        yield MatchError(
+            "architecture",
+            f"The descriptor is for {wanted.name}, {task.machine.name} has {have.name} chips",
+            f"Declare arch: {have.name}, or use a machine with {wanted.name} chips.",
+            task.graph.meshes[0].line,
+        )
+
+
+def _chip_count(task: Task) -> Iterator[MatchError]:
+    wanted, have = task.graph.size, len(task.machine.asics)
+    if wanted > have:
+        down = [asic.id for asic in task.machine.down_chips]
+        yield MatchError(
+            "chip count",
+            "Cannot map target graph to global graph: target graph is larger with "
+            f"{wanted} nodes, but global graph only has {have} nodes"
+            + (f" (down: chips {', '.join(map(str, down))})" if down else ""),
+            _meshes_within(task, have),
+        )
+
+
+def _meshes_within(task: Task, chips: int) -> str:
+    meshes = sorted(task.graph.meshes, key=lambda mesh: mesh.size)
+    count = sum(total <= chips for total in accumulate(mesh.size for mesh in meshes))
+    if not count:
+        rows, columns = meshes[0].shape
+        return f"A {rows}x{columns} mesh needs {meshes[0].size} chips, {task.machine.name} has {chips}."
+    held = count if meshes[0].size == meshes[-1].size else f"the {count} smallest"
+    return f"{chips} chips hold {held} of the {len(meshes)} meshes."
+
+
+def _hosts(task: Task) -> Iterator[MatchError]:
+    for (mesh, rank), host in task.hosts.items():
+        if host not in task.machine.hosts:
+            yield MatchError(
+                "hosts",
+                f"Host consistency violated: mesh {mesh} host rank {rank} is bound to {host!r}, which is no host "
+                f"of {task.machine.name} ({', '.join(task.machine.hosts[:8])})",
+                did_you_mean(host, task.machine.hosts).strip(),
+            )
+
+
+def _host_size(task: Task, mesh: LogicalMesh) -> Iterator[MatchError]:
+    rows, columns = mesh.host_block
+    largest = max(len(task.machine.chips_of(host)) for host in task.machine.hosts)
+    if rows * columns > largest:
+        yield MatchError(
+            "hosts",
+            f"Failed to set same-rank groups constraint for mesh {mesh.id}: each of its {mesh.host_count} host "
+            f"rank(s) owns {rows}x{columns} chips, the largest host of {task.machine.name} has {largest}",
+            f"Declare host_topology so that a host owns at most {largest} chips.",
+            mesh.line,
+        )
+
+
+def _pinnings(task: Task, mesh: LogicalMesh) -> Iterator[MatchError]:
+    mine = [pin for pin in task.graph.pinnings if any(node.mesh == mesh.id for node in pin.nodes)]
+    existing = {asic.position for asic in task.machine.asics.values()}
+    groups = pin_groups(task.graph, mesh, existing)
+    if mine and not groups:
+        positions = sorted(existing)
+        yield MatchError(
+            "pinning",
+            unpinned_text(mesh.id),
+            f"Positions of {task.machine.name} go from tray {positions[0][0]} asic {positions[0][1]} to tray "
+            f"{positions[-1][0]} asic {positions[-1][1]}.",
+            mine[0].line,
+        )
+    for group in groups:
+        places = sum(asic.position in group.positions for asic in task.machine.asics.values())
+        if len(set(group.chips)) > places:
+            yield MatchError(
+                "pinning",
+                f"{len(set(group.chips))} chips of mesh {mesh.id} are pinned to {places} positions",
+                "List as many positions as chips.",
+                group.line,
+            )
+
 
 STEPS_PER_TRIAL = 4000
 STEPS_PER_CHIP = 10
@@ -74,7 +179,7 @@ class _Diagnosis:
         self.task = task
         self.steps = Steps(MOST_STEPS)
         self.is_proven = True  # whether the latest trial was searched to its end
-        self.book = TileBook(Wiring(task.machine))
+        self.tile_cache = TileCache(Wiring(task.machine))
 
     def blame(self) -> _Blame | None:
         for ask in (self._one_requirement, self._connections, self._several_requirements, self._shape):
@@ -88,7 +193,7 @@ class _Diagnosis:
         few = self.steps.share(STEPS_PER_TRIAL + STEPS_PER_CHIP * len(task.machine.asics))
         self.is_proven = True
         try:
-            return solve(task, few, self.book if task.machine is self.task.machine else None)
+            return solve(task, few, self.tile_cache if task.machine is self.task.machine else None)
         except StepsSpent:
             self.is_proven = False
             return None
@@ -181,7 +286,7 @@ class _Diagnosis:
         return self.fits(replace(self.task, graph=replace(graph, connections=connections))) is not None
 
     def _several_requirements(self) -> _Blame | None:
-        for relaxed in ever_easier(self.task):
+        for relaxed in without_several(self.task):
             chips = self.fits(relaxed.task)
             if chips is not None:
                 each = {broken.requirement: broken for broken in reversed(self._violations(chips))}

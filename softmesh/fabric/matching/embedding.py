@@ -1,4 +1,4 @@
-"""One mesh into a set of chips: every logical chip its own chip, every neighbour pair joined by links."""
+"""Embeds one mesh into a set of chips: every logical chip its own chip, every neighbour pair joined by links."""
 
 from __future__ import annotations
 
@@ -6,22 +6,119 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from softmesh.fabric.matching.backtracking import Blocks, Puzzle, Search, Steps, StepsSpent
-from softmesh.fabric.matching.folding import PathPruning, foldings, is_closed, is_line
-from softmesh.fabric.matching.wiring import Wiring, bits, either
+from softmesh.fabric.matching.machine_bitsets import Wiring, bits, either
 from softmesh.fabric.mesh_graph import LogicalMesh
+
+# Lines and rings of chips folded into rectangles, where a search for a long path would lose its way.
+#
+# A path through all chips of a grid is a hard problem (Hamiltonian path); the grid itself is an easy one. So a 1x32
+# ring is first sought as an 8x4 grid, numbered along a closed tour of it.
+
+
+Pair = tuple[int, int]
+
+
+def is_line(mesh: LogicalMesh) -> bool:
+    """One chip wide, and more than two long: where a path has to be found."""
+    return min(mesh.shape) == 1 and mesh.size > 2
+
+
+def is_closed(mesh: LogicalMesh) -> bool:
+    return mesh.wraps(0) or mesh.wraps(1)
+
+
+def foldings(mesh: LogicalMesh) -> Iterator[list[Pair]]:
+    """Neighbour pairs of grids whose tour is this line or ring; the most square grid first."""
+    for height, width in _rectangles(mesh.size):
+        tour = _closed_tour(height, width) if is_closed(mesh) else _snake(height, width)
+        if tour is not None:
+            yield _grid_pairs(tour)
+
+
+def _rectangles(size: int) -> list[Pair]:
+    pairs = [(size // width, width) for width in range(2, size // 2 + 1) if size % width == 0]
+    return sorted(pairs, key=lambda pair: (abs(pair[0] - pair[1]), -pair[0]))
+
+
+def _snake(height: int, width: int) -> list[Pair]:
+    return [
+        (row, column if row % 2 == 0 else width - 1 - column)
+        for row in range(height)
+        for column in range(width)
+    ]
+
+
+def _closed_tour(height: int, width: int) -> list[Pair] | None:
+    """Along the first row, to and fro over the rest, home up the first column; an even height closes it."""
+    if height % 2:
+        return None
+    inner = [(row, column + 1) for row, column in _snake(height, width - 1)]
+    return [(0, 0), *inner, *((row, 0) for row in range(height - 1, 0, -1))]
+
+
+def _grid_pairs(tour: list[Pair]) -> list[Pair]:
+    number = {place: i for i, place in enumerate(tour)}
+    return [
+        (i, number[near])
+        for (row, column), i in number.items()
+        for near in ((row, column + 1), (row + 1, column))
+        if near in number
+    ]
+
+
+class PathPruning:
+    """Tells early that the head of a path has cut itself off from the chips it still needs."""
+
+    def __init__(self, joined: list[int], region: int, size: int, closed: bool) -> None:
+        self.joined = joined
+        self.region = region
+        self.size = size
+        self.closed = closed
+
+    def fewest_ways_on(self, search: Search, variable: int, domain: int) -> list[int]:
+        """Warnsdorff's order: the chip that will be hardest to reach later comes first."""
+        open_chips = search.available & self.region
+        return sorted(bits(domain), key=lambda chip: ((self.joined[chip] & open_chips).bit_count(), chip))
+
+    def is_cut_off(self, search: Search) -> bool:
+        missing = self.size - len(search.values)
+        if missing < 2:
+            return False
+        head = search.values[len(search.values) - 1]
+        reached = self._reach(head, search.available & self.region)
+        home = self.joined[search.values[0]] & reached if self.closed else -1
+        if not home or reached.bit_count() < missing:
+            return True
+        return self._dead_ends(search, head, reached) > reached.bit_count() - missing + (not self.closed)
+
+    def _reach(self, head: int, free: int) -> int:
+        reached = edge = self.joined[head] & free
+        while edge:
+            near = 0
+            for chip in bits(edge):
+                near |= self.joined[chip]
+            edge = near & free & ~reached
+            reached |= edge
+        return reached
+
+    def _dead_ends(self, search: Search, head: int, reached: int) -> int:
+        """Free chips that a path can enter but not leave."""
+        ways = reached | 1 << head | (1 << search.values[0] if self.closed else 0)
+        return sum((self.joined[chip] & ways).bit_count() < 2 for chip in bits(reached))
+
 
 Embedding = list[int]  # for each logical chip, the index of its chip in the wiring
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A mesh with what its chips must keep to. Equal pieces have the same embeddings."""
+class MeshRequest:
+    """A mesh with what its chips must keep to. Equal requests have the same embeddings."""
 
     mesh: LogicalMesh
     links: int  # at least so many for each neighbour pair
     pins: tuple[tuple[int, int], ...]  # (logical chip, the chips it may take)
     hosts: tuple[int, ...]  # for each host rank, the chips it may use
-    apart: bool  # no two host ranks on one host
+    exclusive: bool  # no two host ranks on one host
 
     @property
     def is_symmetric(self) -> bool:
@@ -29,47 +126,47 @@ class Piece:
         return not self.pins and len(set(self.hosts)) == 1
 
 
-def first_embedding(wiring: Wiring, piece: Piece, steps: Steps) -> Embedding | None:
-    for region in regions(wiring, piece):
-        for part in _promising_first(wiring, piece, region, steps):
+def first_embedding(wiring: Wiring, request: MeshRequest, steps: Steps) -> Embedding | None:
+    for region in regions(wiring, request):
+        for part in _promising_first(wiring, request, region, steps):
             return part
     return None
 
 
-def regions(wiring: Wiring, piece: Piece) -> list[int]:
+def regions(wiring: Wiring, request: MeshRequest) -> list[int]:
     """Connected sets of chips that are large enough; one host's chips at a time where one host is wanted."""
-    if len(piece.hosts) == 1:
-        places = [piece.hosts[0] & host for host in wiring.hosts.values()]
+    if len(request.hosts) == 1:
+        places = [request.hosts[0] & host for host in wiring.hosts.values()]
     else:
-        places = [either(piece.hosts)]
+        places = [either(request.hosts)]
     return [
         found
         for place in places
-        for found in wiring.components(place, piece.links)
-        if found.bit_count() >= piece.mesh.size
+        for found in wiring.components(place, request.links)
+        if found.bit_count() >= request.mesh.size
     ]
 
 
-def _promising_first(wiring: Wiring, piece: Piece, region: int, steps: Steps) -> Iterator[Embedding]:
-    domains = fitting_domains(wiring, piece, region)
+def _promising_first(wiring: Wiring, request: MeshRequest, region: int, steps: Steps) -> Iterator[Embedding]:
+    domains = fitting_domains(wiring, request, region)
     if domains is None:
         return
-    if is_line(piece.mesh):
-        yield from _quick_lines(wiring, piece, region, domains, steps)
-    elif region.bit_count() == piece.mesh.size and not piece.pins:
-        yield from _from_the_hardest_chip(wiring, piece, region, domains, steps)
+    if is_line(request.mesh):
+        yield from _quick_lines(wiring, request, region, domains, steps)
+    elif region.bit_count() == request.mesh.size and not request.pins:
+        yield from _from_the_hardest_chip(wiring, request, region, domains, steps)
         return
-    yield from Search(puzzle(wiring, piece, region, domains), steps).solutions()
+    yield from Search(puzzle(wiring, request, region, domains), steps).solutions()
 
 
 def _quick_lines(
-    wiring: Wiring, piece: Piece, region: int, domains: list[int], steps: Steps
+    wiring: Wiring, request: MeshRequest, region: int, domains: list[int], steps: Steps
 ) -> Iterator[Embedding]:
     """A short straight attempt, then rectangles that the line fills."""
-    straight = puzzle(wiring, piece, region, domains)
-    folded = (puzzle(wiring, piece, region, domains, pairs) for pairs in foldings(piece.mesh))
+    straight = puzzle(wiring, request, region, domains)
+    folded = (puzzle(wiring, request, region, domains, pairs) for pairs in foldings(request.mesh))
     for attempt in (straight, *folded):
-        found = attempted(attempt, steps, 20 * piece.mesh.size)
+        found = attempted(attempt, steps, 20 * request.mesh.size)
         if found is not None:
             yield found
 
@@ -86,35 +183,39 @@ def attempted(attempt: Puzzle, steps: Steps, limit: int) -> Embedding | None:
 
 
 def _from_the_hardest_chip(
-    wiring: Wiring, piece: Piece, region: int, domains: list[int], steps: Steps
+    wiring: Wiring, request: MeshRequest, region: int, domains: list[int], steps: Steps
 ) -> Iterator[Embedding]:
     """Every chip is needed, so start from the one with fewest links: mistakes show where links are missing."""
-    joined = wiring.joined(piece.links)
+    joined = wiring.joined(request.links)
     hardest = min(bits(region), key=lambda chip: ((joined[chip] & region).bit_count(), chip))
     domains = list(domains)
-    for node in range(piece.mesh.size):
+    for node in range(request.mesh.size):
         if domains[node] >> hardest & 1:
             seeded = [*domains[:node], 1 << hardest, *domains[node + 1 :]]
-            seed = replace(puzzle(wiring, piece, region, seeded), start=node)
+            seed = replace(puzzle(wiring, request, region, seeded), start=node)
             yield from Search(seed, steps).solutions()
             domains[node] &= ~(1 << hardest)
 
 
 def puzzle(
-    wiring: Wiring, piece: Piece, region: int, domains: list[int], pairs: list[tuple[int, int]] | None = None
+    wiring: Wiring,
+    request: MeshRequest,
+    region: int,
+    domains: list[int],
+    pairs: list[tuple[int, int]] | None = None,
 ) -> Puzzle:
     """`pairs` may ask for more neighbours than the mesh has: a line folded into a rectangle."""
-    joined = wiring.joined(piece.links)
-    mesh = piece.mesh
+    joined = wiring.joined(request.links)
+    mesh = request.mesh
     made = Puzzle(
         domains=domains,
         neighbours=_neighbours(mesh, pairs),
         partners=lambda _, chip: joined[chip],
         excludes=lambda chip: 1 << chip,
-        blocks=_blocks(wiring, piece),
-        start=_most_pinned(piece) if piece.pins else 0,
+        blocks=_blocks(wiring, request),
+        start=_most_pinned(request) if request.pins else 0,
     )
-    if is_line(mesh) and pairs is None and all(node == 0 for node, _ in piece.pins):
+    if is_line(mesh) and pairs is None and all(node == 0 for node, _ in request.pins):
         pruning = PathPruning(joined, region, mesh.size, is_closed(mesh))
         made.in_sequence = True
         made.order = pruning.fewest_ways_on
@@ -122,8 +223,8 @@ def puzzle(
     return made
 
 
-def _most_pinned(piece: Piece) -> int:
-    return min(piece.pins, key=lambda pin: (pin[1].bit_count(), pin[0]))[0]
+def _most_pinned(request: MeshRequest) -> int:
+    return min(request.pins, key=lambda pin: (pin[1].bit_count(), pin[0]))[0]
 
 
 def _neighbours(mesh: LogicalMesh, pairs: list[tuple[int, int]] | None) -> list[list[tuple[int, int]]]:
@@ -134,18 +235,18 @@ def _neighbours(mesh: LogicalMesh, pairs: list[tuple[int, int]] | None) -> list[
     return [[(other, 0) for other in sorted(others)] for others in near]
 
 
-def _blocks(wiring: Wiring, piece: Piece) -> Blocks | None:
-    if len(piece.hosts) == 1:
+def _blocks(wiring: Wiring, request: MeshRequest) -> Blocks | None:
+    if len(request.hosts) == 1:
         return None
-    of_chip = [piece.mesh.host_rank(chip) for chip in range(piece.mesh.size)]
-    return Blocks(of_chip, piece.hosts, wiring.host_of, piece.apart)
+    of_chip = [request.mesh.host_rank(chip) for chip in range(request.mesh.size)]
+    return Blocks(of_chip, request.hosts, wiring.host_of, request.exclusive)
 
 
-def fitting_domains(wiring: Wiring, piece: Piece, region: int) -> list[int] | None:
+def fitting_domains(wiring: Wiring, request: MeshRequest, region: int) -> list[int] | None:
     """What each logical chip may take, going by pins, hosts and numbers of neighbours; None: some have nothing."""
-    if not _colours_fit(wiring, piece, region):
+    if not _colours_fit(wiring, request, region):
         return None
-    mesh, joined = piece.mesh, wiring.joined(piece.links)
+    mesh, joined = request.mesh, wiring.joined(request.links)
     needed = [len(set(mesh.neighbours(node).values())) for node in range(mesh.size)]
     by_degree: dict[int, int] = {}
     for chip in bits(region):
@@ -154,8 +255,8 @@ def fitting_domains(wiring: Wiring, piece: Piece, region: int) -> list[int] | No
     classes = _degree_classes(needed, by_degree, region.bit_count() - mesh.size)
     if classes is None:
         return None
-    domains = [classes[degree] & piece.hosts[mesh.host_rank(node)] for node, degree in enumerate(needed)]
-    for node, chips in piece.pins:
+    domains = [classes[degree] & request.hosts[mesh.host_rank(node)] for node, degree in enumerate(needed)]
+    for node, chips in request.pins:
         domains[node] &= chips
     return domains if all(domains) else None
 
@@ -182,12 +283,12 @@ def _degree_classes(needed: list[int], by_degree: dict[int, int], spare: int) ->
     return classes
 
 
-def _colours_fit(wiring: Wiring, piece: Piece, region: int) -> bool:
+def _colours_fit(wiring: Wiring, request: MeshRequest, region: int) -> bool:
     """Whether chess-board colours allow it: on a machine without odd cycles no odd ring exists."""
-    halves = wiring.two_colours(region, piece.links)
+    halves = wiring.two_colours(region, request.links)
     if halves is None:
         return True
-    mesh = piece.mesh
+    mesh = request.mesh
     if any(mesh.wraps(axis) and mesh.shape[axis] % 2 for axis in (0, 1)):
         return False
     dark = mesh.size // 2

@@ -1,12 +1,12 @@
-"""Easier versions of a task, each without one of its requirements, and what to tell when one of them fits."""
+"""Relaxed versions of a matching task, each without one of its requirements, and what to report when one fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from softmesh.fabric.matching.corners import corner_pins
-from softmesh.fabric.matching.solving import Task
+from softmesh.fabric.matching.position_rules import corner_pins
+from softmesh.fabric.matching.solver import Task
 from softmesh.fabric.mesh_graph import LogicalMesh
 from softmesh.systems.machine import Machine, numbered
 
@@ -134,7 +134,7 @@ def _opened(mesh: LogicalMesh, axes: tuple[int, ...]) -> LogicalMesh:
     return replace(mesh, rings=(rings[0], rings[1]))
 
 
-def ever_easier(task: Task) -> Iterator[Relaxed]:
+def without_several(task: Task) -> Iterator[Relaxed]:
     """One requirement more left out each time, for graphs that break several."""
     left_out = []
     for name, ease in (("links", _with_any_links), ("ring", _all_opened), ("pinning", _unpinned)):

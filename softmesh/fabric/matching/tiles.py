@@ -1,4 +1,4 @@
-"""The groups of chips that could play a mesh, each once."""
+"""Lists the tiles of a mesh: the groups of chips that could play it, each once; a cache keeps the lists."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from softmesh.fabric.matching.backtracking import Search, Steps, StepsSpent
-from softmesh.fabric.matching.embedding import Embedding, Piece, fitting_domains, puzzle, regions
-from softmesh.fabric.matching.folding import foldings, is_line
-from softmesh.fabric.matching.wiring import Wiring, bits, union
+from softmesh.fabric.matching.embedding import (
+    Embedding,
+    MeshRequest,
+    fitting_domains,
+    foldings,
+    is_line,
+    puzzle,
+    regions,
+)
+from softmesh.fabric.matching.machine_bitsets import Wiring, bits, union
 from softmesh.fabric.mesh_graph import LogicalMesh
 
 MOST_TILES = 400  # of one region, or four for each chip: enough to choose from, and every choice costs
@@ -32,27 +39,27 @@ class Listing:
     is_complete: bool
 
 
-class TileBook:
+class TileCache:
     """Listings for one machine, each made once: meshes that only their names tell apart share their tiles."""
 
     def __init__(self, wiring: Wiring, most_steps: int = MOST_STEPS) -> None:
         self.wiring = wiring
         self._most_steps = most_steps
-        self._listings: dict[tuple[Piece, tuple[int, ...]], Listing] = {}
+        self._listings: dict[tuple[MeshRequest, tuple[int, ...]], Listing] = {}
 
-    def listing(self, piece: Piece, named: tuple[int, ...]) -> Listing:
+    def listing(self, request: MeshRequest, named: tuple[int, ...]) -> Listing:
         """`named` logical chips matter one by one: the same group with one of them elsewhere is another tile."""
-        mesh = replace(piece.mesh, id=0, name="", line=None, is_switch=False, strict=False, channels=1)
-        key = replace(piece, mesh=mesh), named
+        mesh = replace(request.mesh, id=0, name="", line=None, is_switch=False, strict=False, channels=1)
+        key = replace(request, mesh=mesh), named
         if key not in self._listings:
             self._listings[key] = self._made(*key)
         return self._listings[key]
 
-    def _made(self, piece: Piece, named: tuple[int, ...]) -> Listing:
+    def _made(self, request: MeshRequest, named: tuple[int, ...]) -> Listing:
         tiles: list[Tile] = []
         is_complete = True
-        for region in regions(self.wiring, piece):
-            found = _Region(self.wiring, piece, region, named)
+        for region in regions(self.wiring, request):
+            found = _Region(self.wiring, request, region, named)
             found.search(min(self._most_steps, STEPS_PER_CHIP * region.bit_count()))
             tiles += found.tiles.values()
             is_complete &= found.is_complete
@@ -61,21 +68,21 @@ class TileBook:
 
 
 class _Region:
-    def __init__(self, wiring: Wiring, piece: Piece, region: int, named: tuple[int, ...]) -> None:
+    def __init__(self, wiring: Wiring, request: MeshRequest, region: int, named: tuple[int, ...]) -> None:
         self.wiring = wiring
-        self.piece = piece
+        self.request = request
         self.region = region
         self.named = named
         self.tiles: dict[tuple[int, ...], Tile] = {}
         self.is_complete = True
-        self.mirrored = _mirrored_places(piece.mesh)
+        self.mirrored = _mirrored_places(request.mesh)
         self.most = max(MOST_TILES, 4 * region.bit_count())
 
     def search(self, most_steps: int) -> None:
-        domains = fitting_domains(self.wiring, self.piece, self.region)
+        domains = fitting_domains(self.wiring, self.request, self.region)
         if domains is None:
             return
-        one_is_all = self.region.bit_count() == self.piece.mesh.size and not self.named
+        one_is_all = self.region.bit_count() == self.request.mesh.size and not self.named
         few = Steps(most_steps)
         try:
             for embedding in self._embeddings(domains, few):
@@ -98,20 +105,20 @@ class _Region:
         home = 0
         for chip in bits(chips):
             home |= self.wiring.host_of[chip]
-        return (self.wiring.around(chips) & home).bit_count()
+        return (self.wiring.neighbours_of(chips) & home).bit_count()
 
     def _embeddings(self, domains: list[int], steps: Steps) -> Iterator[Embedding]:
-        if is_line(self.piece.mesh):
-            for pairs in foldings(self.piece.mesh):
-                folded = puzzle(self.wiring, self.piece, self.region, domains, pairs)
+        if is_line(self.request.mesh):
+            for pairs in foldings(self.request.mesh):
+                folded = puzzle(self.wiring, self.request, self.region, domains, pairs)
                 yield from islice(Search(folded, steps).solutions(), self.most)
-        if not self.piece.is_symmetric or self.named:
-            plain = puzzle(self.wiring, self.piece, self.region, domains)
+        if not self.request.is_symmetric or self.named:
+            plain = puzzle(self.wiring, self.request, self.region, domains)
             yield from Search(plain, steps).solutions()
             return
         for narrowed in self._up_to_symmetry(domains):
             steps.take(len(domains))  # a new start looks at them all
-            turned = puzzle(self.wiring, self.piece, self.region, narrowed)
+            turned = puzzle(self.wiring, self.request, self.region, narrowed)
             if turned.is_hopeless is None:
                 turned.is_hopeless = self._is_mirrored
             yield from Search(turned, steps).solutions()
@@ -126,7 +133,7 @@ class _Region:
 
     def _up_to_symmetry(self, domains: list[int]) -> Iterator[list[int]]:
         """Of all ways to turn the mesh round, the one with its lowest chip in the first corner."""
-        alike = _places_like_the_first(self.piece.mesh)
+        alike = _places_like_the_first(self.request.mesh)
         for chip in bits(domains[0]):
             above = ~((2 << chip) - 1)
             narrowed = [domain & above if node in alike else domain for node, domain in enumerate(domains)]

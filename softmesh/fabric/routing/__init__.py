@@ -1,1 +1,1 @@
-"""The fabric on a match: planes, tables, routes, links between meshes, and the proof that packets keep moving."""
+"""Routing over a match: planes, tables, routes, links between meshes, and the proof that packets keep moving."""

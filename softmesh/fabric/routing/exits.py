@@ -1,7 +1,7 @@
-"""Leaving a mesh: through which chip a packet for another mesh goes out.
+"""Exit chips: through which chip a packet for another mesh leaves its own.
 
-The next mesh lies on a shortest way through the graph of meshes. Among its exits a chip takes itself, else
-the nearest, counted in rows and columns without wraps.
+The next mesh lies on a shortest way through the graph of meshes. Among its exits a chip takes itself, else the
+nearest, counted in rows and columns without wraps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
-from softmesh.fabric.routing.ports import Crossing
+from softmesh.fabric.routing.intermesh_links import Crossing
 from softmesh.hardware import RoutingDirection
 from softmesh.systems.machine import Link
 

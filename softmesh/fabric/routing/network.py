@@ -1,4 +1,4 @@
-"""The fabric that came up on a match: its planes, its links between meshes, its tables, its routes."""
+"""The network: the fabric as it came up on a match, with its planes, links between meshes, tables and routes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from softmesh.errors import MeshError
-from softmesh.fabric.match import Match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.fabric.routing.deadlock import Cycle, Proof, prove
 from softmesh.fabric.routing.exits import Exits
-from softmesh.fabric.routing.limits import beyond_silicon, longest_route
-from softmesh.fabric.routing.packets import header_bytes, payload_bytes
+from softmesh.fabric.routing.intermesh_links import assign_ports, intermesh_text
+from softmesh.fabric.routing.packets import (
+    hardware_limit_warnings,
+    header_bytes,
+    longest_route,
+    payload_bytes,
+)
 from softmesh.fabric.routing.planes import (
     PlaneCount,
     check_every_link,
@@ -24,8 +29,7 @@ from softmesh.fabric.routing.planes import (
     plane_counts,
     plane_warnings,
 )
-from softmesh.fabric.routing.ports import assign_ports, intermesh_text
-from softmesh.fabric.routing.route import Hop, Route
+from softmesh.fabric.routing.route import PASS_THROUGH, Hop, Route, why_no_exit, why_unreachable
 from softmesh.fabric.routing.tables import (
     ETH_DIRECTION,
     HERE,
@@ -34,7 +38,6 @@ from softmesh.fabric.routing.tables import (
     direction_table,
     neighbour_table,
 )
-from softmesh.fabric.routing.unreachable import PASS_THROUGH, why_no_exit, why_unreachable
 from softmesh.fabric.settings import ONE_DIMENSIONAL, is_two_dimensional
 from softmesh.hardware import FabricConfig, FabricReliabilityMode, RoutingDirection
 from softmesh.systems.machine import Link
@@ -75,7 +78,7 @@ class Network:
             *plane_warnings(match, self.links, self.planes, num_planes),
             *shortfalls,
             *self._connections_left_out(),
-            *beyond_silicon(match.graph, config),
+            *hardware_limit_warnings(match.graph, config),
         )
         self._tables: dict[int, Table] = {}
         self._neighbours: dict[int, npt.NDArray[np.int64]] = {}

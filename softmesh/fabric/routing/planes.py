@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.fabric.match import Match
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import LogicalMesh, Node
 from softmesh.hardware import RoutingDirection
 from softmesh.systems.machine import Link

@@ -1,1 +1,1 @@
-"""What kernels call: one file for each family, plain functions that act on the kernel they are called from."""
+"""Kernel-side API: the functions a kernel calls, one file for each family; they act on the kernel that calls them."""

@@ -1,4 +1,4 @@
-"""Single numbers in the L1 of a core: what C++ does through a `tt_l1_ptr`."""
+"""L1Pointer: reads and writes single numbers in the L1 of a core, as C++ does through a `tt_l1_ptr`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from softmesh.errors import ArgumentError
-from softmesh.kernels.calls.arguments import float32, int32_t, uint32_t
-from softmesh.kernels.engine.regions import same_bytes
-from softmesh.kernels.engine.thread import here
+from softmesh.kernels.calls.kernel_arguments import float32, int32_t, uint32_t
+from softmesh.kernels.engine.scheduler import here
+from softmesh.kernels.engine.worker_core import same_bytes
 
 
 class uint8_t(int):
@@ -81,7 +81,7 @@ class L1Pointer:
         thread = here("L1Pointer")
         at = self.address + index * self._size
         if thread.last_load == (at, value):
-            thread.ask(f"L1Pointer({at})[0], which is {value}")
+            thread.poll(f"L1Pointer({at})[0], which is {value}")
         thread.last_load = at, value
 
 

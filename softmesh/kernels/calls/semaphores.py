@@ -1,4 +1,4 @@
-"""Semaphores: words in the L1 of a core that kernels set, raise and wait for.
+"""Semaphore calls: set, increment and wait for words in the L1 of this core or of others.
 
 A semaphore is known by its L1 address, which is the same on all cores that have it.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from softmesh.errors import MeshError
 from softmesh.kernels.calls.noc import endpoint, multicast_targets, store_word
-from softmesh.kernels.engine.core import Core
-from softmesh.kernels.engine.thread import KernelThread, Wait, here, mover
+from softmesh.kernels.engine.scheduler import KernelThread, Wait, data_movement_kernel, here
+from softmesh.kernels.engine.worker_core import Core
 
 VALID = 1
 INVALID = 0
@@ -53,14 +53,14 @@ def noc_semaphore_set(sem_addr: int, val: int) -> None:
 
 def noc_semaphore_inc(addr: int, incr: int, noc_id: int | None = None) -> None:
     """Raise a semaphore anywhere on the chip; it wraps at 32 bits."""
-    thread = mover("noc_semaphore_inc")
+    thread = data_movement_kernel("noc_semaphore_inc")
     target, address = endpoint(thread, addr)
     _raise(thread, _worker("noc_semaphore_inc", target), address, incr)
 
 
 def noc_semaphore_set_remote(src_local_l1_addr: int, dst_noc_addr: int, noc: int | None = None) -> None:
     """Copy the semaphore of this core to another core."""
-    thread = mover("noc_semaphore_set_remote")
+    thread = data_movement_kernel("noc_semaphore_set_remote")
     target, address = endpoint(thread, dst_noc_addr)
     store_word(thread, target, address, thread.core.load(int(src_local_l1_addr)))
 
@@ -89,7 +89,7 @@ def noc_semaphore_set_multicast_loopback_src(
 
 
 def _set_multicast(call: str, source: int, noc_addr: int, num_dests: int, *, with_self: bool) -> None:
-    thread = mover(call)
+    thread = data_movement_kernel(call)
     cores, address = multicast_targets(thread, call, noc_addr, num_dests, with_self=with_self)
     word = thread.core.load(int(source))
     for core in cores:
@@ -101,7 +101,7 @@ def noc_semaphore_inc_multicast(
 ) -> None:
     """Raise the semaphore of every other core of a rectangle."""
     call = "noc_semaphore_inc_multicast"
-    thread = mover(call)
+    thread = data_movement_kernel(call)
     cores, address = multicast_targets(thread, call, dst_noc_addr_multicast, num_dests, with_self=False)
     for core in cores:
         _raise(thread, core, address, incr)

@@ -1,4 +1,4 @@
-"""Who holds the tile registers, and the way out of them: acquire, commit, wait, pack, release."""
+"""Tile register calls: acquire, commit, wait and release DST, and pack registers into circular buffers."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.kernels.calls.circular_buffers import fifo_of
-from softmesh.kernels.calls.template import templated
+from softmesh.kernels.calls.kernel_arguments import templated
+from softmesh.kernels.data_formats import pack, unpack
+from softmesh.kernels.engine.dst_registers import RegisterOwner
 from softmesh.kernels.engine.fifo import Fifo
-from softmesh.kernels.engine.registers import Turn
-from softmesh.kernels.engine.thread import KernelThread, computer
-from softmesh.kernels.engine.tiles import pack, unpack
+from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
 from softmesh.tensor.tile import Tile
 
 
-def _passes(call: str, expected: Turn, then: Turn) -> None:
-    computer(call).registers.pass_on(call, expected, then)
+def _passes(call: str, expected: RegisterOwner, then: RegisterOwner) -> None:
+    compute_kernel(call).registers.hand_over(call, expected, then)
 
 
 def tile_regs_acquire() -> None:
     """Math takes the registers, all zero."""
-    _passes("tile_regs_acquire", Turn.NOBODY, Turn.MATH)
+    _passes("tile_regs_acquire", RegisterOwner.NOBODY, RegisterOwner.MATH)
 
 
 def tile_regs_commit() -> None:
     """Math is done with them."""
-    _passes("tile_regs_commit", Turn.MATH, Turn.BETWEEN)
+    _passes("tile_regs_commit", RegisterOwner.MATH, RegisterOwner.BETWEEN)
 
 
 def tile_regs_wait() -> None:
     """The packer takes them."""
-    _passes("tile_regs_wait", Turn.BETWEEN, Turn.PACK)
+    _passes("tile_regs_wait", RegisterOwner.BETWEEN, RegisterOwner.PACK)
 
 
 def tile_regs_release() -> None:
     """The packer is done with them."""
-    _passes("tile_regs_release", Turn.PACK, Turn.NOBODY)
+    _passes("tile_regs_release", RegisterOwner.PACK, RegisterOwner.NOBODY)
 
 
 def acquire_dst() -> None:
     """The older way: math and packer hold them together."""
-    _passes("acquire_dst", Turn.NOBODY, Turn.BOTH)
+    _passes("acquire_dst", RegisterOwner.NOBODY, RegisterOwner.BOTH)
 
 
 def release_dst() -> None:
-    _passes("release_dst", Turn.BOTH, Turn.NOBODY)
+    _passes("release_dst", RegisterOwner.BOTH, RegisterOwner.NOBODY)
 
 
 def unpacked(thread: KernelThread, call: str, cb_id: int, index: int) -> tuple[torch.Tensor, Tile]:
@@ -75,14 +75,14 @@ def pack_tile(
     ifrom_dst: int, icb: int, output_tile_index: int | None = None, *, out_of_order_output: bool = False
 ) -> None:
     """A register to the next page of the window at the back, or to the page that is given."""
-    thread = computer("pack_tile")
+    thread = compute_kernel("pack_tile")
     index = 0 if out_of_order_output and output_tile_index is None else output_tile_index
     _pack(thread, "pack_tile", ifrom_dst, fifo_of(thread, "pack_tile", icb), index)
 
 
 def pack_tile_block(ifrom_dst: int, icb: int, ntiles: int) -> None:
     """So many registers, one after the other."""
-    thread = computer("pack_tile_block")
+    thread = compute_kernel("pack_tile_block")
     fifo = fifo_of(thread, "pack_tile_block", icb)
     for i in range(ntiles):
         _pack(thread, "pack_tile_block", ifrom_dst + i, fifo, None)
@@ -113,4 +113,4 @@ def write_page(thread: KernelThread, fifo: Fifo, address: int, values: torch.Ten
 
 def pack_reconfig_l1_acc(l1_acc_en: int) -> None:
     """Whether the packer adds to what is in memory (1) or overwrites it (0)."""
-    computer("pack_reconfig_l1_acc").registers.adds_in_l1 = bool(l1_acc_en)
+    compute_kernel("pack_reconfig_l1_acc").registers.adds_in_l1 = bool(l1_acc_en)

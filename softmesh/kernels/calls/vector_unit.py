@@ -1,4 +1,4 @@
-"""The vector unit (SFPU): functions of the values in tile registers, in place, in float32.
+"""Vector unit (SFPU) calls: functions of the values in tile registers, in place, in float32.
 
 Scalars come as the bits of a float, as in C++: `add_unary_tile(0, float_bits(0.5))`.
 """
@@ -10,12 +10,10 @@ from collections.abc import Callable
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.kernels.calls.arguments import float32
-from softmesh.kernels.calls.template import templated
+from softmesh.kernels.calls.kernel_arguments import float32, templated
 from softmesh.kernels.calls.tile_registers import in_register
-from softmesh.kernels.engine.thread import KernelThread, computer
-from softmesh.kernels.engine.tiles import pack, unpack
-from softmesh.kernels.formats import DataFormat, dtype_of
+from softmesh.kernels.data_formats import DataFormat, dtype_of, pack, unpack
+from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 WithScalar = Callable[[torch.Tensor, float], torch.Tensor]
@@ -25,7 +23,7 @@ Call = Callable[..., None]
 
 def _init(name: str, op: str) -> Call:
     def call(*args: object, **options: object) -> None:
-        computer(name).registers.vector_op = op
+        compute_kernel(name).registers.vector_op = op
 
     call.__name__ = call.__qualname__ = name
     return call
@@ -46,7 +44,7 @@ def _unary(name: str, apply: Unary) -> tuple[Call, Call]:
     """`name(idst)` and its init."""
 
     def call(idst: int, *options: object, **named: object) -> None:
-        thread = computer(name)
+        thread = compute_kernel(name)
         _check_set_up(thread, name)
         values = in_register(thread, name, idst)
         thread.registers.put(name, idst, apply(values), thread.registers.tile(idst))
@@ -58,7 +56,7 @@ def _with_scalar(name: str, apply: WithScalar) -> tuple[Call, Call]:
     """`name(idst, bits)`, bits being those of a float, and its init."""
 
     def call(idst: int, param1: int) -> None:
-        thread = computer(name)
+        thread = compute_kernel(name)
         _check_set_up(thread, name)
         values = in_register(thread, name, idst)
         thread.registers.put(name, idst, apply(values, float32(param1)), thread.registers.tile(idst))
@@ -70,7 +68,7 @@ def _binary(name: str, apply: Binary) -> tuple[Call, Call]:
     """`name(idst0, idst1, odst)` and its init; without `odst` the result takes the place of the first."""
 
     def call(idst0: int, idst1: int, odst: int | None = None) -> None:
-        thread = computer(name)
+        thread = compute_kernel(name)
         _check_set_up(thread, name)
         a, b = in_register(thread, name, idst0), in_register(thread, name, idst1)
         target = idst0 if odst is None else odst
@@ -140,7 +138,7 @@ _SMALLEST_FLOAT_BITS = 1 << 23  # what is below is no bits of a normal float, so
 
 def power_tile(idst: int, param0: int) -> None:
     """To a power: a whole number, or the bits of a float."""
-    thread = computer("power_tile")
+    thread = compute_kernel("power_tile")
     _check_set_up(thread, "power_tile")
     exponent = float(param0) if param0 < _SMALLEST_FLOAT_BITS else float32(param0)
     values = in_register(thread, "power_tile", idst)
@@ -155,7 +153,7 @@ def where_tile(
     idst0: int, idst1: int, idst2: int, odst: int | None = None, *, data_format: object = None
 ) -> None:
     """From the second register where the first is not zero, else from the third."""
-    thread = computer("where_tile")
+    thread = compute_kernel("where_tile")
     _check_set_up(thread, "where_tile")
     condition, yes, no = (in_register(thread, "where_tile", i) for i in (idst0, idst1, idst2))
     target = idst0 if odst is None else odst
@@ -169,7 +167,7 @@ where_tile_init = _init("where_tile_init", "where_tile")
 
 def fill_tile(idst: int, param0: float) -> None:
     """One value everywhere."""
-    thread = computer("fill_tile")
+    thread = compute_kernel("fill_tile")
     tile, chip = thread.registers.tile(idst), thread.core.chip
     size = (*(1,) * chip.rank, tile.height * tile.width)
     values = torch.full(size, float(param0), device=chip.mesh.torch_device)
@@ -186,7 +184,7 @@ fill_tile_init = _init("fill_tile_init", "fill_tile")
 @templated
 def typecast_tile(idst: int, *, IN_DTYPE: DataFormat | int, OUT_DTYPE: DataFormat | int) -> None:
     """Values as another format has them: rounded, cut off or wrapped."""
-    thread = computer("typecast_tile")
+    thread = compute_kernel("typecast_tile")
     _check_set_up(thread, "typecast_tile")
     dtype = dtype_of("typecast_tile", DataFormat(OUT_DTYPE))
     tile = thread.registers.tile(idst)

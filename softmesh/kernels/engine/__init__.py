@@ -1,1 +1,1 @@
-"""What runs kernels: threads and their turns, the memories of a chip, circular buffers, tile registers."""
+"""The kernel simulator: kernel threads and scheduler, chips and cores, memory, circular buffers, fabric."""

@@ -1,4 +1,4 @@
-"""NoC addresses: 64-bit numbers that name a place on the chip and a byte there.
+"""NoC addresses: encode and decode the 64-bit numbers that name a core, or a rectangle of cores, and a byte.
 
 36 bits of address, then six each for x and y; a multicast address has the two corners of a rectangle and a
 bit of its own, so that one is not taken for the other.
@@ -15,7 +15,7 @@ _LOCAL, _NODE = (1 << _LOCAL_BITS) - 1, (1 << _NODE_BITS) - 1
 _MULTICAST = 1 << 60
 
 
-class Place(NamedTuple):
+class NocCoord(NamedTuple):
     x: int
     y: int
 
@@ -23,12 +23,12 @@ class Place(NamedTuple):
 class Rectangle(NamedTuple):
     """Both corners included, whichever way round they were given: the two NoCs run in opposite directions."""
 
-    low: Place
-    high: Place
+    low: NocCoord
+    high: NocCoord
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[NocCoord]:
         xs, ys = range(self.low.x, self.high.x + 1), range(self.low.y, self.high.y + 1)
-        return [Place(x, y) for y in ys for x in xs]
+        return [NocCoord(x, y) for y in ys for x in xs]
 
 
 def encode(x: int, y: int, address: int) -> int:
@@ -40,12 +40,12 @@ def encode_multicast(x0: int, y0: int, x1: int, y1: int, address: int) -> int:
     return encode(x1, y1, address) | start | _MULTICAST
 
 
-def decode(noc_address: int) -> tuple[Place, int]:
+def decode(noc_address: int) -> tuple[NocCoord, int]:
     if noc_address & _MULTICAST:
         raise MeshError(
             "This is a multicast address: get_noc_addr(x, y, address) makes one for a single core."
         )
-    return Place(_field(noc_address, 0), _field(noc_address, 1)), noc_address & _LOCAL
+    return NocCoord(_field(noc_address, 0), _field(noc_address, 1)), noc_address & _LOCAL
 
 
 def decode_multicast(noc_address: int) -> tuple[Rectangle, int]:
@@ -55,7 +55,7 @@ def decode_multicast(noc_address: int) -> tuple[Rectangle, int]:
         )
     xs = sorted((_field(noc_address, 0), _field(noc_address, 2)))
     ys = sorted((_field(noc_address, 1), _field(noc_address, 3)))
-    return Rectangle(Place(xs[0], ys[0]), Place(xs[1], ys[1])), noc_address & _LOCAL
+    return Rectangle(NocCoord(xs[0], ys[0]), NocCoord(xs[1], ys[1])), noc_address & _LOCAL
 
 
 def _field(noc_address: int, number: int) -> int:

@@ -1,4 +1,4 @@
-"""No kernel runs for ever: a deadline for a launch, also for a loop that calls nothing.
+"""Timeout of a launch: a watchdog thread interrupts kernels that run past the deadline, even in a loop without calls.
 
 Between turns the scheduler looks at the clock. For a kernel that never gives its turn away there is one
 sleeping thread in the process; past the deadline it raises OutOfTime inside whatever runs.

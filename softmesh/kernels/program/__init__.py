@@ -1,1 +1,1 @@
-"""The host's side of kernels: programs, and what they are made of."""
+"""Host-side API of kernels: programs, kernels, circular buffers, semaphores, arguments; TT-NN's descriptors."""

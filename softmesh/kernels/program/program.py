@@ -1,4 +1,4 @@
-"""Program: kernels, circular buffers and semaphores for the cores of one chip, run on every chip of a range."""
+"""Program: kernels, circular buffers and semaphores for the cores of one chip, launched on every chip of a range."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_core
 from softmesh.errors import MeshError
 from softmesh.hardware import Arch
 from softmesh.kernels.engine.launch import Launch
-from softmesh.kernels.program.circular_buffer import CircularBuffer
-from softmesh.kernels.program.configs import NOC_MODE, DataMovementConfig
-from softmesh.kernels.program.kernel import Kernel
-from softmesh.kernels.program.l1_layout import check_room, place
-from softmesh.kernels.program.semaphore import MOST_SEMAPHORES, Semaphore
-from softmesh.lenience import is_strict
+from softmesh.kernels.program.kernel import NOC_MODE, DataMovementConfig, Kernel
+from softmesh.kernels.program.l1_allocation import (
+    MOST_SEMAPHORES,
+    CircularBuffer,
+    Semaphore,
+    assign_addresses,
+    check_room,
+)
 from softmesh.mesh import MeshCoordinateRange
+from softmesh.strictness import is_strict
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -36,7 +39,7 @@ class Program:
         self.kernels: list[Kernel] = []
         self.circular_buffers: list[CircularBuffer] = []
         self.semaphores: list[Semaphore] = []
-        self.runs_apart = False  # each device for itself: they differ, or speak to each other
+        self.runs_per_device = False  # each device for itself: they differ, or speak to each other
         self._is_final = False
         self._cores = 0, CoreRangeSet([])  # those of so many kernels
 
@@ -120,7 +123,7 @@ class Program:
         for buffer in self.circular_buffers:
             if buffer.shared is not None and buffer.shared.device() is not mesh:
                 raise MeshError(f"{buffer.shared!r} was made on another mesh than the program runs on.")
-        place(self.circular_buffers, mesh)
+        assign_addresses(self.circular_buffers, mesh)
         check_room(self.circular_buffers, mesh, self.id, self.sub_device_cores())
 
     def frozen(self) -> Program:
@@ -129,7 +132,7 @@ class Program:
         made.kernels = [kernel.copy() for kernel in self.kernels]
         made.circular_buffers = [buffer.copy() for buffer in self.circular_buffers]
         made.semaphores = list(self.semaphores)
-        made.runs_apart, made._is_final = self.runs_apart, self._is_final
+        made.runs_per_device, made._is_final = self.runs_per_device, self._is_final
         return made
 
     def launch(

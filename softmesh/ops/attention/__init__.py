@@ -1,1 +1,1 @@
-"""softmax(q k^T) v in TT-NN's forms: whole sequences, chunks of them, one new token of each user, chosen keys only."""
+"""Attention, softmax(q k^T) v, in TT-NN's forms: prefill, decode, paged, sparse, sequence parallel; and QKV heads."""

@@ -1,10 +1,10 @@
-"""Attention of one new token of each user over the user's cache."""
+"""scaled_dot_product_attention_decode: attention of one new token of each user over its KV cache; and attn_matmul."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -14,18 +14,21 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.ops.attention.checks import (
+from softmesh.ops.attention.sdpa_core import (
     TUNING,
+    attend,
+    check_groups,
     check_keys,
     check_mask,
     check_rank_4,
     check_sink,
     check_window,
-    own_keys,
+    group,
+    mask_bias,
+    split_with_key_heads,
 )
-from softmesh.ops.attention.kernel import attend, group, hide
 from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _DECODE = "transformer.scaled_dot_product_attention_decode"
 Data = torch.Tensor | None
@@ -117,8 +120,8 @@ class DecodeStep:
         part = slice(0, self.length)
         if self.is_causal:
             assert current is not None
-            part = self.reach(current)
-            bias = self._unseen(current, part)
+            part = self.visible_part(current)
+            bias = self._visibility_bias(current, part)
         k, v = fetch(part, current)
         queries = self._by_group(q.select(-4, 0))
         out = attend(queries, k.float(), v.float(), bias, score, scale=self.factor)
@@ -136,7 +139,7 @@ class DecodeStep:
         """(..., heads, n) as (..., key heads, 1, queries for each, n): the queries of a group become rows."""
         return group(x, -2, self.grouped).unsqueeze(-3).float()
 
-    def reach(self, current: torch.Tensor) -> slice:
+    def visible_part(self, current: torch.Tensor) -> slice:
         """The part of the cache that any user sees."""
         last = int(current.max())
         if self.modulo is not None:
@@ -149,7 +152,7 @@ class DecodeStep:
         first = 0 if self.window is None else max(0, earliest - self.window + 1)
         return slice(first, max(last, 0) + 1)
 
-    def _unseen(self, current: torch.Tensor, part: slice) -> Data:
+    def _visibility_bias(self, current: torch.Tensor, part: slice) -> Data:
         """The bias that hides what follows each user's position, or lies before its window."""
         at = torch.arange(part.start, part.stop, device=current.device)
         latest = current.unsqueeze(-1)
@@ -160,7 +163,7 @@ class DecodeStep:
             visible &= at > latest - self.window
         if bool(visible.all()):
             return None
-        return hide(visible).reshape(*current.shape, 1, 1, 1, part.stop - part.start)
+        return mask_bias(visible).reshape(*current.shape, 1, 1, 1, part.stop - part.start)
 
 
 def positions(numbers: Sequence[int], q: torch.Tensor) -> torch.Tensor:
@@ -224,4 +227,98 @@ def decode_rule(
     if mask is not None:
         users += [(mask_at, 0)] if mask.shape[0] == q.shape[1] else []
         heads += [(mask_at, 2)] if mask.shape[2] == q.shape[2] else []
-    return own_keys(rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]}), 2)
+    return split_with_key_heads(rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]}), 2)
+
+
+# -- attn_matmul: the two products of attention by themselves, for one new token of each user --------
+
+
+_PLAIN = "experimental.attn_matmul"
+_GROUPED = "experimental.group_attn_matmul"
+_CACHED = "experimental.attn_matmul_from_cache"
+_OPTIONS: dict[str, Any] = {
+    "tuning": "compute_with_storage_grid_size compute_kernel_config",
+    "needs_tile": True,
+    "floats_only": True,
+}
+
+
+def matmul_per_user(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a (..., rows, heads, users, inner) @ b (..., users, kv_heads, inner, columns): each user by its own matrix."""
+    rows, kv_heads = a.shape[-4], b.shape[-3]
+    queries = a.movedim(-2, -4).transpose(-3, -2)  # users, heads, rows, inner
+    grouped = queries.unflatten(-3, (kv_heads, -1)).flatten(-3, -2)
+    found = (grouped @ b).unflatten(-2, (-1, rows)).flatten(-4, -3)
+    return found.transpose(-3, -2).movedim(-4, -2)
+
+
+def _product(op: str, a: Operand, b: Operand, inner: int) -> None:
+    for operand in (a, b):
+        if operand.rank != 4:
+            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    if a.shape[2] != b.shape[0] or a.shape[3] != inner:
+        raise MeshError(
+            f"{op}: {a.name} {list(a.shape)} is [rows, heads, users, inner] and {b.name} {list(b.shape)} [users, "
+            f"kv_heads, inner, columns]: they must agree in users, and have an inner dim of {inner}."
+        )
+    check_groups(op, a.shape[1], b.shape[1])
+
+
+def _rule(columns: int) -> rules.Rule:
+    """Users and heads of both operands, columns of the second (its dim `columns`)."""
+    inner = split_with_key_heads(
+        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, columns)]}), 1
+    )
+
+    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+        """Both split along what is summed: each device has a part of the sum."""
+        if at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns):
+            return [rules.Partial("sum")]
+        return cast(Sequence[rules.Placement], inner(at))
+
+    return rule
+
+
+@operation(_PLAIN, **_OPTIONS, controls="memory_config dtype output_tensor")
+def attn_matmul(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """[rows, heads, users, inner] @ [users, 1, inner, columns] -> [rows, heads, users, columns]"""
+    a, b = input_tensor_a, input_tensor_b
+    _product(_PLAIN, a, b, b.shape[2] if b.rank == 4 else 0)
+    if b.shape[1] != 1:
+        raise MeshError(f"{_PLAIN}: {b.name} {list(b.shape)} must have one head; use ttnn.{_GROUPED}.")
+    return Local(matmul_per_user, _rule(columns=3), cost=matmul_cost(a.shape[3]))
+
+
+@operation(_GROUPED, **_OPTIONS, controls="memory_config dtype optional_output_tensor")
+def group_attn_matmul(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """[rows, heads, users, inner] @ [users, kv_heads, inner, columns]: heads share their group's matrix."""
+    a, b = input_tensor_a, input_tensor_b
+    _product(_GROUPED, a, b, b.shape[2] if b.rank == 4 else 0)
+    return Local(matmul_per_user, _rule(columns=3), cost=matmul_cost(a.shape[3]))
+
+
+@operation(_CACHED, **_OPTIONS, controls="memory_config dtype output_tensor")
+def attn_matmul_from_cache(
+    input_tensor_a: Operand, input_tensor_b: Operand, *, num_tokens: int, transpose_hw: bool
+) -> Local:
+    """attn_matmul with the first `num_tokens` rows (rounded up to a tile) of a cache [users, 1, length, width].
+
+    Transposed, they are the columns that queries are multiplied with; else the rows that are weighed.
+    """
+    a, b = input_tensor_a, input_tensor_b
+    tokens = -(-num_tokens // TILE_SIZE) * TILE_SIZE
+    if b.rank != 4 or not 0 < num_tokens <= tokens <= b.shape[2]:
+        raise MeshError(
+            f"{_CACHED}: num_tokens={num_tokens} must lie within the rows of the cache {list(b.shape)}, in tiles."
+        )
+    _product(_CACHED, a, b, b.shape[3] if transpose_hw else tokens)
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        rows = b[..., :tokens, :]
+        return matmul_per_user(a, rows.transpose(-2, -1) if transpose_hw else rows)
+
+    inner = split_with_key_heads(rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)]}), 1)
+    own_columns = split_with_key_heads(
+        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, 3)]}), 1
+    )
+    return Local(compute, inner if transpose_hw else own_columns, cost=matmul_cost(a.shape[3]))

@@ -1,8 +1,9 @@
-"""Attention over whole sequences."""
+"""scaled_dot_product_attention, flash_mla_prefill and joint attention: attention over whole sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 
@@ -13,8 +14,10 @@ from softmesh.dispatch.overloads import named_by_position
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.ops.attention.checks import (
+from softmesh.ops.attention.sdpa_core import (
     TUNING,
+    attend,
+    causal_window_mask,
     check_batch,
     check_ints,
     check_key_heads,
@@ -24,11 +27,14 @@ from softmesh.ops.attention.checks import (
     check_sink,
     check_value_width,
     check_window,
-    joining,
-    own_keys,
+    concat_heads_rule,
+    group,
+    joined_heads,
+    mask_bias,
+    split_with_key_heads,
 )
-from softmesh.ops.attention.kernel import attend, band, group, hide, joined_heads
 from softmesh.placement import rules
+from softmesh.tensor.broadcasting import broadcast_shapes
 
 _PREFILL = "transformer.scaled_dot_product_attention"
 _LATENT = "transformer.flash_mla_prefill"
@@ -83,7 +89,7 @@ def scaled_dot_product_attention(
         bias = None if bands is None else bands(q)
         if windows is not None:
             first = offset if offsets is None else offsets
-            seen = hide(_same_window(windows, rows, keys, first))
+            seen = mask_bias(_same_window(windows, rows, keys, first))
             seen = seen.reshape(*seen.shape[:-2], 1, 1, 1, rows, keys)
             bias = seen if bias is None else bias + seen
         out = inner(q, k, v, mask, sink, bias)
@@ -122,7 +128,7 @@ def _bands(
         return None
 
     def bias(q: torch.Tensor) -> torch.Tensor:
-        seen = hide(band(rows, keys, is_causal, window, q.device))
+        seen = mask_bias(causal_window_mask(rows, keys, is_causal, window, q.device))
         return seen.reshape(*(1,) * (q.dim() - 1), rows, keys)
 
     return bias
@@ -168,8 +174,8 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
         for dim, pairs in enumerate((batch, heads, rows)):
             pairs += [(3, dim)] if mask.shape[dim] == q.shape[dim] else []
     if not concat:
-        return own_keys(rules.along({0: batch, 1: heads, 2: rows, 3: [(2, 3)]}), 1)
-    return joining(own_keys(rules.along({0: batch, 3: heads, 2: rows}), 1))
+        return split_with_key_heads(rules.along({0: batch, 1: heads, 2: rows, 3: [(2, 3)]}), 1)
+    return concat_heads_rule(split_with_key_heads(rules.along({0: batch, 3: heads, 2: rows}), 1))
 
 
 # -- keys that hold the values too -----------------------------------------------------------------
@@ -224,3 +230,76 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
     assert head_dim_v is not None
     check_value_width(_LATENT, head_dim_v, k.shape[3])
     return head_dim_v
+
+
+# -- joint attention: two sequences that attend to each other as one, the joint one behind -----------
+
+
+_JOINT = "transformer.joint_scaled_dot_product_attention"
+
+
+@operation(_JOINT, controls="", tuning=TUNING)
+def joint_scaled_dot_product_attention(
+    input_tensor_q: Operand,
+    input_tensor_k: Operand,
+    input_tensor_v: Operand,
+    joint_tensor_q: Operand,
+    joint_tensor_k: Operand,
+    joint_tensor_v: Operand,
+    *,
+    joint_strategy: str,
+    scale: float | None = None,
+) -> Local:
+    """[b, heads, n, width] and [b, heads, l, width]: every query sees all n + l keys. One result for each sequence."""
+    own = (input_tensor_q, input_tensor_k, input_tensor_v)
+    joint = (joint_tensor_q, joint_tensor_k, joint_tensor_v)
+    check_strategy(_JOINT, joint_strategy)
+    for q, k, v in (own, joint):
+        check_rank_4(_JOINT, q, k, v)
+        check_keys(_JOINT, k, v, heads=q.shape[1], width=q.shape[3])
+        check_batch(_JOINT, q, k)
+    check_alike(_JOINT, own, joint)
+    q, k = own[:2]
+    grouped = (k.shape[1], q.shape[1] // k.shape[1])
+    factor = q.shape[3] ** -0.5 if scale is None else scale
+    rows = (q.shape[2], joint_tensor_q.shape[2])
+
+    def compute(*data: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        q, k, v = (_joined(data[i], data[i + 3]) for i in range(3))
+        out = attend(group(q, -3, grouped), k, v, None, None, scale=factor)
+        return out.flatten(-4, -3).split(rows, -2)
+
+    keys = k.shape[2] + joint_tensor_k.shape[2]
+    return Local(compute, _rule(), memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
+
+
+def _joined(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
+
+
+def _rule() -> rules.Rule:
+    batch, heads = [(i, 0) for i in range(6)], [(i, 1) for i in range(6)]
+    inner = split_with_key_heads(rules.along({0: batch, 1: heads}, outputs=2), 1)
+
+    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+        """All heads of both sequences, or queries of one beside keys of all would be mixed."""
+        answer = cast(Sequence[rules.Placement], inner(at))
+        is_split = {isinstance(word, rules.Shard) for word in at.words}
+        return answer if len(is_split) == 1 else [rules.LOCAL] * len(answer)
+
+    return rule
+
+
+def check_strategy(op: str, strategy: str) -> None:
+    if strategy != "rear":
+        raise MeshError(f"{op}: joint_strategy must be 'rear', the only one there is; got {strategy!r}.")
+
+
+def check_alike(op: str, own: Sequence[Operand], joint: Sequence[Operand]) -> None:
+    for one, other in zip(own, joint, strict=True):
+        if one.shape[:2] != other.shape[:2] or one.shape[3] != other.shape[3]:
+            raise MeshError(
+                f"{op}: {one.name} {list(one.shape)} and {other.name} {list(other.shape)} must agree in batch, heads "
+                "and width."
+            )

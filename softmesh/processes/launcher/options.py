@@ -1,11 +1,11 @@
-"""What was asked for on the command line, and which of the ways to launch that is."""
+"""The options of `tt-run` as given, and the launch mode they select."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from softmesh.processes.launcher.refusal import LaunchError
+from softmesh.processes.launcher.console import LaunchError
 
 
 @dataclass(frozen=True)

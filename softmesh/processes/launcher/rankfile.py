@@ -1,4 +1,4 @@
-"""Rankfiles: which host each rank is placed on, and how Open MPI of either generation is told of one."""
+"""Rankfiles of Open MPI: which host each rank is placed on, read, written and passed to mpirun of either generation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmesh.bounded_file import FileError, read_text
-from softmesh.processes.launcher.refusal import LaunchError
+from softmesh.input_files.text_files import FileError, read_text
+from softmesh.processes.launcher.console import LaunchError
 
 _LINE = re.compile(r"rank\s+(\d{1,7})\s*=\s*(\S+?)\s+slots?\s*=\s*(\S+)")
 _OPTIONS = ("--rankfile", "-rankfile", "-rf")
@@ -20,14 +20,14 @@ _PARAMETER = "rmaps_rankfile_path"
 
 
 @dataclass(frozen=True)
-class Found:
+class ExtractedRankfile:
     """A rankfile among arguments, and the arguments without it."""
 
     path: str | None
     rest: list[str]
 
 
-def taken_from(arguments: Sequence[str]) -> Found:
+def extract_rankfile(arguments: Sequence[str]) -> ExtractedRankfile:
     """Every spelling counts: `--rankfile F`, `-rf F`, `--map-by rankfile:file=F`, `--mca rmaps_rankfile_path F`."""
     path, rest, place = None, [], 0
     while place < len(arguments):
@@ -37,7 +37,7 @@ def taken_from(arguments: Sequence[str]) -> Found:
         else:
             path = found
         place += length
-    return Found(path, rest)
+    return ExtractedRankfile(path, rest)
 
 
 def _at(arguments: Sequence[str], place: int) -> tuple[str | None, int]:
@@ -57,7 +57,7 @@ def _at(arguments: Sequence[str], place: int) -> tuple[str | None, int]:
     return None, 1
 
 
-def spelled(path: str | Path, syntax: str, launch_directory: Path) -> list[str]:
+def rankfile_arguments(path: str | Path, syntax: str, launch_directory: Path) -> list[str]:
     """`syntax` is rankfile, map-by or mca; mpirun runs in the launch directory."""
     written = os.path.relpath(os.path.join(launch_directory, path), launch_directory)
     if syntax == "map-by":

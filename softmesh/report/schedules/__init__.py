@@ -1,1 +1,1 @@
-"""Pictures of collectives: their steps in text, as a film strip and as a page that plays."""
+"""Pictures of collective schedules: their steps in text, as a film strip (SVG) and as an animated web page."""

@@ -1,4 +1,4 @@
-"""Where each box, cell and curve of a wiring picture lies on the page, in SVG units.
+"""Page layout of a wiring picture: coordinates of each box, cell and curve, in SVG units.
 
 Pure geometry: no colours, no elements. Tests ask it what overlaps.
 """
@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from softmesh.report.drawing import text_width
-from softmesh.report.wiring.arrangement import arranged
-from softmesh.report.wiring.box import Box, enclosing
-from softmesh.report.wiring.picture import Bundle, Group, Path, Wire, Wiring
+from softmesh.report.drawing import Box, enclosing, text_width
+from softmesh.report.wiring.group_arrangement import arranged
+from softmesh.report.wiring.wiring_model import Bundle, Group, Path, Wire, Wiring
 
 
 class Density(NamedTuple):

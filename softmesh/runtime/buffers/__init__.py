@@ -1,1 +1,1 @@
-"""Bytes in the memories of a mesh: buffers, their pages, and where each page lies."""
+"""Buffers: bytes in the memories of a mesh, their pages, and where each page lies."""

@@ -1,1 +1,1 @@
-"""The memories of a mesh: what is free, who holds the rest, and at which address."""
+"""The memory allocator of a mesh: free space, live allocations, and their addresses."""

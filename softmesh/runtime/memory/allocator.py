@@ -1,4 +1,4 @@
-"""The allocator of a mesh: one address for a buffer, in every bank of every chip.
+"""The allocator of a mesh: a pool for each kind of memory, one address for a buffer in every bank of every chip.
 
 Each mesh has one, submeshes their own, and each sub-device one more for its part of L1. What the memory holds
 is not known here: this is accounting, and addresses.
@@ -14,13 +14,13 @@ from softmesh import epoch
 from softmesh.arguments import checked, checked_int, refused
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.hardware.buffer_type import BufferType
-from softmesh.hardware.dispatch import SubDeviceId
-from softmesh.runtime.memory.deferring import DeferringPool
+from softmesh.hardware.dispatch_cores import SubDeviceId
+from softmesh.hardware.enums import BufferType
+from softmesh.runtime.memory.allocations import Allocation, AllocatorState, Statistics
+from softmesh.runtime.memory.deferred_pool import DeferredPool
 from softmesh.runtime.memory.memory_map import MemoryMap
-from softmesh.runtime.memory.policy import MemoryPolicy
-from softmesh.runtime.memory.pool import Pool, Uncounted
-from softmesh.runtime.memory.records import Allocation, AllocatorState, Statistics
+from softmesh.runtime.memory.out_of_memory import MemoryPolicy
+from softmesh.runtime.memory.pool import Pool, UntrackedPool
 
 
 class Allocator:
@@ -40,7 +40,7 @@ class Allocator:
         """`defers`: tensors get their addresses when somebody asks."""
         self.memory_map = memory_map
         self._policy = policy
-        self._pool_kind = DeferringPool if defers else Pool
+        self._pool_kind = DeferredPool if defers else Pool
         self._is_remote = is_remote  # the chips are other processes': all buffers are at 0
         self._local: list[Allocator] = []
         self.pools = self._empty_pools()
@@ -48,13 +48,13 @@ class Allocator:
     def _empty_pools(self) -> dict[BufferType, Pool]:
         regions = self.memory_map.regions.items()
         if self._is_remote or self._policy is MemoryPolicy.OFF:
-            return {kind: Uncounted(region, self._numbers(region.grain)) for kind, region in regions}
+            return {kind: UntrackedPool(region, self._numbers(region.grain)) for kind, region in regions}
         is_enforced = self._policy is MemoryPolicy.ENFORCE
         pools: dict[BufferType, Pool] = {
             kind: self._pool_kind(region, is_enforced) for kind, region in regions
         }
         if self._local:
-            pools[BufferType.L1].keep_back(self._local[0].pools[BufferType.L1].region.size)
+            pools[BufferType.L1].reserve(self._local[0].pools[BufferType.L1].region.size)
         return pools
 
     def _numbers(self, step: int) -> Iterator[int]:
@@ -222,7 +222,7 @@ class Allocator:
         self._check_no_local_buffers()
         region = self.memory_map.regions[BufferType.L1]
         kept = round_up(local_l1_size, region.grain)
-        self.pools[BufferType.L1].keep_back(kept)
+        self.pools[BufferType.L1].reserve(kept)
         own = [replace(region, banks=group.num_cores(), size=kept) for group in cores]
         maps = [replace(self.memory_map, regions={BufferType.L1: part}) for part in own]
         self._local = [Allocator(part, self._policy, self._is_remote) for part in maps]
@@ -230,7 +230,7 @@ class Allocator:
     def unload_sub_devices(self) -> None:
         """The whole chip has all of L1 again; refused while a sub-device still has buffers in its part."""
         self._check_no_local_buffers()
-        self.pools[BufferType.L1].keep_back(0)
+        self.pools[BufferType.L1].reserve(0)
         self._local = []
 
     def _check_no_local_buffers(self) -> None:

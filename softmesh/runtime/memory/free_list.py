@@ -1,4 +1,4 @@
-"""Holes of one address range, found first fit: the lowest that is large enough, or the highest.
+"""A free list: the holes of one address range, allocated first fit from below or from above.
 
 Holes are kept in address order, cut into runs of at most `_LONGEST_RUN` with the largest size of each: a
 search looks at one number for each run and then at the holes of one run, so thousands of holes cost
@@ -46,7 +46,7 @@ class FreeList:
         self._join_last()
         return max(self._largest)
 
-    def sure_room(self) -> int:
+    def guaranteed_room(self) -> int:
         """One hole has at least so many bytes; more, perhaps, once those freed last are joined to it."""
         return max(self._largest)
 

@@ -1,4 +1,4 @@
-"""The memories of a chip as a mesh was opened on it: how many banks each has, from where to where.
+"""The memory map of a chip as a mesh was opened on it: the regions of DRAM, L1, L1_SMALL and TRACE, and their banks.
 
 Free space is the same in every bank of every chip (allocation is lock-step), so a memory is one range of
 addresses, counted from the start of a bank.
@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 from softmesh.arguments import checked_int
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
-from softmesh.hardware.buffer_type import BufferType
-from softmesh.hardware.dispatch import DispatchCoreConfig
+from softmesh.hardware.dispatch_cores import DispatchCoreConfig
+from softmesh.hardware.enums import BufferType
 from softmesh.systems.chip import Chip
 
 _OPTIONS = ("l1_small_size", "trace_region_size", "worker_l1_size")

@@ -1,8 +1,8 @@
-"""One memory of a mesh: which part is free, and who holds the rest.
+"""A memory pool: the free list and the live allocations of one memory of a mesh.
 
-Garbage collection can end an owner at any moment, also while this code runs. Of owners that die only their claim
-comes to `notes` (it is a weak reference, and that is its callback); its bytes are free from the next allocation or
-question on.
+Garbage collection can end an owner at any moment, also while this code runs and holds the lock. So the weak-reference
+callback of a claim only appends the claim to `pending` (atomic, without the lock); its bytes are free from the next
+allocation or question on, when `_apply_pending` runs under the lock.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import replace
 
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
-from softmesh.lenience import warn_or_raise
-from softmesh.runtime.memory.claim import Claim
-from softmesh.runtime.memory.exhaustion import described_exhaustion
+from softmesh.runtime.memory.allocations import Allocation, Claim, Statistics
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
-from softmesh.runtime.memory.records import Allocation, Statistics
+from softmesh.runtime.memory.out_of_memory import described_exhaustion
+from softmesh.strictness import warn_or_raise
 
-BEYOND = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
-NOWHERE = -1  # the address of a claim that found no room
+OVERFLOW_BASE = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
+NO_ADDRESS = -1  # the address of a claim that found no room
 NUMBERS = itertools.count(1)
 
 
@@ -38,45 +37,45 @@ class Pool:
 
     def __init__(self, region: Region, is_enforced: bool = True) -> None:
         self.region = region
-        self.kept_back = 0  # bytes at the bottom that belong to sub-devices
-        self.notes: deque[Claim] = deque()  # claims that are over
+        self.reserved = 0  # bytes at the bottom that belong to sub-devices
+        self.pending: deque[Claim] = deque()  # claims that are over
         self._is_enforced = is_enforced
         self._has_warned = False
-        self._beyond = BEYOND
+        self._beyond = OVERFLOW_BASE
         self._holes = FreeList(region.base, region.size)
         self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
         self._live: dict[int, Claim] = {}
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
-        self._ends = self.notes.append
+        self._ends = self.pending.append
         self._lock = threading.Lock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         """Memory for a tensor, which knows its label; `requested` counts all banks.
 
-        It is given back when the owner dies, or earlier by whoever puts the claim among the notes.
+        It is given back when the owner dies, or earlier by whoever puts the claim among the pending.
         """
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
-        claim.label, claim.holder, claim.settled_at = None, None, NOWHERE
+        claim.label, claim.holder, claim.resolved_address = None, None, NO_ADDRESS
         self._acquire()
         try:
-            if self.notes:
-                self._settle()
+            if self.pending:
+                self._apply_pending()
             claim.number = next(NUMBERS)
             address = self._take(size)
             if address is None:
                 address = self._when_full(claim)
-            claim.settled_at = address
+            claim.resolved_address = address
             self._live[address] = claim
             self._in_order = None
         finally:
             self._release()
         return claim
 
-    def surely_has(self, size: int) -> bool:
+    def guarantees_room(self, size: int) -> bool:
         """Whether buffers of so many bytes together fit in now, wherever they begin."""
-        return self._holes.sure_room() >= size
+        return self._holes.guaranteed_room() >= size
 
     def allocate_labelled(
         self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
@@ -84,7 +83,7 @@ class Pool:
         """The address."""
         site = raw_call_site()
         with self._lock:
-            self._settle()
+            self._apply_pending()
             claim = self._labelled(owner, size, label)
             claim.requested, claim.site = requested, site
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
@@ -94,7 +93,7 @@ class Pool:
     def _hold(self, claim: Claim, address: int | None) -> int:
         """Give the claim this address; none is there where the memory is full."""
         found = self._when_full(claim) if address is None else address
-        claim.settled_at = found
+        claim.resolved_address = found
         self._live[found] = claim
         self._in_order = None
         self._note_room()
@@ -103,13 +102,13 @@ class Pool:
     def _labelled(self, owner: object, size: int, label: str) -> Claim:
         claim = Claim(owner)
         claim.pool, claim.size, claim.requested, claim.label = self, size, size, label
-        claim.number, claim.site, claim.holder, claim.settled_at = next(NUMBERS), None, None, None
+        claim.number, claim.site, claim.holder, claim.resolved_address = next(NUMBERS), None, None, None
         return claim
 
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             held = self._live.get(address)
             if held is not None:
                 self._end(held, address)
@@ -119,19 +118,19 @@ class Pool:
         """For `__del__`, which may run in the middle of anything."""
         held = self._live.get(address)
         if held is not None:
-            self.notes.append(held)
+            self.pending.append(held)
 
-    def settle(self) -> None:
+    def apply_pending(self) -> None:
         """Work in what was noted."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
 
-    def _settle(self) -> None:
-        notes = self.notes
-        while notes:
-            claim = notes.pop()
-            address = claim.settled_at
-            if address is not None and self._live.get(address) is claim and not claim.has_others():
+    def _apply_pending(self) -> None:
+        pending = self.pending
+        while pending:
+            claim = pending.pop()
+            address = claim.resolved_address
+            if address is not None and self._live.get(address) is claim and not claim.has_other_owner():
                 self._end(claim, address)
 
     def _note_room(self) -> None:
@@ -139,7 +138,7 @@ class Pool:
 
     def _end(self, claim: Claim, address: int) -> None:
         del self._live[address]
-        if address < BEYOND:
+        if address < OVERFLOW_BASE:
             self._holes.give_back(address, claim.size)
 
     def occupy(self, ranges: Iterable[tuple[int, int]], label: str) -> None:
@@ -151,14 +150,14 @@ class Pool:
                     f"{self.region.base} to {self.region.end}: ranges must lie inside, and apart from each other."
                 )
             self._live[start] = claim = self._labelled(self, end - start, label)
-            claim.settled_at, claim.holder = start, _nobody
+            claim.resolved_address, claim.holder = start, _nobody
         self._note_room()
 
-    def keep_back(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Leave `size` bytes at the bottom to others; 0 takes them back."""
         with self._lock:
-            self._settle()
-            region, grown = self.region, size - self.kept_back
+            self._apply_pending()
+            region, grown = self.region, size - self.reserved
             if grown > 0 and not self._holes.take_at(region.base, grown):
                 lowest = min(self._live, default=None)
                 held = "" if lowest is None else f"; the lowest there is {self._allocation(lowest)}"
@@ -169,24 +168,24 @@ class Pool:
             if grown < 0:
                 self._holes.give_back(region.base + grown, -grown)
             self.region = replace(region, base=region.base + grown, size=region.size - grown)
-            self.kept_back = size
+            self.reserved = size
             self._note_room()
 
     def statistics(self) -> Statistics:
         with self._lock:
-            self._settle()
+            self._apply_pending()
             return self._statistics()
 
     def live(self) -> list[Allocation]:
         """In address order."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             return [self._allocation(address) for address in sorted(self._live)]
 
     def at(self, address: int) -> Allocation | None:
         """The live allocation that covers the address."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             if self._in_order is None:
                 self._in_order = sorted(self._live)
             before = bisect_right(self._in_order, address) - 1
@@ -202,7 +201,7 @@ class Pool:
     def since(self, number: int) -> list[Allocation]:
         """What was allocated after the allocation of this number and is live, the latest first."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             later = itertools.takewhile(
                 lambda address: self._live[address].number > number, reversed(self._live)
             )
@@ -211,7 +210,7 @@ class Pool:
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             held = [(address, claim.size, True) for address, claim in self._live.items()]
             return iter(sorted([*held, *((start, size, False) for start, size in self._holes)]))
 
@@ -227,13 +226,13 @@ class Pool:
 
     def _free_extents(self) -> list[tuple[int, int]]:
         with self._lock:
-            self._settle()
+            self._apply_pending()
             return list(self._holes)
 
     def lowest(self) -> int | None:
         """The lowest address that is occupied."""
         with self._lock:
-            self._settle()
+            self._apply_pending()
             return min(self._live, default=None)
 
     def _allocation(self, address: int) -> Allocation:
@@ -253,7 +252,7 @@ class Pool:
         if self._is_enforced or not self._has_warned:
             live = map(self._allocation, self._live)
             message = described_exhaustion(
-                self.region, self._statistics(), live, claim.size, claim.requested, self.kept_back
+                self.region, self._statistics(), live, claim.size, claim.requested, self.reserved
             )
             if self._is_enforced:
                 raise OutOfDeviceMemory(message)
@@ -263,12 +262,12 @@ class Pool:
         return self._beyond - claim.size
 
 
-class Uncounted(Pool):
+class UntrackedPool(Pool):
     """Memory that nobody counts: all of it stays free, and `addresses` are numbers to tell buffers apart."""
 
     def __init__(self, region: Region, addresses: Iterator[int]) -> None:
         super().__init__(region)
-        self.notes = deque(maxlen=0)
+        self.pending = deque(maxlen=0)
         self._addresses = addresses
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
@@ -276,7 +275,7 @@ class Uncounted(Pool):
         claim = Claim(owner)
         claim.pool, claim.size, claim.requested = self, self.region.grain, requested
         claim.site = claim.label = claim.holder = None
-        claim.number = claim.settled_at = address
+        claim.number = claim.resolved_address = address
         return claim
 
     def allocate_labelled(

@@ -1,1 +1,1 @@
-"""Command queues of a mesh: workloads, events, sub-devices and who may use which cores."""
+"""Command queues of a mesh: workloads, events, sub-devices, and which queue may use which cores."""

@@ -1,31 +1,129 @@
-"""Reads and writes of mesh buffers through a queue."""
+"""Reads and writes of mesh buffers through a command queue, and the copies between host and buffer that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from softmesh.arguments import checked, checked_all
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.placement.distribution import mesh_coordinates
-from softmesh.runtime.buffers import transfer
-from softmesh.runtime.buffers.config import BufferRegion
-from softmesh.runtime.buffers.host_bytes import HostData, at_least, bytes_of, room_for
-from softmesh.runtime.buffers.host_shards import DistributedHostBuffer, ShardDataTransfer
+from softmesh.runtime.buffers.buffer_config import BufferRegion
+from softmesh.runtime.buffers.host_buffers import (
+    DistributedHostBuffer,
+    HostData,
+    ShardDataTransfer,
+    at_least,
+    bytes_of,
+    room_for,
+)
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.commands import Access
-from softmesh.runtime.queues.queue_core import QueueCore
-from softmesh.runtime.traces.captures import READS, WRITES
+from softmesh.runtime.queues.queue_base import QueueBase
+from softmesh.runtime.traces.trace import READS, WRITES
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
+
+
+# Copies between host memory and the bytes of a mesh buffer. They know nothing of queues.
+
+
+def pages_of(buffer: MeshBuffer, region: BufferRegion | None) -> slice:
+    """The pages of each device's part that a transfer is about."""
+    if region is None:
+        return slice(0, buffer.num_pages())
+    return region.pages(buffer.page_size(), buffer.num_pages())
+
+
+def byte_count(buffer: MeshBuffer, pages: slice) -> int:
+    return (pages.stop - pages.start) * buffer.page_size()
+
+
+def write_everywhere(buffer: MeshBuffer, host: torch.Tensor) -> None:
+    """The whole buffer from `buffer.size()` bytes: split, or the same for all."""
+    memory = buffer.memory
+    if buffer.sharded is not None:
+        buffer.sharded.scatter(host, memory)
+        return
+    memory.replaced((1,) * len(memory.mesh)).copy_(host.view(buffer.num_pages(), buffer.page_size()))
+    memory.store()
+
+
+def read_everywhere(buffer: MeshBuffer, host: torch.Tensor) -> None:
+    """The inverse of `write_everywhere`, of a buffer of which every byte is in one place only."""
+    data = buffer.memory.data
+    if buffer.sharded is None:
+        host.copy_(data.reshape(-1))
+    else:
+        layout = buffer.sharded
+        extents = (layout.rows, layout.columns) if layout.block is None else layout.block.shape
+        layout.gather(host, data.expand(*extents, -1, -1))
+
+
+def write_range(buffer: MeshBuffer, host: torch.Tensor, box: MeshCoordinateRange, pages: slice) -> None:
+    """The same bytes to every device of a rectangle."""
+    memory, mesh = buffer.memory, buffer.device()
+    if box.contains(MeshCoordinateRange(mesh.shape)):
+        data = memory.data
+    else:
+        own = mesh.get_view().get_local_mesh_coord_range()
+        shared = own.intersection(box)
+        if shared is None:
+            return
+        corners = zip(shared.start, shared.end, own.start, strict=True)
+        data = memory.materialise()[tuple(slice(a - o, b - o + 1) for a, b, o in corners)]
+    data[..., pages, :] = host.view(-1, buffer.page_size()).to(data.device)
+    memory.store()
+
+
+def write_device(buffer: MeshBuffer, coord: MeshCoordinate, host: torch.Tensor, pages: slice) -> None:
+    write_range(buffer, host, MeshCoordinateRange(coord, coord), pages)
+
+
+def read_device(buffer: MeshBuffer, coord: MeshCoordinate, host: torch.Tensor, pages: slice) -> None:
+    data = buffer.memory.data
+    places = zip(_inside(buffer, coord), data.shape, strict=False)
+    own = data[tuple(0 if n == 1 else at for at, n in places)]
+    host.view(-1, buffer.page_size()).copy_(own[pages])
+
+
+def write_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate], host: torch.Tensor) -> None:
+    """(devices, bytes): to each of these devices its own."""
+    memory = buffer.memory
+    data = memory.materialise()
+    data[_places(buffer, coords)] = host.view(len(coords), *data.shape[-2:]).to(data.device)
+    memory.store()
+
+
+def read_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate]) -> torch.Tensor:
+    """(devices, bytes): what each of these devices holds."""
+    data = buffer.memory.data
+    mesh = buffer.device()
+    extents = tuple(mesh.shape) if mesh.block is None else mesh.block.shape
+    return data.expand(*extents, -1, -1)[_places(buffer, coords)].flatten(1).cpu()
+
+
+def _places(buffer: MeshBuffer, coords: Sequence[MeshCoordinate]) -> tuple[torch.Tensor, ...]:
+    """An index of the leading dims for each mesh dim."""
+    return torch.tensor([_inside(buffer, coord) for coord in coords]).unbind(-1)
+
+
+def _inside(buffer: MeshBuffer, coord: MeshCoordinate) -> tuple[int, ...]:
+    """Where a device is in this process's part of the mesh."""
+    block = buffer.device().block
+    place = tuple(coord)
+    return place if block is None else tuple(a - b for a, b in zip(place, block.origin, strict=True))
+
 
 _A_BUFFER = "a MeshBuffer of MeshBuffer.create(...)"
 _A_RANGE = "a ttnn.MeshCoordinateRange"
 
 
-class BufferCommands(QueueCore):
+class BufferCommands(QueueBase):
     # -- writes ----------------------------------------------------------------------------------
 
     def enqueue_write_mesh_buffer(self, buffer: MeshBuffer, src: HostData, blocking: bool = False) -> None:
@@ -35,7 +133,7 @@ class BufferCommands(QueueCore):
             mesh = self._for_write(where, buffer)
             host = at_least(where, "src", bytes_of(where, "src", src), buffer.size())
             if not mesh.is_remote_only() and buffer.size():
-                transfer.write_everywhere(buffer, host)
+                write_everywhere(buffer, host)
             self._done(where, blocking, writes=(Access(buffer.memory),))
 
     def enqueue_write_shard_to_sub_grid(
@@ -55,11 +153,11 @@ class BufferCommands(QueueCore):
                 self.enqueue_write_mesh_buffer(buffer, host_data, blocking)
                 return
             self._check_range(where, device_range)
-            pages = transfer.pages_of(buffer, region)
-            wanted = transfer.byte_count(buffer, pages)
+            pages = pages_of(buffer, region)
+            wanted = byte_count(buffer, pages)
             host = at_least(where, "host_data", bytes_of(where, "host_data", host_data), wanted)
             if not mesh.is_remote_only() and wanted:
-                transfer.write_range(buffer, host, device_range, pages)
+                write_range(buffer, host, device_range, pages)
             self._done(where, blocking, writes=(Access(buffer.memory, pages),), coords=list(device_range))
 
     def enqueue_write_shards(
@@ -70,10 +168,10 @@ class BufferCommands(QueueCore):
         with self._lock:
             self._for_write(where, buffer)
             for one, pages in self._transfers(where, buffer, shard_data_transfers):
-                size = transfer.byte_count(buffer, pages)
+                size = byte_count(buffer, pages)
                 host = at_least(where, "host_data", bytes_of(where, "host_data", one.host_data()), size)
                 if self._is_local(one.shard_coord()) and size:
-                    transfer.write_device(buffer, one.shard_coord(), host, pages)
+                    write_device(buffer, one.shard_coord(), host, pages)
                 self._done(where, False, writes=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
             if blocking:
                 self._done("finish", blocking)
@@ -92,7 +190,7 @@ class BufferCommands(QueueCore):
             own = [i for i, coord in enumerate(coords) if self._is_local(coord)]
             if own and shards.shape[1]:
                 chosen = shards if len(own) == len(coords) else shards[own]
-                transfer.write_devices(buffer, [coords[i] for i in own], chosen)
+                write_devices(buffer, [coords[i] for i in own], chosen)
             self._done(where, blocking, writes=(Access(buffer.memory),), coords=coords)
 
     # -- reads -----------------------------------------------------------------------------------
@@ -120,7 +218,7 @@ class BufferCommands(QueueCore):
                 )
             host = room_for(where, "dst", dst, buffer.size())
             if not mesh.is_remote_only() and buffer.size():
-                transfer.read_everywhere(buffer, host)
+                read_everywhere(buffer, host)
             self._done(where, True, reads=(Access(buffer.memory),))
             return host if dst is None else dst
 
@@ -132,10 +230,10 @@ class BufferCommands(QueueCore):
         with self._lock:
             self._for_read(where, buffer)
             for one, pages in self._transfers(where, buffer, shard_data_transfers):
-                size = transfer.byte_count(buffer, pages)
+                size = byte_count(buffer, pages)
                 host = room_for(where, "host_data", one.host_data(), size)
                 if self._is_local(one.shard_coord()) and size:
-                    transfer.read_device(buffer, one.shard_coord(), host, pages)
+                    read_device(buffer, one.shard_coord(), host, pages)
                 if one.host_data() is None:
                     one.host_data(host)
                 self._done(where, False, reads=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
@@ -159,7 +257,7 @@ class BufferCommands(QueueCore):
             coords = checked_all(where, "shards", chosen, (MeshCoordinate,), "ttnn.MeshCoordinates")
             own = [coord for coord in coords if self._is_local(coord)]
             if own:
-                host_buffer.fill(own, transfer.read_devices(buffer, own))
+                host_buffer.fill(own, read_devices(buffer, own))
             self._done(where, blocking, reads=(Access(buffer.memory),), coords=coords)
 
     # -- checks ----------------------------------------------------------------------------------
@@ -186,7 +284,7 @@ class BufferCommands(QueueCore):
         transfers = checked_all(where, "shard_data_transfers", given, (ShardDataTransfer,), kinds)
         for one in transfers:
             self._check_range(where, MeshCoordinateRange(one.shard_coord(), one.shard_coord()))
-        return [(one, transfer.pages_of(buffer, one.region())) for one in transfers]
+        return [(one, pages_of(buffer, one.region())) for one in transfers]
 
     def _is_local(self, coord: MeshCoordinate) -> bool:
         return self.device().get_view().is_local(coord)

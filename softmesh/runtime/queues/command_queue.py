@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
-from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import Access, observed
 from softmesh.runtime.queues.buffer_commands import BufferCommands
-from softmesh.runtime.queues.event import MeshEvent
-from softmesh.runtime.queues.queue_core import whole_range
+from softmesh.runtime.queues.events import MeshEvent
+from softmesh.runtime.queues.queue_base import whole_range
 from softmesh.runtime.queues.workload import MeshWorkload, Touched
-from softmesh.runtime.traces.captures import BLOCKING, EVENT_SYNCHRONIZATION, WRITES
+from softmesh.runtime.traces.trace import BLOCKING, EVENT_SYNCHRONIZATION, WRITES
 
 if TYPE_CHECKING:
-    from softmesh.runtime.traces.trace_id import MeshTraceId
+    from softmesh.runtime.traces.recording import MeshTraceId
     from softmesh.tensor.tensor import Tensor
 
 
@@ -29,7 +29,7 @@ class MeshCommandQueue(BufferCommands):
     """`mesh.mesh_command_queue(id)`."""
 
     if TYPE_CHECKING:
-        # bound in tensor.queue_transfers
+        # bound in tensor.methods
         def enqueue_write_tensor(
             self, host_tensor: Tensor, device_tensor: Tensor, blocking: bool = False
         ) -> None: ...
@@ -37,7 +37,7 @@ class MeshCommandQueue(BufferCommands):
             self, device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True
         ) -> None: ...
 
-        # bound in runtime.traces.api
+        # bound in runtime.traces.trace_api
         def record_begin(self, trace_id: MeshTraceId | None = None) -> MeshTraceId: ...
         def record_end(self) -> MeshTraceId: ...
         def enqueue_trace(self, trace_id: MeshTraceId, blocking: bool) -> None: ...

@@ -1,4 +1,4 @@
-"""What a mesh has of queues and sub-devices."""
+"""The part of MeshDevice that is about command queues and sub-devices: a mixin class."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from softmesh.errors import MeshError
-from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
-from softmesh.runtime.queues.ownership import Ownership
+from softmesh.runtime.queues.queue_base import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
 from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId, SubDevices
-from softmesh.runtime.traces.captures import READS, WRITES, refuse_while_recording
+from softmesh.runtime.traces.trace import READS, WRITES, refuse_while_recording
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

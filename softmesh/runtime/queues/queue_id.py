@@ -1,4 +1,4 @@
-"""Queues by number, and the one that a thread's calls go to while they name none."""
+"""QueueId, the number of a command queue; and the current queue of each thread, for calls that name none."""
 
 from __future__ import annotations
 

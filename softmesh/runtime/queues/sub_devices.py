@@ -12,7 +12,7 @@ from softmesh import epoch
 from softmesh.arguments import checked, checked_all, checked_int, refused
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.hardware.dispatch import SubDeviceId
+from softmesh.hardware.dispatch_cores import SubDeviceId
 
 if TYPE_CHECKING:
     from softmesh.runtime.memory.allocator import Allocator

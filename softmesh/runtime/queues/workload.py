@@ -15,7 +15,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 
 if TYPE_CHECKING:
-    from softmesh.runtime.buffers.paged import PagedMemory
+    from softmesh.runtime.buffers.paged_memory import PagedMemory
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.queues.command_queue import MeshCommandQueue
     from softmesh.runtime.queues.sub_devices import Manager

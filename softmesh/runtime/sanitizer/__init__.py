@@ -1,6 +1,6 @@
-"""The sanitizer: reads the command stream and tells of accesses that nothing orders.
+"""The sanitizer: a race detector that reads the command stream and reports accesses that nothing orders.
 
-`clock.py` what is known to be over, `history.py` who touched a piece of memory, `address_space.py` the pieces by
-address, `mesh.py` and `host_memory.py` who acts on what, `sanitizer.py` what each command means for all of these,
-`replays.py` what a trace overwrites, `findings.py` the words, `switch.py` on and off.
+`vector_clocks.py` which work is known to be over, `access_history.py` who accessed a piece of memory, by address,
+`command_effects.py` which queue or sub-device acts and what it reads and writes, `race_detector.py` the observer, and
+how it is switched on, `findings.py` the messages.
 """

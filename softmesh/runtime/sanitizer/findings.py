@@ -1,4 +1,4 @@
-"""What the sanitizer found, in words: both lines, why they are a fault, what to do."""
+"""The findings of the sanitizer and their messages: both lines of the program, why they race, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from softmesh.callsite import CallSite, RawSite, resolved
 from softmesh.errors import SanitizerError, SanitizerWarning
-from softmesh.lenience import warn_or_raise
-from softmesh.runtime.sanitizer.clock import Places, Step
-from softmesh.runtime.sanitizer.history import Touch
+from softmesh.runtime.sanitizer.access_history import Touch
+from softmesh.runtime.sanitizer.vector_clocks import Places, Step
+from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
     from softmesh.runtime.buffers.mesh_memory import MeshMemory
-    from softmesh.runtime.buffers.paged import PagedMemory
-    from softmesh.runtime.memory.records import Allocation
+    from softmesh.runtime.buffers.paged_memory import PagedMemory
+    from softmesh.runtime.memory.allocations import Allocation
 
 
 class FindingKind(Enum):
@@ -44,13 +44,13 @@ class Report:
 
     def __init__(self) -> None:
         self.listeners: list[list[Finding]] = []
-        self._told: set[tuple[object, ...]] = set()
+        self._reported: set[tuple[object, ...]] = set()
 
     def tell(self, kind: FindingKind, sites: Sequence[CallSite | RawSite], words: Callable[[], str]) -> None:
         key = (kind, *sites)
-        if key in self._told:
+        if key in self._reported:
             return
-        self._told.add(key)
+        self._reported.add(key)
         finding = Finding(kind, f"{kind.value}: {words()}", tuple(map(_site, sites)))
         for listener in self.listeners:
             listener.append(finding)

@@ -1,1 +1,1 @@
-"""Traces: a stretch of commands recorded once and replayed without the Python that made it."""
+"""Traces: a stretch of commands captured once and replayed without the Python that made it."""

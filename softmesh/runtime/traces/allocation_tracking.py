@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from softmesh.arguments import checked, described, refused
 from softmesh.errors import MeshError
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.allocations import Allocation
 from softmesh.runtime.memory.pool import next_number
-from softmesh.runtime.memory.records import Allocation
+from softmesh.runtime.traces.recording import MeshTraceId
 from softmesh.runtime.traces.trace import Trace
-from softmesh.runtime.traces.trace_id import MeshTraceId
 
 TRACE_ALLOC_TRACKING = os.environ.get("TT_METAL_TRACE_ALLOC_TRACKING", "0") not in ("", "0")
 _MOST_NAMED = 8

@@ -1,20 +1,53 @@
-"""Recording: what runs on a queue between the beginning and the end of a capture.
+"""Recording: what runs on a queue between the beginning and the end of a trace capture; and MeshTraceId.
 
 The device runs nothing while it records. Here the calls do run, because what comes next needs to know
-their results' shapes; memory that was there before is given back as it was at the end.
+their results' shapes; memory that was there before is restored at the end.
 """
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from softmesh.arguments import checked_int
 from softmesh.callsite import CallSite
+from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
-from softmesh.runtime.memory.span import Span
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Read, Source, Step
-from softmesh.runtime.traces.trace_id import MeshTraceId
+
+_NUMBERS = itertools.count()
+
+
+class MeshTraceId:
+    """
+    >>> int(MeshTraceId(3))
+    3
+    """
+
+    __slots__ = ("_id",)
+
+    def __init__(self, value: int) -> None:
+        self._id = checked_int("MeshTraceId", "value", value)
+
+    @classmethod
+    def next(cls) -> MeshTraceId:
+        return cls(next(_NUMBERS))
+
+    def __int__(self) -> int:
+        return self._id
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MeshTraceId):
+            return self._id == other._id
+        return self._id == other if isinstance(other, int) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def __repr__(self) -> str:
+        return f"MeshTraceId({self._id})"
 
 
 class Recording:
@@ -29,7 +62,7 @@ class Recording:
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
         self._made: set[int] = set()  # slots
-        self._as_it_was: dict[int, tuple[Memory, Any, Any]] = {}
+        self._saved: dict[int, tuple[Memory, Any, Any]] = {}
 
     def slot(self, memory: Memory) -> int:
         known = self._slots.get(id(memory))
@@ -68,17 +101,17 @@ class Recording:
         self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes))
         self.launches += 1
 
-    def keep_as_it_was(self, memory: Memory) -> None:
+    def save_before_write(self, memory: Memory) -> None:
         """Before a call writes to memory that was there already: let it write to a copy."""
-        if id(memory) in self._as_it_was or self.slot(memory) in self._made or memory.data is None:
+        if id(memory) in self._saved or self.slot(memory) in self._made or memory.data is None:
             return
-        self._as_it_was[id(memory)] = (memory, memory.data, memory.dist)
+        self._saved[id(memory)] = (memory, memory.data, memory.dist)
         memory.data = memory.data.clone()
 
     def give_back(self) -> None:
-        for memory, data, dist in self._as_it_was.values():
+        for memory, data, dist in self._saved.values():
             memory.data, memory.dist = data, dist
-        self._as_it_was.clear()
+        self._saved.clear()
 
     def externals(self) -> dict[int, weakref.ref[Memory]]:
         """Memories that were there before, by slot."""

@@ -1,4 +1,4 @@
-"""What a trace is made of: values of memories, and the calls that make one from others.
+"""The steps of a trace: reads of memories, torch calls that compute new values, and calls for their effect.
 
 A memory is anything with an attribute `data` (a tensor's storage). A slot is a memory as the trace knows
 it: one that was there before (external), or one that a step makes.
@@ -6,15 +6,51 @@ it: one that was there before (external), or one that a step makes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
+import torch.nn.functional as F
 
 from softmesh.callsite import RawSite
-from softmesh.runtime.memory.span import Span
-from softmesh.runtime.traces.in_place import FORMS, Forms
+from softmesh.runtime.memory.allocations import Span
+
+# Torch calls that can write their result over their first operand. Every call listed here allocates its result and
+# returns no view of an operand, so what it made belongs to the trace for as long as only such calls read it. A call
+# that may return a view (a reshape) must never be listed.
+
+
+_Call = Callable[..., Any]
+
+
+class Forms(NamedTuple):
+    """One computation: as a torch function, and writing over its first operand."""
+
+    out_of_place: _Call
+    in_place: _Call
+
+
+FORMS: dict[_Call, Forms] = {
+    operator.add: Forms(torch.add, torch.Tensor.add_),
+    operator.sub: Forms(torch.sub, torch.Tensor.sub_),
+    operator.mul: Forms(torch.mul, torch.Tensor.mul_),
+    torch.abs: Forms(torch.abs, torch.abs_),
+    torch.cos: Forms(torch.cos, torch.cos_),
+    torch.exp: Forms(torch.exp, torch.exp_),
+    torch.log: Forms(torch.log, torch.log_),
+    torch.neg: Forms(torch.neg, torch.neg_),
+    torch.reciprocal: Forms(torch.reciprocal, torch.reciprocal_),
+    torch.relu: Forms(torch.relu, torch.relu_),
+    torch.sigmoid: Forms(torch.sigmoid, torch.sigmoid_),
+    torch.sin: Forms(torch.sin, torch.sin_),
+    torch.sqrt: Forms(torch.sqrt, torch.sqrt_),
+    torch.square: Forms(torch.square, torch.square_),
+    torch.tanh: Forms(torch.tanh, torch.tanh_),
+    F.silu: Forms(F.silu, partial(F.silu, inplace=True)),
+}
 
 
 class Memory(Protocol):

@@ -1,24 +1,67 @@
-"""A trace: recorded steps, ready to be replayed on what their inputs hold by then."""
+"""Trace: a recorded capture, compiled and ready for replay; the memory it overwrites; and the captures of a mesh."""
 
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from softmesh import epoch
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
-from softmesh.runtime.traces.recording import Recording
+from softmesh.runtime.traces.recording import MeshTraceId, Recording
+from softmesh.runtime.traces.replay_codegen import ReplayCode
 from softmesh.runtime.traces.steps import Act, Memory
-from softmesh.runtime.traces.straight_line import StraightLine
-from softmesh.runtime.traces.trace_id import MeshTraceId
-from softmesh.runtime.traces.written import Written
 
 if TYPE_CHECKING:
+    from softmesh.runtime.device import MeshDevice
+    from softmesh.runtime.memory.allocations import Allocation, Span
+    from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.queues.sub_devices import SubDeviceManagerId
+
+
+class WrittenMemory:
+    """`numbers` are those of the allocations that the trace itself writes to."""
+
+    def __init__(self, spans: Iterable[Span | None]) -> None:
+        self.numbers: set[int] = set()
+        extents: dict[Pool, list[tuple[int, int]]] = {}
+        for span in spans:
+            if span is not None and span.pool is not None:
+                self.numbers.add(span.number)
+                extents.setdefault(span.pool, []).append((span.start, span.end))
+        self._extents = {pool: _merged(found) for pool, found in extents.items()}
+
+    def overwritten_since(self, number: int) -> list[Allocation]:
+        """What others allocated after the allocation of this number, and a replay writes to."""
+        return [
+            allocation
+            for pool, extents in self._extents.items()
+            for allocation in pool.since(number)
+            if allocation.number not in self.numbers and _meets(extents, allocation)
+        ]
+
+
+def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(extents):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _meets(extents: list[tuple[int, int]], allocation: Allocation) -> bool:
+    """Whether the last extent that begins before the allocation's end reaches beyond its start."""
+    before = bisect_left(extents, (allocation.end,)) - 1
+    return before >= 0 and extents[before][1] > allocation.address
+
 
 BYTES_PER_LAUNCH = 1024  # no launch takes less: what does not fit here fits no chip
 
@@ -34,11 +77,11 @@ class Trace:
         self.size = recording.launches * BYTES_PER_LAUNCH
         self.manager = manager
         self.began, self.ended = recording.began, next_number()
-        self.written = Written(recording.spans)
+        self.written = WrittenMemory(recording.spans)
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()
         self._outputs = [outputs[slot] for slot in sorted(outputs)]
-        lines = StraightLine(recording.steps, outputs, found)
+        lines = ReplayCode(recording.steps, outputs, found)
         self._replay = lines.function()
         self._memories = [(found | outputs)[slot] for slot in lines.memories]
         acts = (step for step in recording.steps if isinstance(step, Act))
@@ -91,3 +134,70 @@ class Trace:
 def _placement(ref: weakref.ref[Memory]) -> Any:
     memory = ref()
     return None if memory is None else memory.dist
+
+
+# The captures under way and the traces of a mesh, and what is refused while a queue is being recorded.
+
+
+class Captures:
+    """`recordings` by queue, so that an op asks one empty dict while nobody records."""
+
+    def __init__(self) -> None:
+        self.recordings: dict[int, Recording] = {}
+        self.traces: dict[int, Trace] = {}
+        self.corruptible: set[int] = set()  # numbers of allocations whose values a replay may destroy
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(trace.size for trace in self.traces.values())
+
+
+def recording_on(device: MeshDevice | None, queue: int) -> Recording | None:
+    return None if device is None else device.captures.recordings.get(queue)
+
+
+def refuse_while_recording(device: MeshDevice | None, queue: int, said: str, doing: str) -> None:
+    """`said` is the chip's own sentence."""
+    recording = recording_on(device, queue)
+    if recording is not None:
+        raise MeshError(
+            f"{said} {doing} was called on queue {queue}, on which trace {int(recording.number)} is being recorded "
+            f"since {recording.site}: a trace holds launches only. Do it before ttnn.begin_trace_capture or after "
+            "ttnn.end_trace_capture."
+        )
+
+
+WRITES = "Writes are not supported during trace capture."
+READS = "Reads are not supported during trace capture."
+EVENT_SYNCHRONIZATION = "Event Synchronization is not supported during trace capture."
+BLOCKING = "Blocking is not supported when recording a trace."
+
+
+def begun(device: MeshDevice, queue: int, recording: Recording) -> None:
+    if queue in device.captures.recordings:
+        raise MeshError(
+            f"CQ {queue} is already being used for tracing tid {int(recording.number)}: the capture begun at "
+            f"{device.captures.recordings[queue].site} has not ended. Call ttnn.end_trace_capture for it first."
+        )
+    recorded = (one.number for one in device.captures.recordings.values())
+    if int(recording.number) in device.captures.traces or recording.number in recorded:
+        raise MeshError(
+            f"Trace already exists for tid {int(recording.number)} on this mesh: leave the id out, or call "
+            "ttnn.release_trace first."
+        )
+    device.captures.recordings[queue] = recording
+    epoch.invalidate()
+
+
+def ended(device: MeshDevice, queue: int, number: MeshTraceId) -> Recording:
+    recording = recording_on(device, queue)
+    if recording is None or recording.number != number:
+        under_way = "nothing is" if recording is None else f"{recording.number} is"
+        raise MeshError(
+            f"CQ {queue} is not being used for tracing tid {int(number)}: {under_way} being recorded there. End a "
+            "capture with the id that ttnn.begin_trace_capture returned, on the same queue."
+        )
+    del device.captures.recordings[queue]
+    epoch.invalidate()
+    recording.give_back()
+    return recording

@@ -1,4 +1,4 @@
-"""Checkpoints of a run side by side in one folder: `step-00000100`, and the unfinished ones nobody sees.
+"""Checkpoint folders of a run: `step-00000100`, names of unfinished ones, atomic rename, and removal of old ones.
 
 A checkpoint is written under another name and given its own when it is whole, so a crash leaves the others as they
 were. A step that is saved again gets a revision: `step-00000100.1`.

@@ -14,7 +14,7 @@ from typing import Any
 
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.train.checkpoints.folders import INDEX
-from softmesh.train.checkpoints.regions import Held
+from softmesh.train.checkpoints.shard_regions import Held
 
 FORMAT = "softmesh checkpoint 1"
 _MOST_BYTES = 256 * 2**20

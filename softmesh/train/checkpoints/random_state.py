@@ -1,4 +1,4 @@
-"""The random numbers of this process: torch's, Python's and numpy's, as values that JSON can hold."""
+"""Random generator state of this process (torch, Python, numpy) as values that JSON can hold."""
 
 from __future__ import annotations
 

@@ -10,20 +10,26 @@ from typing import Any
 
 import torch
 
-from softmesh.distributed.axes import axis_names
+from softmesh.distributed.placement_requests import axis_names
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.processes.context import DistributedContext, SingleProcess
 from softmesh.train.checkpoints import folders, index, random_state
-from softmesh.train.checkpoints.contents import Kept, Model, Optimizing, Stateful, parameter_key, slot_key
 from softmesh.train.checkpoints.index import Entry, Index, Piece
-from softmesh.train.holders import is_first_holder
-from softmesh.train.module import Parameters
+from softmesh.train.checkpoints.model_state import (
+    Model,
+    OptimizerLike,
+    OptimizerState,
+    Stateful,
+    parameter_key,
+    slot_key,
+)
+from softmesh.train.module import Parameters, is_first_holder
 
 
 def save(
     folder: str | os.PathLike[str],
     model: Parameters,
-    optimizer: Optimizing | None = None,
+    optimizer: OptimizerLike | None = None,
     *,
     step: int,
     scheduler: Stateful | None = None,
@@ -39,7 +45,7 @@ def save(
     _check_step(step)
     folders.check_keep(keep)
     found = Model.of(model)
-    kept = None if optimizer is None else Kept.of(optimizer, found)
+    kept = None if optimizer is None else OptimizerState.of(optimizer, found)
     schedule = None if scheduler is None else scheduler.state_dict()
     for what, value in (("extra", extra or {}), ("the scheduler's state", schedule or {})):
         index.check_plain(what, value)
@@ -78,7 +84,9 @@ def _holders(model: Model) -> DistributedContext:
     return SingleProcess() if ranks is None else ranks.context
 
 
-def _own_part(model: Model, kept: Kept | None, name: str) -> tuple[dict[str, Entry], dict[str, torch.Tensor]]:
+def _own_part(
+    model: Model, kept: OptimizerState | None, name: str
+) -> tuple[dict[str, Entry], dict[str, torch.Tensor]]:
     """What this process saves: nothing that an earlier one stores too."""
     entries: dict[str, Entry] = {}
     tensors: dict[str, torch.Tensor] = {}

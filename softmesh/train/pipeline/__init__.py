@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmesh.train.pipeline.checking import (
+from softmesh.train.pipeline.analysis import (
     Deadlock,
     FifoNeed,
     Report,
@@ -10,14 +10,13 @@ from softmesh.train.pipeline.checking import (
     check,
     deadlock,
     live_activations,
+    picture,
     smallest_fifo,
     unhindered_fifo,
 )
-from softmesh.train.pipeline.cutting import cut
-from softmesh.train.pipeline.pictures import picture
-from softmesh.train.pipeline.rules import violations
-from softmesh.train.pipeline.running import Pipeline
-from softmesh.train.pipeline.schedules import (
+from softmesh.train.pipeline.execution import Pipeline
+from softmesh.train.pipeline.schedule_rules import violations
+from softmesh.train.pipeline.stage_schedules import (
     Backward,
     Connection,
     Forward,
@@ -32,7 +31,7 @@ from softmesh.train.pipeline.schedules import (
     schedule_named,
     scheduled,
 )
-from softmesh.train.pipeline.stages import Stage
+from softmesh.train.pipeline.stages import Stage, cut
 
 __all__ = [
     "Backward",

@@ -1,4 +1,4 @@
-"""A schedule played through without tensors: when each action happens, and who waits for whom where nobody can go on.
+"""Simulation of a pipeline schedule without tensors: when each action happens, and who waits for whom in a deadlock.
 
 A message is on its way as soon as its send is reached. The send is over once what was sent and not received fits
 into the FIFO, so with room for no message at all it waits for its receiver. Messages themselves take no time.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from softmesh.train.pipeline.schedules import (
+from softmesh.train.pipeline.stage_schedules import (
     Action,
     Connection,
     Forward,

@@ -1,17 +1,44 @@
-"""Where the parts of a model are: stages with their meshes, all in this process or one on each rank."""
+"""Stages of a pipeline: a model cut into parts of consecutive layers, and the meshes or ranks that hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 
-from softmesh.arguments import checked, checked_all, described, refused
-from softmesh.errors import MeshError
+from softmesh.arguments import checked, checked_all, checked_ints, described, refused
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.processes import context
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.module import Module
+from softmesh.train.pipeline.stage_schedules import checked_count
+
+_Layer = TypeVar("_Layer")
+
+
+def cut(layers: Sequence[_Layer], parts: int | Sequence[int]) -> list[list[_Layer]]:
+    """Layers, or functions that make them, for each part: into so many parts, or so many layers for each.
+
+    >>> cut("abcdefg", 3)
+    [['a', 'b', 'c'], ['d', 'e'], ['f', 'g']]
+    >>> cut("abcdefg", [1, 5, 1])
+    [['a'], ['b', 'c', 'd', 'e', 'f'], ['g']]
+    """
+    sizes = _even(len(layers), parts) if isinstance(parts, int) else checked_ints("cut", "parts", parts)
+    if any(size < 1 for size in sizes) or sum(sizes) != len(layers):
+        raise ArgumentValueError(
+            f"cut: {len(layers)} layers cannot be dealt out as {sizes}: every part needs at least one, and all of "
+            "them together as many as there are."
+        )
+    return [list(layers[start:end]) for start, end in pairwise(accumulate(sizes, initial=0))]
+
+
+def _even(layers: int, parts: int) -> list[int]:
+    share, left = divmod(layers, checked_count("cut", "parts", parts))
+    return [share + (part < left) for part in range(parts)]
+
 
 Part = Callable[[Tensor], Any]  # a Module, or any function of one tensor
 
@@ -70,7 +97,7 @@ class Stages:
                 yield f"parts.{number}", part
 
 
-def gathered(stages: Stage | Sequence[Stage]) -> Stages:
+def stages_of(stages: Stage | Sequence[Stage]) -> Stages:
     """One stage is this rank's, of as many as there are ranks; a list are all of them."""
     if isinstance(stages, Stage):
         world = context.init()

@@ -1,0 +1,138 @@
+"""The benchmark harness: operands on a mesh, timing of peers in turns, tables and JSON.
+
+Peers are interleaved round by round, so that a machine with other things to do disturbs all of them alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import softmesh as ttnn
+from softmesh.native.c_kernels import is_compiled
+from softmesh.tensor.mappers import Mapper
+
+DTYPES = {"float32": (ttnn.float32, torch.float32), "bfloat16": (ttnn.bfloat16, torch.bfloat16)}
+
+
+def put(values: torch.Tensor, dtype: str, mesh: ttnn.MeshDevice, mapper: Mapper) -> ttnn.Tensor:
+    made = ttnn.from_torch(values, DTYPES[dtype][0], layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    assert made is not None
+    return made
+
+
+_PATIENCE = 60.0  # seconds
+Peer = Callable[[], float]  # does its work and tells the seconds of one call
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call, round by round."""
+
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rounds)
+
+    def above(self, other: Timing) -> float:
+        """Seconds more than `other`."""
+        return statistics.median(a - b for a, b in zip(self.rounds, other.rounds, strict=True))
+
+    def relative_to(self, other: Timing) -> float:
+        """Times as long as `other`."""
+        return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
+
+
+def timed(call: Callable[[], object], repetitions: int = 1) -> Peer:
+    def peer() -> float:
+        start = time.perf_counter()
+        for _ in range(repetitions):
+            call()
+        return (time.perf_counter() - start) / repetitions
+
+    return peer
+
+
+def repetitions_for(call: Callable[[], object], seconds: float) -> int:
+    """How many calls fill this time; warms `call` up on the way."""
+    call()
+    return max(1, round(seconds / timed(call, 3)()))
+
+
+def interleave(
+    peers: Mapping[str, Peer], rounds: int, warm_ups: int = 1, patience: float = _PATIENCE
+) -> dict[str, Timing]:
+    """Let the peers take turns, `rounds` times over after some that do not count.
+
+    Every other round goes backwards: who comes second finds caches warm. A round that ends after `patience`
+    seconds is the last one: a peer may be a hundred times slower on one machine than on another.
+    """
+    seen: dict[str, list[float]] = {name: [] for name in peers}
+    order = list(peers)
+    end = time.perf_counter() + patience
+    for turn in range(warm_ups + rounds):
+        for name in order:
+            seconds = peers[name]()
+            if turn >= warm_ups:
+                seen[name].append(seconds)
+        if turn >= warm_ups and time.perf_counter() > end:
+            break
+        order.reverse()
+    return {name: Timing(tuple(seconds)) for name, seconds in seen.items()}
+
+
+# Output: the machine that the numbers hold for, tables, and JSON.
+
+
+_WIDTH_IN_FILES = 132
+
+
+def machine() -> str:
+    """The processor and the versions that decide the numbers, in one line."""
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}"
+    )
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> Table:
+    """The first `words` columns hold words, the others numbers."""
+    made = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="left" if i < words else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def show(*parts: Table | str) -> None:
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_IN_FILES, highlight=False, markup=False)
+    for part in parts:
+        console.print(part)
+
+
+def show_json(**contents: Any) -> None:
+    print(json.dumps({"machine": machine(), **contents}, indent=2))

@@ -1,0 +1,373 @@
+"""TT-NN's `experimental.*` forms of all_gather, reduce_scatter and all_reduce (async): same results, more call forms.
+
+Semaphores, sub-devices and tuning are accepted; a persistent output buffer is the tensor that is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softmesh.collectives.argument_checks import ReduceType, check_buffer, check_output
+from softmesh.collectives.collective_operation import group_along
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_axis, check_fabric
+from softmesh.collectives.device_groups import Group
+from softmesh.collectives.fabric_topology import get_usable_topology
+from softmesh.collectives.overload_signatures import (
+    Arguments,
+    composite,
+    definition_of,
+    overloaded_collective,
+)
+from softmesh.collectives.semaphores import GlobalSemaphore
+from softmesh.collectives.torch_expressions import AllGather
+from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
+from softmesh.dispatch.operand import Operand
+from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware import Topology
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.spec import make_spec
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import allocate_tensor_on_device
+
+_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
+_GATHER_FORMS = (
+    "input_tensor dim multi_device_global_semaphore | num_links? memory_config? topology? subdevice_id? "
+    f"use_optimal_ccl_for_llama? barrier_semaphore? sub_core_grids? {_WORKERS}",
+    "input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? memory_config? topology? "
+    "subdevice_id? cluster_axis? use_optimal_ccl_for_llama? use_broadcast? barrier_semaphore? chunks_per_sync? "
+    f"{_WORKERS} sub_core_grids?",
+    "input_tensor dim cluster_axis mesh_device topology multi_device_global_semaphore | persistent_output_tensor? "
+    "num_links? memory_config? subdevice_id? use_optimal_ccl_for_llama? use_broadcast? barrier_semaphore? "
+    f"sub_core_grids? {_WORKERS}",
+)
+
+
+def _gather_output(given: Arguments) -> Any:
+    buffer = given.get("persistent_output_buffer")
+    return given.get("persistent_output_tensor") if buffer is None else buffer
+
+
+def _check_gather_semaphores(op: str, given: Arguments) -> None:
+    semaphores = given["multi_device_global_semaphore"]
+    count = 1 if isinstance(semaphores, GlobalSemaphore) else len(semaphores)
+    if given.get("use_optimal_ccl_for_llama"):
+        if count != 1:
+            raise MeshError(f"{op}: the path of use_optimal_ccl_for_llama takes 1 semaphore, got {count}.")
+    elif not given.get("use_broadcast") and count != 2:
+        raise MeshError(
+            f"Default implementation requires 2 semaphores: {op} got {count}. Make two with "
+            "ttnn.create_global_semaphore(...) and give them as a list."
+        )
+
+
+def _check_broadcast_gather(operand: Operand, dim: int) -> None:
+    at = dim % max(operand.rank, 1)
+    if any(n != 1 for n in operand.shape[:at]):
+        raise MeshError(
+            "Broadcast all-gather currently only supports gather dims whose preceding page-ordered dimensions are "
+            f"singleton: {operand.op} gathers dim {dim} of {list(operand.shape)}. Leave out use_broadcast=True."
+        )
+
+
+@overloaded_collective(
+    "experimental.all_gather_async", *_GATHER_FORMS, output=_gather_output, check=_check_gather_semaphores
+)
+def all_gather_async(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None, use_broadcast: bool = False
+) -> CollectiveSpec:
+    """Every member gets the pieces of all, side by side along `dim`."""
+    gathering = definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
+    if use_broadcast:
+        _check_broadcast_gather(input_tensor, dim)
+    return gathering
+
+
+@overloaded_collective(
+    "experimental.all_gather_async_reversed",
+    *_GATHER_FORMS,
+    output=_gather_output,
+    check=_check_gather_semaphores,
+)
+def all_gather_async_reversed(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None, use_broadcast: bool = False
+) -> CollectiveSpec:
+    """Every member gets the pieces of all along `dim`, that of the last member first."""
+    forwards = definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
+    if use_broadcast:
+        _check_broadcast_gather(input_tensor, dim)
+    at = dim % input_tensor.rank
+
+    def move(group: Group) -> GroupComputation:
+        moved = forwards.move(group)
+        return GroupComputation(AllGather(group, at, backwards=True), moved.dists, moved.topology)
+
+    return CollectiveSpec(cluster_axis, move)
+
+
+@overloaded_collective(
+    "experimental.strided_all_gather_async",
+    "input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? memory_config? topology? "
+    f"cluster_axis? {_WORKERS} mm_cores_y? mm_block_ht? mm_block_wt?",
+    output="persistent_output_buffer",
+)
+def strided_all_gather_async(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
+) -> CollectiveSpec:
+    """all_gather, in the order in which a matmul behind it wants the pieces."""
+    return definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
+
+
+@composite(
+    "experimental.ring_attention_all_gather_async",
+    "input_tensor:tensors persistent_output_buffer:tensors dim | multi_device_global_semaphore num_links? cluster_axis "
+    "mesh_device memory_config? topology subdevice_id?",
+)
+def ring_attention_all_gather_async(
+    input_tensor: list[Tensor],
+    persistent_output_buffer: list[Tensor],
+    dim: int,
+    cluster_axis: int,
+    **tuning: Any,
+) -> list[Tensor]:
+    """Several tensors gathered together, each into its buffer."""
+    if len(input_tensor) != len(persistent_output_buffer):
+        raise MeshError(
+            f"ring_attention_all_gather_async: {len(input_tensor)} tensors and {len(persistent_output_buffer)} "
+            "persistent output buffers: give one buffer for each tensor."
+        )
+    route = {name: tuning.get(name) for name in ("topology", "num_links")}
+    for i, (tensor, buffer) in enumerate(zip(input_tensor, persistent_output_buffer, strict=True)):
+        _check_pair(i, tensor, buffer, dim, cluster_axis, tuning.get("memory_config"))
+    return [
+        all_gather(tensor, dim, cluster_axis=cluster_axis, output_tensor=buffer, **route)
+        for tensor, buffer in zip(input_tensor, persistent_output_buffer, strict=True)
+    ]
+
+
+def _check_pair(
+    i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None
+) -> None:
+    """What is gathered fits its buffer: asked of all pairs before the first buffer is written."""
+    op, mesh = "experimental.ring_attention_all_gather_async", buffer.device()
+    assert mesh is not None  # as the form has checked
+    check_buffer(op, f"input_tensor[{i}]", tensor, mesh)
+    gathering = definition_of(all_gather)(
+        Operand(op, f"input_tensor[{i}]", tensor.spec), dim, cluster_axis=axis
+    )
+    check_fabric(op, mesh, gathering)
+    group = group_along(op, tensor, axis)
+    gathering.move(group)
+    spec, shape = tensor.spec, list(tensor.shape)
+    shape[dim] *= group.size
+    wanted = make_spec(tuple(shape), spec.dtype, spec.layout, config or spec.memory_config, spec.tile)
+    check_output(op, f"persistent_output_buffer[{i}]", buffer.spec, wanted, spec, config)
+
+
+_SELECTION: dict[str, int | None] = {  # with what stands for all of it
+    "input_batch_index": None,
+    "gathered_dim_size": None,
+    "input_batch_index_tensor": None,
+    "batch_slot_num_layers": 1,
+    "batch_slot_layer_idx": 0,
+    "gathered_prefix_tensor": None,
+    "gathered_slab_global": 0,
+}
+
+
+def _check_whole(op: str, given: Arguments) -> None:
+    for name, whole in _SELECTION.items():
+        value = given.get(name)
+        if value is not None and (whole is None or value != whole):
+            raise NotModelled(
+                f"ttnn.{op} with {name} is not modelled: slice the operand and the output first."
+            )
+
+
+@overloaded_collective(
+    "experimental.high_bw_all_gather",
+    "input_tensor dim output_tensor | cluster_axis? subdevice_id? sub_core_grids? num_links? input_batch_index? "
+    "gathered_dim_size? input_batch_index_tensor? batch_slot_num_layers? batch_slot_layer_idx? gathered_prefix_tensor? "
+    "gathered_slab_global? ready_semaphore? data_valid_semaphore?",
+    controls="",
+    output="output_tensor",
+    check=_check_whole,
+)
+def high_bw_all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
+    """all_gather into a tensor that is there."""
+    return definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
+
+
+# reduce_scatter and all_reduce.
+
+
+_SCATTER_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
+
+
+def _scatter_output(given: Arguments) -> Any:
+    """Persistent buffers are [intermediate, output]."""
+    buffers = given.get("persistent_output_buffers")
+    if buffers is None:
+        buffers = given.get("persistent_buffers")
+    if buffers is not None and len(buffers) < 2:
+        raise MeshError(
+            f"reduce_scatter: persistent buffers are [intermediate, output], got {len(buffers)} tensors."
+        )
+    return None if buffers is None else buffers[1]
+
+
+@overloaded_collective(
+    "experimental.reduce_scatter_minimal_async",
+    "input_tensor persistent_output_buffers? dim multi_device_global_semaphore | barrier_semaphore? num_links? "
+    "memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? chunks_per_sync? "
+    f"{_SCATTER_WORKERS} compute_kernel_config?",
+    output=_scatter_output,
+    precision="native",
+)
+def reduce_scatter_minimal_async(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
+) -> CollectiveSpec:
+    """Member g gets chunk g, along `dim`, of the sum over the group."""
+    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
+
+
+@overloaded_collective(
+    "experimental.strided_reduce_scatter_async",
+    "input_tensor persistent_output_buffers? dim multi_device_global_semaphore | mm_block_ht:int mm_block_wt:int "
+    "barrier_semaphore? num_links? memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? "
+    f"{_SCATTER_WORKERS} mm_cores_y? mm_N_full_block_wt? chunk_width_in_mm_blocks?",
+    output=_scatter_output,
+    precision="native",
+)
+def strided_reduce_scatter_async(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
+) -> CollectiveSpec:
+    """reduce_scatter, in the order in which a matmul before it makes the blocks."""
+    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
+
+
+def _check_wraps(op: str, given: Arguments) -> None:
+    tensor, axis = given["input_tensor"], given.get("cluster_axis")
+    mesh = tensor.device() if isinstance(tensor, Tensor) else None
+    if mesh is None:
+        return  # the registry answers for operands
+    if axis is None and sum(n > 1 for n in mesh.shape) > 1:
+        raise MeshError(f"{op}: cluster_axis is mandatory on a 2-D mesh, {mesh.shape}: give 0 or 1.")
+    if axis is None:
+        axis = max(range(mesh.shape.dims()), key=lambda i: mesh.shape[i])
+    if get_usable_topology(tensor, Topology.Ring, axis) is not Topology.Ring:
+        raise MeshError(
+            f"{op}: axis {axis} of {mesh.shape} does not wrap around under the active fabric: its ends have no link "
+            "that is in use. Use ttnn.experimental.reduce_scatter_minimal_async, which also runs along a line."
+        )
+
+
+@overloaded_collective(
+    "experimental.reduce_scatter_minimal_direct",
+    "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
+    output=_scatter_output,
+    precision="native",
+    check=_check_wraps,
+)
+def reduce_scatter_minimal_direct(
+    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
+) -> CollectiveSpec:
+    """reduce_scatter around a ring, each chunk straight to its owner."""
+    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
+
+
+def _scratch(op: str, tensor: Tensor, dim: int, cluster_axis: int | None) -> Tensor:
+    """Opaque bytes, as many as the tensor has; for a reduce_scatter that can be."""
+    mesh = tensor.device()
+    if mesh is None:
+        raise MeshError(
+            "Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device)."
+        )
+    tensor.check_allocated(op)
+    operand = Operand(op, "input_tensor", tensor.spec)
+    scattering = definition_of(reduce_scatter)(operand, dim, cluster_axis=cluster_axis)
+    check_axis(op, mesh, cluster_axis)
+    scattering.move(group_along(op, tensor, cluster_axis))
+    size = (1, tensor.spec.bytes())
+    return allocate_tensor_on_device(size, DataType.UINT8, Layout.ROW_MAJOR, mesh, DRAM_MEMORY_CONFIG)
+
+
+_INTERMEDIATE = "experimental.reduce_scatter_minimal_async_create_intermediate_buffer"
+_STAGING = "experimental.reduce_scatter_minimal_direct_create_staging_buffer"
+_PERSISTENT = "experimental.reduce_scatter_minimal_direct_create_persistent_buffers"
+
+
+@composite(
+    _INTERMEDIATE,
+    "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?",
+)
+def reduce_scatter_minimal_async_create_intermediate_buffer(
+    input_tensor: Tensor, dim: int, cluster_axis: int | None = None, **tuning: Any
+) -> list[Tensor]:
+    """Scratch for reduce_scatter_minimal_async."""
+    return [_scratch(_INTERMEDIATE, input_tensor, dim, cluster_axis)]
+
+
+@composite(
+    _STAGING,
+    "input_tensor:tensor dim | cluster_axis?",
+)
+def reduce_scatter_minimal_direct_create_staging_buffer(
+    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
+) -> Tensor:
+    """Scratch for reduce_scatter_minimal_direct."""
+    return _scratch(_STAGING, input_tensor, dim, cluster_axis)
+
+
+@composite(
+    _PERSISTENT,
+    "input_tensor:tensor dim | cluster_axis?",
+)
+def reduce_scatter_minimal_direct_create_persistent_buffers(
+    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
+) -> list[Tensor]:
+    """[scratch, output]"""
+    scratch = _scratch(_PERSISTENT, input_tensor, dim, cluster_axis)
+    return [scratch, reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis)]
+
+
+def _check_sum(op: str, given: Arguments) -> None:
+    kind = given.get("math_op", ReduceType.Sum)
+    if kind is not ReduceType.Sum:
+        raise MeshError(
+            f"{op}: math_op must be ReduceType.Sum, got {kind}: the chips add. For others gather the pieces with "
+            "ttnn.all_gather and reduce the result."
+        )
+
+
+_REDUCE_SEMAPHORES = "barrier_semaphores{0} rs_global_semaphores{0} ag_global_semaphores{0}"
+
+
+@overloaded_collective(
+    "experimental.all_reduce_async",
+    f"input_tensor num_devices {_REDUCE_SEMAPHORES.format('')} math_op | memory_config? topology? num_links? "
+    "subdevice_id?",
+    f"input_tensor cluster_axis? mesh_device {_REDUCE_SEMAPHORES.format('?')} math_op | memory_config? topology? "
+    "num_links? subdevice_id?",
+    "input_tensor buffer_tensor cluster_axis mesh_device multi_device_global_semaphore | dtype? memory_config? "
+    "topology? num_links? subdevice_id? use_noc1_only? use_optimal_ccl_for_llama? fp32_dest_acc?",
+    controls="memory_config dtype",
+    precision="native",
+    check=_check_sum,
+)
+def all_reduce_async(
+    input_tensor: Operand, *, cluster_axis: int | None = None, num_devices: int | None = None
+) -> CollectiveSpec:
+    """Every member gets the sum over the group."""
+    whole = definition_of(all_reduce)(input_tensor, cluster_axis=cluster_axis)
+    if num_devices is None:
+        return whole
+
+    def move(group: Group) -> GroupComputation:
+        if group.size != num_devices:
+            raise MeshError(
+                f"all_reduce_async: num_devices={num_devices}, and the tensor lies on {group.size} devices."
+            )
+        return whole.move(group)
+
+    return CollectiveSpec(None, move)

@@ -1,0 +1,284 @@
+"""Collectives as operations: what differs from other ops, the planner, and the decorator `collective`, which registers.
+
+A definition has TT-NN's parameter names and returns a `CollectiveSpec`: along which mesh axis, and how. Binding,
+checks, output tensors and the command stream are those of every op. A call is planned once for a distribution, a
+mesh and a fabric, and the plan is cached; then it is one torch expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.arguments import described, refused
+from softmesh.collectives.argument_checks import (
+    KIND_OF,
+    KINDS,
+    check_buffer,
+    check_output,
+    check_resources,
+    output_names,
+)
+from softmesh.collectives.collective_spec import CollectiveSpec, check_fabric
+from softmesh.collectives.device_groups import Group, group_of, spread
+from softmesh.collectives.fabric_topology import remarks_on
+from softmesh.collectives.gradients import differentiated
+from softmesh.collectives.multi_rank import RankSpan
+from softmesh.config import CONFIG
+from softmesh.dispatch.bound_call import BoundCall
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.operation import Operation, registered
+from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
+from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.signature import Signature, listed
+from softmesh.dispatch.undefined_values import carried_over, warned_about
+from softmesh.dispatch.value_kinds import check_kinds
+from softmesh.errors import MeshError
+from softmesh.fabric import settings
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import Partial, Shard
+from softmesh.strictness import is_lenient
+from softmesh.tensor.dtype import facts
+from softmesh.tensor.footprint import keeps_pages
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.tensor import Tensor
+
+
+class CollectivePlanner(Planner):
+    def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
+        self._check_forms()
+        arguments = self._described()
+        check_kinds(self.op.name, self.op.define, arguments)
+        declared: CollectiveSpec = self.op.define(**arguments)
+        device = self.tensors[0].device()
+        assert device is not None
+        check_fabric(self.op.name, device, declared)
+        remarks = remarks_on(
+            self.op.name,
+            device,
+            declared.axis_of_travel,
+            *self._wishes(),
+            self.tensors[0],
+            ignores_topology=declared.ignores_topology,
+        )
+        held = [tensor.view_distribution() for tensor in self.tensors]
+        self._check_even(held)
+        span = RankSpan.of(self.op.name, device, None if declared.names_a_device else declared.cluster_axis)
+        dists = [span.joined_distribution(dist) for dist in held]
+        groups = [group_of(dist, declared.cluster_axis) for dist in dists]
+        self._check_together(groups)
+        moved = span.over_blocks(declared.move(groups[0]), held)
+        compute = self._computation(moved.compute)
+        plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=declared.cost or moves_bytes)
+        plan.remarks = tuple(remarks) if declared.needs_fabric else ()
+        lead = groups[0].lead
+        kept_at = set() if self.target is None else self._kept_at()
+        if kept_at:
+            self._check_before_reading(plan, declared, lead, kept_at)
+        raw = self._try(plan)
+        plan.container = None if isinstance(raw, torch.Tensor) else list
+        results = listed(raw)
+        specs = self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
+        plan.outputs = tuple(
+            Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True)
+        )
+        plan.finishes = tuple(
+            finisher(result, output.spec, self.data)
+            for result, output in zip(results, plan.outputs, strict=True)
+        )
+        if moved.keeps_memory:
+            plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
+        if moved.only_sums:
+            plan.problem = self._wrong_kind(groups[0])
+        return plan, plan.finish(raw)
+
+    def _wishes(self) -> tuple[Any, Any]:
+        """The topology and the number of links that this call names."""
+        signature = self.op.signature
+        given = signature.named(self.values, range(len(signature.names)))
+        return given.get("topology"), given.get("num_links")
+
+    def _wrong_kind(self, group: Group) -> str | None:
+        words = [group.dist.placements[axis] for axis in group.axes]
+        others = [word for word in words if isinstance(word, Partial) and word.op != "sum"]
+        if not others:
+            return None
+        return (
+            f"{self.op.name}: the operand is {others[0]}: its contributions combine by {others[0].op}, and "
+            f"{self.op.name} adds them. Gather them with ttnn.all_gather and take the {others[0].op} of the result."
+        )
+
+    def _kept_at(self) -> set[int]:
+        """Where the data has outputs, as operands: of those a part may stay as it is."""
+        signature, targets = self.op.signature, listed(self.target)
+        at, found = 0, set()
+        for place in signature.operand_at:
+            for item in listed(self.values[place]):
+                if signature.defaults[place] is None and any(item is target for target in targets):
+                    found.add(at)
+                at += 1
+        return found
+
+    def _check_before_reading(
+        self, plan: Plan, declared: CollectiveSpec, lead: int, kept_at: set[int]
+    ) -> None:
+        """Run once as if no outputs were given: they must fit before anything is made of what they hold."""
+        data = [None if i in kept_at else value for i, value in enumerate(self.data)]
+        adapts = tuple(None if i in kept_at else adapt for i, adapt in enumerate(plan.adapts))
+        results = listed(self._try(Plan(plan.compute, adapts), data))
+        self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
+
+    def _target_specs(
+        self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]
+    ) -> list[TensorSpec]:
+        """Outputs must be what the collective makes."""
+        signature, first = self.op.signature, self.tensors[0].spec
+        config = self._control(signature.memory_config_at)
+        named = signature.named(self.values, range(len(signature.names)))
+        names = output_names(self.op.name, named, targets, signature.output_name)
+        for target, name, spec in zip(targets, names, self._computed_specs(local, shapes), strict=True):
+            check_output(self.op.name, name, target.spec, spec, first, config)
+        return [target.spec for target in targets]
+
+    def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
+        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        steps = iter(
+            chain(_spreader(dist, group), lift)
+            for dist, group, lift in zip(dists, groups, widened, strict=True)
+        )
+        return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
+
+    def _check_even(self, dists: Sequence[Distribution]) -> None:
+        for tensor, dist in zip(self.tensors, dists, strict=True):
+            uneven = [word for word in dist.placements if isinstance(word, Shard) and word.size is not None]
+            if uneven:
+                raise MeshError(
+                    f"{self.op.name}: {tensor.shape} is split unevenly ({uneven[0]}): the filler of the last shard "
+                    "would be taken for data. Pad the tensor to a multiple before distributing it."
+                )
+
+    def _check_together(self, groups: Sequence[Group]) -> None:
+        first = groups[0].dist
+        for group in groups[1:]:
+            if group.dist.grid != first.grid or group.dist.coords != first.coords:
+                raise MeshError(
+                    f"{self.op.name}: the operands lie on the mesh in different ways ({first} and {group.dist}). "
+                    "Distribute them over the same devices and the same grid."
+                )
+
+
+def _spreader(dist: Distribution, group: Group) -> Any:
+    if dist.grid == group.dist.grid and dist.coords == group.dist.coords:
+        return None
+    return lambda data: spread(data, dist, group)
+
+
+_ROUTE = ("topology", "num_links")  # what is asked of the fabric
+_OFF_MESH = {
+    "all_reduce": "Mesh device is required for all_reduce operation:",
+    "broadcast": "Operands to broadcast need to be on device!",
+}
+
+
+def collective_definition(
+    name: str,
+    define: Callable[..., CollectiveSpec],
+    signature: Signature,
+    *,
+    precision: str = "data",
+    cost: CostRule = moves_bytes,
+    **options: Any,
+) -> Definition:
+    """Of an op whose devices talk: what it plans depends on the fabric too."""
+    given: dict[str, Any] = {
+        "planner": CollectivePlanner,
+        "check": _check_tuning,
+        "check_targets": _check_targets,
+        "plan_key": _fabric_key,
+        "derive": _with_gradients,
+        "off_mesh": _OFF_MESH.get(name, "Input tensor must to be on device!"),
+        "reads_other_devices": True,
+        "undefined": warned_about,
+    }
+    return Definition(name, define, signature, cost, precision, **(given | options))
+
+
+# Options of a collective in which each device reads its own piece only.
+NOTHING_IS_SENT: dict[str, Any] = {"reads_other_devices": False, "undefined": carried_over}
+
+
+def is_collective(op: object) -> bool:
+    return isinstance(op, Operation) and op.definition.derive is _with_gradients
+
+
+def _fabric_key(call: BoundCall) -> list[Any]:
+    """The fabric, which links join the chips, and what the call asks of them."""
+    device, names = call.device, call.signature.places
+    wishes = [call.values[names[wish]] for wish in _ROUTE if wish in names]
+    of_mesh = None if device is None else device.id()
+    return [*wishes, of_mesh, settings.serial, is_lenient(), CONFIG.strict_ccl_topology]
+
+
+def _with_gradients(op: Operation, plan: Plan, call: BoundCall) -> tuple[torch.Tensor, ...]:
+    return differentiated(op, plan, call.values, call.data)
+
+
+def _check_tuning(op: Definition, call: BoundCall) -> None:
+    """What steers hardware only, where no form has looked at it."""
+    signature, device = call.signature, call.device
+    if device is None or signature.has_forms:
+        return
+    tuning = signature.named(call.values, signature.tuning_at)
+    given = {name: value for name, value in tuning.items() if value is not None and name not in _ROUTE}
+    for name, value in given.items():
+        kind = KINDS[KIND_OF.get(name, "any")]
+        if not kind.fits(value):
+            raise refused(op.name, kind.misfit(name, value))
+    check_resources(op.name, given, device)
+
+
+def _check_targets(op: Definition, call: BoundCall) -> None:
+    """Before the operands are looked at: outputs by their own name."""
+    name, device = call.signature.output_name, call.device
+    if isinstance(call.target, list | tuple) and name == "output_tensor":
+        raise refused(op.name, f"output_tensor must be a ttnn.Tensor, got {described(call.target)}")
+    if name is not None and device is not None:
+        for target in call.targets:
+            if isinstance(target, Tensor) and target.storage.device is not device:
+                check_buffer(op.name, name, target, device)
+
+
+def collective(
+    name: str | None = None,
+    *,
+    controls: str = "memory_config",
+    tuning: str = "",
+    positional: str = "",
+    **options: Any,
+) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
+    """Register the collective that the decorated function defines."""
+
+    def register(define: Callable[..., CollectiveSpec]) -> Operation:
+        known_as = name or define.__name__
+        signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
+        return registered(Operation(collective_definition(known_as, define, signature, **options)))
+
+    return register
+
+
+def unlisted_collective(
+    name: str, define: Callable[..., CollectiveSpec], controls: str = "", **options: Any
+) -> Operation:
+    """A collective of softmesh's own, which is not one of TT-NN's names."""
+    signature = Signature(name, define, controls.split(), [])
+    return Operation(collective_definition(name, define, signature, **options))
+
+
+def group_along(name: str, tensor: Tensor, axis: int | None) -> Group:
+    """The group of a tensor on a mesh."""
+    device = tensor.device()
+    assert device is not None
+    return group_of(RankSpan.of(name, device, axis).joined_distribution(tensor.view_distribution()), axis)

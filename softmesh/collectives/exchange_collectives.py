@@ -1,0 +1,274 @@
+"""All-to-all, halo exchange (neighbor_pad_async) and re-slicing: members of a group swap parts of their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
+from softmesh.collectives.device_groups import Group, group_of, scattered_placement
+from softmesh.collectives.overload_signatures import Arguments, overloaded_collective
+from softmesh.collectives.torch_expressions import dealt, exchanged, gathered
+from softmesh.collectives.ttnn_collectives import checked_axis
+from softmesh.dispatch.operand import Operand
+from softmesh.errors import MeshError, NotModelled
+from softmesh.fabric import settings
+from softmesh.hardware.memory_config import BufferType
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import LOCAL, Shard
+from softmesh.placement.tensor_topology import topology_of
+from softmesh.tensor.dtype import Layout
+
+
+def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | None) -> CollectiveSpec:
+    joins, cuts = operand.dim(in_dim, "in_dim"), operand.dim(out_dim, "out_dim")
+    short = op.rpartition(".")[2]
+    if joins == cuts:
+        raise MeshError(f"{short}: in_dim and out_dim must be different, got {in_dim} and {out_dim}.")
+    if operand.layout is not Layout.TILE:
+        raise MeshError(
+            f"{short}: needs TILE layout, got {operand.layout}. Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
+
+    def move(group: Group) -> GroupComputation:
+        if operand.shape[cuts] % group.size:
+            raise MeshError(
+                f"{short}: dim {cuts} of {list(operand.shape)} must be divisible by {group.size}, the devices that "
+                f"share it. Pad it to a multiple of {group.size}."
+            )
+        _check_tiles(short, operand, joins, cuts, group.size)
+        dist = _swapped_words(group, joins, cuts)
+        return GroupComputation(
+            lambda data: exchanged(data, group, joins, cuts), (dist,), topology_of(group.dist)
+        )
+
+    return CollectiveSpec(checked_axis(op, axis), move)
+
+
+def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) -> None:
+    shape = list(operand.shape)
+    shape[joins] *= size
+    shape[cuts] //= size
+    for name, result in (("input", operand.shape), ("result", shape)):
+        if len(result) > 1 and (result[-1] % 32 or result[-2] % 16):
+            raise MeshError(
+                f"{op}: the last dim must be a multiple of 32 and the one before of 16, the {name} is {list(result)}."
+            )
+
+
+def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
+    """What was split along one dim is now split along the other."""
+    dist = group.dist
+    was_split = all(dist.placements[axis] is Shard(joins) for axis in group.axes if dist.grid[axis] > 1)
+    is_tangled = [
+        axis not in group.axes and isinstance(word, Shard) and word.dim in (joins, cuts)
+        for axis, word in enumerate(dist.placements)
+    ]
+    own = Shard(cuts) if was_split and not any(is_tangled) else LOCAL
+    words = group.words_with(own)
+    return dist.with_placements(
+        tuple(LOCAL if tangled else word for word, tangled in zip(words, is_tangled, strict=True))
+    )
+
+
+@overloaded_collective(
+    "experimental.all_to_all_async",
+    "input_tensor persistent_intermediate_buffer persistent_output_buffer in_dim out_dim "
+    "multi_device_global_semaphore | num_links? memory_config? topology? subdevice_id?",
+    output="persistent_output_buffer",
+)
+def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> CollectiveSpec:
+    """Each member cuts its piece along `out_dim` and joins what it gets along `in_dim`, into the buffer given."""
+    name = "AllToAllAsync"
+    if in_dim == out_dim:
+        raise MeshError(
+            f"{name}: in_dim and out_dim must be different, got in_dim={in_dim}, out_dim={out_dim}."
+        )
+    if input_tensor.rank != 4 or in_dim not in (2, 3) or out_dim not in (2, 3):
+        raise MeshError(
+            f"{name}: takes 4-D tensors, in_dim and out_dim 2 or 3; got {list(input_tensor.shape)}, "
+            f"in_dim={in_dim}, out_dim={out_dim}. Use ttnn.experimental.all_to_all_async_generic for others."
+        )
+    config = input_tensor.spec.memory_config
+    if config.buffer_type is not BufferType.DRAM:
+        raise MeshError(
+            f"{name}: the input must be in DRAM, it is in {config.buffer_type}. "
+            "Use ttnn.to_memory_config(tensor, ttnn.DRAM_MEMORY_CONFIG)."
+        )
+    return _swapped("experimental.all_to_all_async", input_tensor, in_dim, out_dim, None)
+
+
+def _check_axis_given(op: str, given: Arguments) -> None:
+    config = settings.active().config
+    if given.get("cluster_axis") is None and settings.is_two_dimensional(config):
+        raise MeshError(f"{op}: cluster_axis is mandatory under {config}: give 0 or 1.")
+
+
+@overloaded_collective(
+    "experimental.all_to_all_async_generic",
+    "input_tensor in_dim out_dim | persistent_output_buffer? num_links? memory_config? topology? subdevice_id? "
+    "cluster_axis?",
+    output="persistent_output_buffer",
+    check=_check_axis_given,
+)
+def all_to_all_async_generic(
+    input_tensor: Operand, in_dim: int, out_dim: int, *, cluster_axis: int | None = None
+) -> CollectiveSpec:
+    """Each member cuts its piece along `out_dim`, sends chunk i to member i, joins what it gets along `in_dim`."""
+    op = "experimental.all_to_all_async_generic"
+    return _swapped(op, input_tensor, in_dim, out_dim, cluster_axis)
+
+
+def _check_frame(op: str, given: Arguments) -> None:
+    for name in ("neighbor_semaphore", "barrier_semaphore"):
+        semaphores = given[name]
+        if isinstance(semaphores, list | tuple) and len(semaphores) != len(given["dim"]):
+            raise MeshError(
+                f"{op}: {name} needs one entry for each padded dim, {list(given['dim'])}; got {len(semaphores)}."
+            )
+    for name in ("logical_h", "t_front_pad"):
+        if given.get(name):
+            raise NotModelled(
+                f"ttnn.{op} with {name}={given[name]} is not modelled: pad and mask with ttnn.pad."
+            )
+
+
+@overloaded_collective(
+    "experimental.neighbor_pad_async",
+    "input_tensor dim:ints padding_left:ints padding_right:ints padding_mode cluster_axis:ints neighbor_semaphore "
+    "barrier_semaphore | num_links:ints? memory_config? topology? persistent_output_buffer? logical_h? t_front_pad?",
+    output="persistent_output_buffer",
+    check=_check_frame,
+)
+def neighbor_pad_async(
+    input_tensor: Operand,
+    dim: Sequence[int],
+    padding_left: Sequence[int],
+    padding_right: Sequence[int],
+    padding_mode: str,
+    cluster_axis: Sequence[int],
+) -> CollectiveSpec:
+    """Each piece is extended by rows of its neighbours; at the ends by zeros or by its own edge."""
+    op = "experimental.neighbor_pad_async"
+    lists = (dim, padding_left, padding_right, cluster_axis)
+    if not 1 <= len(dim) <= 2 or any(len(given) != len(dim) for given in lists):
+        raise MeshError(
+            f"{op}: dim, padding_left, padding_right and cluster_axis need one entry for each padded dim, 1 or 2; "
+            f"got {', '.join(str(list(given)) for given in lists)}."
+        )
+    if padding_mode not in ("zeros", "replicate"):
+        raise MeshError(f"{op}: padding_mode must be 'zeros' or 'replicate', got {padding_mode!r}.")
+    dims = [input_tensor.dim(one) for one in dim]
+    if len({*dims}) != len(dims) or len({*cluster_axis}) != len(dims):
+        raise MeshError(
+            f"{op}: dim {list(dim)} and cluster_axis {list(cluster_axis)} must each name one only once."
+        )
+    for at, left, right in zip(dims, padding_left, padding_right, strict=True):
+        extent = input_tensor.shape[at]
+        if not (0 <= left <= extent and 0 <= right <= extent):
+            raise MeshError(
+                f"{op}: padding {left} and {right} along dim {at} must be 0 to {extent}: a neighbour has no more rows."
+            )
+    for axis in cluster_axis:
+        checked_axis(op, axis)
+
+    def move(group: Group) -> GroupComputation:
+        rank = len(group.dist.mesh)
+        if max(cluster_axis) >= rank:
+            raise MeshError(
+                f"{op}: cluster axis {max(cluster_axis)} is out of range for mesh shape rank {rank}."
+            )
+        groups = [group_of(group.dist, axis) for axis in cluster_axis]
+
+        def compute(data: torch.Tensor) -> torch.Tensor:
+            for one, at, left, right in zip(groups, dims, padding_left, padding_right, strict=True):
+                data = _padded(data, one, at, left, right, padding_mode == "replicate")
+            return data
+
+        return GroupComputation(compute, (_padded_words(groups, dims),), topology_of(group.dist))
+
+    return CollectiveSpec(cluster_axis[0], move)
+
+
+def _padded(
+    data: torch.Tensor, group: Group, dim: int, left: int, right: int, repeats_edge: bool
+) -> torch.Tensor:
+    if not group.axes:  # an axis of one device
+        line, axis, at = data.unsqueeze(0), 0, group.lead + dim + 1
+    else:
+        axis = group.axes[0]
+        line = group.full(data).flatten(axis, group.axes[-1])
+        at = group.lead + dim + 1 - len(group.axes)
+    members, extent = line.shape[axis], line.shape[at]
+    from_left = _shifted(
+        line.narrow(at, extent - left, left), line.narrow(axis, 0, 1).narrow(at, 0, 1), axis, at
+    )
+    end = line.narrow(axis, members - 1, 1).narrow(at, extent - 1, 1)
+    from_right = _shifted(line.narrow(at, 0, right), end, axis, at, backwards=True)
+    if not repeats_edge:
+        from_left.narrow(axis, 0, 1).zero_()
+        from_right.narrow(axis, members - 1, 1).zero_()
+    padded = torch.cat([from_left, line, from_right], at)
+    return padded.squeeze(0) if not group.axes else padded.unflatten(axis, group.extents)
+
+
+def _shifted(
+    rows: torch.Tensor, edge: torch.Tensor, axis: int, at: int, *, backwards: bool = False
+) -> torch.Tensor:
+    """Each member's rows on the next one (the one before, if backwards); the edge fills the end left over."""
+    members = rows.shape[axis]
+    shape = list(edge.shape)
+    shape[at] = rows.shape[at]
+    end = edge.expand(shape)
+    passed = rows.narrow(axis, 1 if backwards else 0, members - 1)
+    return torch.cat([passed, end] if backwards else [end, passed], axis)
+
+
+def _padded_words(groups: Sequence[Group], dims: Sequence[int]) -> Distribution:
+    dist = groups[0].dist
+    axes = {axis for group in groups for axis in group.axes}
+    words = [
+        LOCAL if axis in axes or (isinstance(word, Shard) and word.dim in dims) else word
+        for axis, word in enumerate(dist.placements)
+    ]
+    return dist.with_placements(tuple(words))
+
+
+@overloaded_collective(
+    "experimental.slice_reshard_async",
+    "input_tensor dim output_dim_offset output_dim_shape cluster_axis final_semaphore barrier_semaphore | num_links? "
+    "memory_config? topology?",
+)
+def slice_reshard_async(
+    input_tensor: Operand, dim: int, output_dim_offset: int, output_dim_shape: int, cluster_axis: int
+) -> CollectiveSpec:
+    """The members' pieces joined along `dim`, a slice of that, split equally again."""
+    op = "experimental.slice_reshard_async"
+    if input_tensor.layout is not Layout.ROW_MAJOR:
+        raise MeshError(
+            f"Unsupported input tensor layout {input_tensor.layout.cpp_name}. {op} takes ROW_MAJOR: use "
+            "ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)."
+        )
+    at = input_tensor.dim(dim)
+
+    def move(group: Group) -> GroupComputation:
+        whole = input_tensor.shape[at] * group.size
+        if output_dim_offset < 0 or output_dim_shape < 1 or output_dim_offset + output_dim_shape > whole:
+            raise MeshError(
+                f"{op}: output_dim_offset={output_dim_offset} and output_dim_shape={output_dim_shape} leave the "
+                f"{whole} rows that {group.size} devices hold along dim {at}."
+            )
+        if output_dim_shape % group.size:
+            raise MeshError(
+                f"{op}: output_dim_shape={output_dim_shape} cannot be shared by {group.size} devices: "
+                f"take a multiple of {group.size}."
+            )
+
+        def compute(data: torch.Tensor) -> torch.Tensor:
+            joined = gathered(data, group, at).narrow(group.lead + at, output_dim_offset, output_dim_shape)
+            return dealt(joined, group, at)
+
+        return GroupComputation(compute, (scattered_placement(group, at, from_one_value=True),))
+
+    return CollectiveSpec(checked_axis(op, cluster_axis), move)

@@ -1,0 +1,232 @@
+"""Overload resolution of collectives: TT-NN's call forms as text, and the signature that binds a call to the first fit.
+
+    Overload("input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? cluster_axis?")
+
+Names before the bar may be given by position, the others by name; a `?` marks those that have a default.
+Python has no such signature (a required name after an optional one), TT-NN's bindings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from softmesh.arguments import refused
+from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
+from softmesh.collectives.collective_operation import collective_definition
+from softmesh.collectives.collective_spec import CollectiveSpec
+from softmesh.dispatch.entry_point import Function
+from softmesh.dispatch.operation import Operation, registered
+from softmesh.dispatch.signature import Signature
+from softmesh.errors import MeshError, did_you_mean
+from softmesh.hardware import Topology
+from softmesh.tensor.tensor import Tensor
+
+Arguments = dict[str, Any]
+Check = Callable[[str, Arguments], None]
+Misfit = Callable[[], str]  # put into words only where no form fits
+
+
+class Overload:
+    """One overload. A name may carry its kind (`dim:ints`) where it differs from what the name means elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        first, _, rest = text.partition("|")
+        self.positional = [_name(word) for word in first.split()]
+        self.names = [*self.positional, *map(_name, rest.split())]
+        words = dict(zip(self.names, [*first.split(), *rest.split()], strict=True))
+        self.required = [name for name in self.names if not words[name].endswith("?")]
+        kinds = {name: _kind(name, word) for name, word in words.items()}
+        self._checks = {
+            name: (KINDS[kind], words[name].endswith("?") or kind in HINTS) for name, kind in kinds.items()
+        }
+
+    def fitted(self, args: Sequence[Any], kwargs: Arguments) -> Arguments | Misfit:
+        """The arguments by name, or why they do not fit."""
+        if len(args) > len(self.positional):
+            return lambda: self._too_many(len(args))
+        given = dict(zip(self.positional, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                return lambda: f"argument {name!r} is given twice"
+            if name not in self._checks:
+                return lambda: self._unknown(name)
+            given[name] = value
+        for name in self.required:
+            if name not in given:
+                return lambda: f"argument {name!r} is missing"
+        for name, value in given.items():
+            kind, may_be_none = self._checks[name]
+            if not ((may_be_none and value is None) or kind.fits(value)):
+                return partial(kind.misfit, name, value)
+        return given
+
+    def text(self) -> str:
+        """`(input_tensor, persistent_output_buffer=None, dim, *, num_links=None)`"""
+        words = [name if name in self.required else f"{name}=None" for name in self.names]
+        if len(self.positional) < len(words):
+            words.insert(len(self.positional), "*")
+        return f"({', '.join(words)})"
+
+    def _too_many(self, count: int) -> str:
+        return (
+            f"takes {len(self.positional)} positional arguments ({', '.join(self.positional)}), got {count}"
+        )
+
+    def _unknown(self, name: str) -> str:
+        return (
+            f"it has no argument {name!r}.{did_you_mean(name, self.names)} It takes {', '.join(self.names)}"
+        )
+
+
+def _name(word: str) -> str:
+    return word.rstrip("?").partition(":")[0]
+
+
+def _kind(name: str, word: str) -> str:
+    own = word.rstrip("?").partition(":")[2]
+    return own or KIND_OF.get(name, "any")
+
+
+class OverloadSet:
+    """The forms of one op; the first that fits is taken."""
+
+    def __init__(self, op: str, forms: Sequence[str], check: Check | None = None) -> None:
+        self.op = op
+        self.forms = [Overload(text) for text in forms]
+        self.names = list(dict.fromkeys(name for form in self.forms for name in form.names))
+        self._check = check
+
+    def arguments(self, args: Sequence[Any], kwargs: Arguments) -> Arguments:
+        misfits = []
+        for form in self.forms:
+            given = form.fitted(args, kwargs)
+            if isinstance(given, dict):
+                _check_route(self.op, given)
+                if self._check is not None:
+                    self._check(self.op, given)
+                self._check_resources(given)
+                return given
+            misfits.append(given)
+        causes = [misfit() for misfit in misfits]
+        if len(causes) > 1:
+            causes = [f"form {i + 1}: {cause}" for i, cause in enumerate(causes)]
+        raise refused(self.op, "; ".join(causes))
+
+    def _check_resources(self, given: Arguments) -> None:
+        operand = _first_operand(given)
+        mesh = None if operand is None else operand.device()
+        if mesh is None or not mesh.is_open:
+            return  # the registry answers for operands
+        named = given.get("mesh_device")
+        if named is not None and named is not mesh:
+            raise MeshError(
+                f"{self.op}: mesh_device is {desc(named)}, and the tensor lies on {desc(mesh)}: give the tensor's own "
+                "mesh."
+            )
+        check_resources(self.op, given, mesh)
+
+
+def _first_operand(given: Arguments) -> Tensor | None:
+    for value in given.values():
+        one = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(one, Tensor):
+            return one
+    return None
+
+
+def _check_route(op: str, given: Arguments) -> None:
+    links = given.get("num_links")
+    for count in links if isinstance(links, list | tuple) else [links]:
+        if count is not None and count < 1:
+            raise MeshError(f"num_links must be greater than 0: {op} got num_links={links}.")
+    if given.get("topology") in (Topology.Mesh, Topology.Torus):
+        raise MeshError(
+            f"Topology must be either Ring or Linear: {op} got {given['topology']}. "
+            "Each step of a collective runs along one axis."
+        )
+
+
+class OverloadSignature(Signature):
+    """Binds by forms. `output` names the argument that holds the tensor to write, or finds it."""
+
+    has_forms = True
+
+    def __init__(
+        self,
+        overloads: OverloadSet,
+        define: Callable[..., Any],
+        controls: Sequence[str],
+        output: str | Callable[[Arguments], Any] | None,
+    ) -> None:
+        own = Signature(overloads.op, define, [], [])
+        known = {*own.names, *controls}
+        tuning = [name for name in overloads.names if name not in known and name != output]
+        super().__init__(
+            overloads.op, define, [*controls, *([] if output in own.names else [_TARGET])], tuning
+        )
+        self._overloads = overloads
+        self._output = output
+        self.output_name = output if isinstance(output, str) else None  # else several may hold them
+        if isinstance(output, str) and output in own.names:  # what it holds is an operand too
+            self.output_at = self.places[output]
+
+    def texts(self) -> list[str]:
+        return [form.text() for form in self._overloads.forms]
+
+    def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> list[Any]:
+        given = self._overloads.arguments(args, kwargs)
+        if isinstance(given.get("num_links"), list | tuple):  # one for each axis of a call
+            given["num_links"] = max(given["num_links"], default=None)
+        output = self._output
+        if callable(output):
+            given[_TARGET] = output(given)
+        elif output is not None and output not in self.places:
+            given[_TARGET] = given.get(output)
+        return [given.get(name, default) for name, default in zip(self.names, self.defaults, strict=True)]
+
+
+_TARGET = "out"  # one of the registry's names for an output tensor; no collective spells it so
+
+
+def overloaded_collective(
+    name: str,
+    *forms: str,
+    controls: str = "memory_config",
+    output: str | Callable[[Arguments], Any] | None = None,
+    check: Check | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
+    """Register the collective that the decorated function defines, under TT-NN's ways of calling it."""
+
+    def register(define: Callable[..., CollectiveSpec]) -> Operation:
+        signature = OverloadSignature(OverloadSet(name, forms, check), define, controls.split(), output)
+        return registered(Operation(collective_definition(name, define, signature, **options)))
+
+    return register
+
+
+def definition_of(op: Operation) -> Callable[..., CollectiveSpec]:
+    """The definition of a collective, for others to build on."""
+    return cast(Callable[..., CollectiveSpec], op.definition.define)
+
+
+# Ops made of several others, by their dotted names.
+COMPOSITES: dict[str, Function] = {}
+
+
+def composite(name: str, form: str, check: Check | None = None) -> Callable[[Callable[..., Any]], Function]:
+    """Publish a function of named arguments under one of TT-NN's forms."""
+    overloads = OverloadSet(name, [form], check)
+
+    def register(function: Callable[..., Any]) -> Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(**overloads.arguments(args, kwargs))
+
+        call.__name__ = call.__qualname__ = name.rpartition(".")[2]
+        call.__doc__ = function.__doc__
+        made = COMPOSITES[name] = Function(call, name)
+        return made
+
+    return register

@@ -1,0 +1,198 @@
+"""Data movement on whole values: reshape, concat, permute, slice; and `redistribute`, which changes a placement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from softmesh.arguments import refused
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
+from softmesh.distributed.call_description import CallDescription
+from softmesh.distributed.generic_ops import always, memory_seconds, shape_of_first
+from softmesh.distributed.layouts import Extents, Value
+from softmesh.distributed.runnable_plan import SplitOptions
+from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
+from softmesh.distributed.uneven_shards import without_nested_uneven
+from softmesh.distributed.unified_op import Unified, own_operation
+from softmesh.ops.data_movement.shape_ops import new_shape, reshape_local
+from softmesh.placement import rules
+from softmesh.placement.placements import Placement
+from softmesh.tensor.tensor import Tensor
+
+# -- reshape ---------------------------------------------------------------------------------------
+
+
+@own_operation("reshape", cost=moves_bytes, precision="data", controls="memory_config")
+def _reshape_pieces(input_tensor: Operand, shape: Sequence[int], dims: Sequence[int | None]) -> Local:
+    """Each device's piece under its own new shape; a split of dim d is one of `dims[d]` afterwards."""
+    plain = reshape_local("reshape", input_tensor, shape)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if not isinstance(at.word, rules.Shard):
+            return at.word
+        to = dims[at.word.dim]
+        return rules.LOCAL if to is None else at.word.at(to)
+
+    return replace(plain, rule=rule)
+
+
+def describe_reshape(given: CallDescription) -> SplitOptions:
+    """A split dim is followed where it starts a run of elements that a dim of the new shape starts too."""
+    (operand,), shape = given.operands, given.shape
+    before, after = _matched(operand.shape, shape)
+    dims = tuple(None if label is None else after.index(label) for label in before)
+    labels = [label for label in before if label is not None]
+    choices = by_labels([before], after, labels, carries=(frozenset({0}),), names=given.short_names)
+    whole_dims = {
+        f"split {label}"
+        for label in labels
+        if operand.shape[before.index(label)] == shape[after.index(label)]
+    }
+    exact = [_even_unless(choice, choice.name in whole_dims) for choice in choices]
+    result = Value(shape, 0, given.mesh)
+
+    def call(split: Split) -> Callable[..., Any]:
+        local = result.local_shape(split.gives)
+        return given.plain() if local == shape else given.plain(_reshape_pieces, shape=local, dims=dims)
+
+    return SplitOptions(exact, memory_seconds(given), call)
+
+
+def _reshaped(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    return new_shape("reshape", operands[0], arguments["shape"])
+
+
+def _even_unless(choice: Choice, whole: bool) -> Choice:
+    """An uneven split goes on only where its dim comes through as it is."""
+    return Choice(choice.name, choice.needs, choice.gives, takes_uneven=whole)
+
+
+def _matched(shape: Extents, new: Extents) -> tuple[Labels, Labels]:
+    """Labels for the dims of both shapes at which the same number of elements lies before them."""
+    before: list[str | None] = [None] * len(shape)
+    after: list[str | None] = [None] * len(new)
+    starts = {math.prod(new[:dim]): dim for dim, n in enumerate(new) if n > 1}
+    for dim, n in enumerate(shape):
+        to = starts.get(math.prod(shape[:dim])) if n > 1 else None
+        if to is not None:
+            before[dim] = after[to] = f"dim {dim}"
+    return tuple(before), tuple(after)
+
+
+# -- concat, permute, slice ------------------------------------------------------------------------
+
+
+def describe_concat(given: CallDescription) -> SplitOptions:
+    """Along a dim that every device has whole."""
+    first = given.operands[0]
+    joined = first.dim(given.arguments["dim"])
+    labels = tuple(f"dim {dim}" for dim in range(first.rank))
+    result = tuple(None if dim == joined else label for dim, label in enumerate(labels))
+    choices = by_labels(
+        [result] * len(given.operands),
+        result,
+        [label for label in result if label is not None],
+        carries=(frozenset(range(len(given.operands))),),
+        names=given.short_names,
+    )
+    return SplitOptions(choices, memory_seconds(given), always(given.plain()))
+
+
+def _joined(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    shape, at = list(operands[0].shape), operands[0].dim(arguments["dim"])
+    shape[at] = sum(operand.shape[at] for operand in operands)
+    return tuple(shape)
+
+
+def describe_permute(given: CallDescription) -> SplitOptions:
+    """permute and transpose: every dim is found again."""
+    (operand,) = given.operands
+    labels = tuple(f"dim {dim}" for dim in range(operand.rank))
+    result = tuple(labels[dim] for dim in _order(given.arguments, operand))
+    choices = by_labels([labels], result, labels, carries=(frozenset({0}),), names=given.short_names)
+    return SplitOptions(choices, memory_seconds(given), always(given.plain()))
+
+
+def _order(arguments: dict[str, Any], operand: Operand) -> tuple[int, ...]:
+    """For each dim of the result the one it was before."""
+    if "dims" in arguments:
+        return operand.dims(list(arguments["dims"]), "dims")
+    a, b = (operand.dim(arguments[name], name) for name in ("dim1", "dim2"))
+    swapped = {a: b, b: a}
+    return tuple(swapped.get(dim, dim) for dim in range(operand.rank))
+
+
+def _permuted(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    (operand,) = operands
+    return tuple(operand.shape[dim] for dim in _order(arguments, operand))
+
+
+def describe_slice(given: CallDescription) -> SplitOptions:
+    """Dims that are taken whole may be split; one that is cut every device has whole."""
+    (operand,), shape = given.operands, given.shape
+    labels = tuple(
+        f"dim {dim}" if n == cut else None
+        for dim, (n, cut) in enumerate(zip(operand.shape, shape, strict=True))
+    )
+    uncut = [label for label in labels if label is not None]
+    choices = by_labels([labels], labels, uncut, carries=(frozenset({0}),), names=given.short_names)
+    starts, ends = given.arguments["slice_start"], given.arguments["slice_end"]
+
+    def call(split: Split) -> Callable[..., Any]:
+        local = given.values[0].local_shape(split.needs(0))
+        first = [start if label is None else 0 for start, label in zip(starts, labels, strict=True)]
+        last = [end if label is None else n for end, label, n in zip(ends, labels, local, strict=True)]
+        return given.plain(slice_start=first, slice_end=last)
+
+    return SplitOptions(choices, memory_seconds(given), call)
+
+
+def _cut(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    shape = operands[0].shape
+    steps = arguments["slice_step"] or [1] * len(shape)
+    bounds = zip(shape, arguments["slice_start"], arguments["slice_end"], steps, strict=True)
+    return tuple(len(range(n)[start:end:step]) for n, start, end, step in bounds)
+
+
+# -- placements themselves -------------------------------------------------------------------------
+
+
+def _describe_redistribution(given: CallDescription) -> SplitOptions:
+    start = without_nested_uneven(given.layouts[0], given.values[0], given.lines)
+    choices = [[_as_it_is(word)] for word in start.layout]
+    return SplitOptions(choices, lambda operands, result: 0.0, always(lambda tensor: tensor))
+
+
+def _as_it_is(word: Placement) -> Choice:
+    return Choice("as it is", (word,), word)
+
+
+class Redistribution(Unified):
+    """Communication that is asked for: no policy forbids it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`(input_tensor, placements)`: the same value, placed as asked, by the cheapest sequence of collectives."""
+        tensor, placements = self.asked(args, kwargs)
+        made: Tensor = super().__call__(tensor, output_topology=placements, implicit="allow")
+        return made
+
+    def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The tensor and the placements, by position or by name."""
+        names = ("input_tensor", "placements")
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if set(given) != set(names) or len(args) + len(kwargs) != len(names):
+            got = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "nothing"
+            raise refused(f"distributed.{self.name}", f"it takes input_tensor and placements, got {got}")
+        return given["input_tensor"], given["placements"]
+
+
+redistribute = Redistribution("identity", _describe_redistribution, shape_of_first, called="redistribute")
+reshape = Unified("reshape", describe_reshape, _reshaped)
+concat = Unified("concat", describe_concat, _joined)
+permute = Unified("permute", describe_permute, _permuted)
+transpose = Unified("transpose", describe_permute, _permuted)
+slice = Unified("slice", describe_slice, _cut)

@@ -1,0 +1,181 @@
+"""matmul, linear and embedding with any placement of operands and result: weights may be split by rows or columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.plan import Local
+from softmesh.distributed.call_description import CallDescription
+from softmesh.distributed.generic_ops import memory_seconds
+from softmesh.distributed.layouts import Extents, bits, is_whole
+from softmesh.distributed.runnable_plan import SplitOptions
+from softmesh.distributed.split_choices import Choice, Labels, Split, broadcast_labels, by_labels
+from softmesh.distributed.unified_op import Unified, own_operation
+from softmesh.errors import MeshError
+from softmesh.ops.elementwise.activations import Activation, activation_function
+from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
+from softmesh.perf.chip_costs import matmul_seconds
+from softmesh.placement import rules
+from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.dtype import Layout
+
+
+def describe_product(given: CallDescription) -> SplitOptions:
+    """a @ b, with a bias and an activation behind it."""
+    arguments = given.arguments
+    transpose_a, transpose_b = arguments["transpose_a"], arguments["transpose_b"]
+    activation = arguments.get("activation")
+    shapes = [operand.shape for operand in given.operands]
+    choices = product_choices(shapes, transpose_a, transpose_b, given.short_names)
+    whole = given.plain()
+    bare = whole if activation is None else given.plain(activation=None)
+
+    def call(split: Split) -> Callable[..., Any]:
+        return whole if is_whole(split.gives) else bare
+
+    return SplitOptions(
+        choices,
+        _seconds(given, transpose_a),
+        call,
+        after=None if activation is None else lambda tensor: _activated(tensor, activation),
+    )
+
+
+def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    a, b, *bias = (operand.shape for operand in operands)
+    m, n = a[-1 if arguments["transpose_a"] else -2], b[-2 if arguments["transpose_b"] else -1]
+    return tuple(broadcast_shapes((*a[:-2], 1, 1), (*b[:-2], 1, 1), (m, n), *bias))
+
+
+def product_choices(
+    shapes: Sequence[Extents], transpose_a: bool, transpose_b: bool, names: Sequence[str] | None = None
+) -> tuple[Choice, ...]:
+    """a (..., m, k) @ b (..., k, n), leading dims broadcast; a third shape is that of the bias."""
+    a, b = shapes[:2]
+    m, n = a[-1 if transpose_a else -2], b[-2 if transpose_b else -1]
+    rank = max(len(shape) for shape in shapes)
+    lead = [1] * (rank - 2)
+    for shape in shapes:
+        for back in range(3, len(shape) + 1):
+            lead[-back + 2] = max(lead[-back + 2], shape[-back])
+    batch = tuple(f"batch {i}" for i in range(rank - 2))
+
+    def labels(shape: Extents, last: Labels) -> Labels:
+        return (*broadcast_labels(shape[:-2], batch, lead), *last)
+
+    result = (*batch, "m", "n")
+    of_a = labels(a, ("k", "m") if transpose_a else ("m", "k"))
+    of_b = labels(b, ("n", "k") if transpose_b else ("k", "n"))
+    operands = [of_a, of_b]
+    operands += [broadcast_labels(bias, result, (*lead, m, n)) for bias in shapes[2:]]
+    split = [label for label, extent in zip(batch, lead, strict=True) if extent > 1]
+    return by_labels(
+        operands,
+        result,
+        [*split, "m", "n", "k"],
+        carries=(frozenset({0}), frozenset({1})),
+        terms=frozenset(range(2, len(shapes))),
+        names=names,
+    )
+
+
+def _seconds(given: CallDescription, transpose_a: bool) -> Callable[[Sequence[Extents], Extents], float]:
+    chip = given.chip
+    sizes = [*(value.bits for value in given.values), bits(given.result.dtype)]
+
+    def seconds(operands: Sequence[Extents], result: Extents) -> float:
+        inner = operands[0][-2 if transpose_a else -1]
+        moved = sum(math.prod(s) * b for s, b in zip((*operands, result), sizes, strict=True)) // 8
+        return matmul_seconds(chip, math.prod(result[:-2]), result[-2], inner, result[-1], moved)
+
+    return seconds
+
+
+@own_operation("activation", cost=flops_per_element(8))
+def _activated(input_tensor: Operand, activation: Activation) -> Local:
+    return Local(activation_function(activation, "activation"), rules.elementwise)
+
+
+_SHORT = {"a": "input_tensor_a", "b": "input_tensor_b"}
+matmul = Unified("matmul", describe_product, _shape_of, _SHORT)
+linear = Unified("linear", describe_product, _shape_of, _SHORT)
+
+
+# Embedding: rows of a table by number. Of a table split by rows each device looks up what it has; the rest is zero.
+
+
+def blocks_along(axes: Sequence[int], lead: Sequence[int], device: torch.device) -> torch.Tensor:
+    """The number of each device's block of a dim that `axes` of the leading extents split, the first outermost."""
+    number = torch.zeros([1] * len(lead), dtype=torch.long, device=device)
+    for axis in axes:
+        along = torch.arange(lead[axis], device=device)
+        number = number * lead[axis] + along.reshape([-1 if at == axis else 1 for at in range(len(lead))])
+    return number
+
+
+@own_operation("embedding_of_rows", cost=moves_bytes, precision="data", controls="dtype memory_config")
+def embedding_of_rows(
+    input_tensor: Operand,
+    weight: Operand,
+    axes: Sequence[int],
+    whole: int,
+    *,
+    padding_idx: int | None = None,
+    layout: Layout | None = None,
+    embeddings_type: EmbeddingsType = EmbeddingsType.GENERIC,
+) -> Local:
+    """Each device's share of a look-up in a table of `whole` rows that is split by rows along `axes`."""
+    plain = OPERATIONS["embedding"].definition.define(
+        input_tensor, weight, padding_idx=padding_idx, layout=layout, embeddings_type=embeddings_type
+    )
+    rank, table_rank, rows = input_tensor.rank, weight.rank, weight.shape[-2]
+
+    def compute(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        if ids.numel() and int(ids.max()) >= whole:
+            raise MeshError(f"embedding: index {int(ids.max())} is outside the table of {whole} rows.")
+        lead = table.shape[: table.dim() - table_rank]
+        first = blocks_along(axes, lead, ids.device) * rows
+        local = ids.long() - first.reshape(*first.shape, *[1] * rank)
+        own = (local >= 0) & (local < rows)
+        picked = look_up(local.where(own, 0), table.reshape(*lead, *table.shape[-2:]), rank)
+        return picked * own.unsqueeze(-1)
+
+    def rule(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        ids, table = at.words
+        if isinstance(table, rules.Shard) and table.dim == table_rank - 2 and ids is rules.REPLICATE:
+            return rules.Partial("sum")
+        return plain.rule(at)
+
+    return Local(compute, rule, plain.dtypes, plain.layouts, plain.memory_config)
+
+
+def describe_embedding(given: CallDescription) -> SplitOptions:
+    ids, table = given.operands
+    tokens = tuple(f"dim {dim} of the indices" for dim in range(ids.rank))
+    of_table = (*(None,) * (table.rank - 2), "rows", "width")
+    labels = (*tokens, "width") if given.is_spread else (*tokens, "width", "rows")
+    choices = by_labels([tokens, of_table], (*tokens, "width"), labels, names=given.short_names)
+    plain, whole = given.plain(), table.shape[-2]
+
+    def call(split: Split) -> Callable[..., Any]:
+        axes = split.axes("split rows")
+        if not axes:
+            return plain
+        return given.plain(embedding_of_rows, axes=axes, whole=whole)
+
+    return SplitOptions(choices, memory_seconds(given), call)
+
+
+def _embedding_shape(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    ids, table = operands
+    return (*ids.shape, table.shape[-1])
+
+
+embedding = Unified("embedding", describe_embedding, _embedding_shape)

@@ -1,0 +1,367 @@
+"""Simulated chips of a launch: the cores and DRAM banks behind NoC addresses, and NoC transfers between them.
+
+One SimulatedChip stands for a whole range of the mesh, or for a single device; all memory of a chip is reached from
+it. LaunchState has all chips of a launch, and the buffer table and the scheduler that they share.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from softmesh.callsite import CallSite, user_call_site
+from softmesh.cores import CoreCoord
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.hardware import RoutingDirection
+from softmesh.hardware.memory_config import BufferType
+from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
+from softmesh.kernels.engine.noc_address import NocCoord
+from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler
+from softmesh.kernels.engine.tensor_view import BufferTable, Find
+from softmesh.kernels.engine.worker_core import Core, L1BufferRegion, StrictL1
+from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
+from softmesh.runtime.device import MeshDevice
+
+if TYPE_CHECKING:
+    from softmesh.kernels.engine.fabric_links import Link
+    from softmesh.kernels.engine.fifo import RemoteFifo
+    from softmesh.kernels.engine.scheduler import KernelThread
+
+_IN_L1 = (BufferType.L1, BufferType.L1_SMALL)
+
+
+class DramBank:
+    """One bank of one chip, as a place to read from and write to."""
+
+    def __init__(self, chip: SimulatedChip, bank: int) -> None:
+        self.chip = chip
+        self.bank = bank
+
+    def __str__(self) -> str:
+        return f"DRAM bank {self.bank}"
+
+    def read(self, address: int, size: int) -> torch.Tensor:
+        memory = self.chip.memory(BufferType.DRAM, address)
+        if self.chip.is_strict:
+            memory.check_written()
+        return memory.read(self.chip.mesh_slice, self.bank, address, size)
+
+    def write(self, address: int, values: torch.Tensor) -> None:
+        self.chip.memory(BufferType.DRAM, address).write(self.chip.mesh_slice, self.bank, address, values)
+
+
+class SimulatedChip:
+    def __init__(self, launch_state: LaunchState, mesh_slice: MeshSlice, strict: bool) -> None:
+        mesh = launch_state.mesh
+        self.launch_state = launch_state
+        self.mesh = mesh
+        self.mesh_slice = mesh_slice
+        self.buffer_table = launch_state.buffer_table
+        self.scheduler = launch_state.scheduler
+        self.is_strict = strict
+        self.rank = mesh.shape.dims()
+        self.links: dict[
+            tuple[RoutingDirection, int], Link
+        ] = {}  # to other chips, that kernels have asked for
+        self.remote_fifos: dict[tuple[int, CoreCoord], RemoteFifo] = {}  # by buffer and sender
+        self._cores: dict[CoreCoord, Core] = {}
+        self._banks: dict[int, DramBank] = {}
+        self._l1_banks: dict[CoreCoord, int] = {}
+        self._grid, self._first_worker, self._num_banks = launch_state.facts
+
+    @property
+    def name(self) -> str:
+        start, end = self.mesh_slice.place.start, self.mesh_slice.place.end
+        if start == end:
+            return f"device {tuple(start)}"
+        return f"devices {tuple(start)} to {tuple(end)}"
+
+    @property
+    def covers_many_devices(self) -> bool:
+        return self.mesh_slice.covers_many_devices
+
+    def core(self, place: CoreCoord) -> Core:
+        """By its logical place."""
+        if place not in self._cores:
+            self._cores[place] = core = Core(self, place)
+            core.strict = StrictL1(core) if self.is_strict else None
+        return self._cores[place]
+
+    def drop_references(self) -> None:
+        for core in self._cores.values():
+            core.drop_references()
+        for held in (self._cores, self._banks, self.links, self.remote_fifos):
+            held.clear()
+
+    def at(self, place: NocCoord) -> Core | DramBank:
+        """What stands at a place of the NoC: worker cores under virtual coordinates, DRAM banks in row 0."""
+        x, y = place.x - self._first_worker.x, place.y - self._first_worker.y
+        if 0 <= x < self._grid.x and 0 <= y < self._grid.y:
+            return self.core(CoreCoord(x, y))
+        if place.y == 0 and place.x < self._num_banks:
+            return self.bank(BufferType.DRAM, place.x)
+        last_x, last_y = self._first_worker.x + self._grid.x - 1, self._first_worker.y + self._grid.y - 1
+        raise MeshError(
+            f"Nothing is at NoC coordinate ({place.x}, {place.y}): worker cores are at ({self._first_worker.x}, "
+            f"{self._first_worker.y}) to ({last_x}, {last_y}) (worker_core_from_logical_core gives them), DRAM banks "
+            f"at (0, 0) to ({self._num_banks - 1}, 0)."
+        )
+
+    def bank(self, buffer_type: BufferType, bank: int) -> Core | DramBank:
+        """By its number."""
+        if buffer_type is not BufferType.DRAM:
+            return self.core(self.core_of_bank(bank))
+        if bank not in self._banks:
+            self._banks[bank] = DramBank(self, bank)
+        return self._banks[bank]
+
+    def num_banks(self, buffer_type: BufferType) -> int:
+        return self._num_banks if buffer_type is BufferType.DRAM else self._grid.x * self._grid.y
+
+    def alignment(self, buffer_type: BufferType) -> int:
+        chip = self.mesh.system.chip
+        return chip.dram_alignment if buffer_type is BufferType.DRAM else chip.l1_alignment
+
+    def core_of_bank(self, bank: int) -> CoreCoord:
+        return self.mesh.allocator().get_logical_core_from_bank_id(bank)
+
+    def memory(self, buffer_type: BufferType, address: int) -> BufferView:
+        memory = self.buffer_table.at(buffer_type, address)
+        if memory is None:
+            raise MeshError(
+                f"{buffer_type.name} address {address} belongs to no live buffer or tensor. Was it deallocated, or "
+                "is the address not the one that buffer.address() or tensor.buffer_address() gives?"
+            )
+        return memory
+
+    def l1_buffer(self, core: Core, address: int) -> L1BufferRegion | None:
+        """The part of a buffer in L1 that this core holds."""
+        for buffer_type in _IN_L1:
+            memory = self.buffer_table.at(buffer_type, address)
+            if memory is not None:
+                return L1BufferRegion(
+                    memory, self.mesh_slice, self._l1_bank(core.place), self.mesh.torch_device
+                )
+        return None
+
+    def _l1_bank(self, place: CoreCoord) -> int:
+        if place not in self._l1_banks:
+            (self._l1_banks[place],) = self.mesh.allocator().get_bank_ids_from_logical_core(
+                BufferType.L1, place
+            )
+        return self._l1_banks[place]
+
+
+class ChipFacts(NamedTuple):
+    """What all chips of a mesh have in common."""
+
+    grid: CoreCoord  # worker cores
+    first_worker: CoreCoord  # where they begin on the NoC
+    num_banks: int  # of DRAM
+
+    @classmethod
+    def of(cls, mesh: MeshDevice) -> ChipFacts:
+        first = mesh.worker_core_from_logical_core(CoreCoord(0, 0))
+        return cls(mesh.compute_with_storage_grid_size(), first, mesh.dram_grid_size().x)
+
+
+def mesh_slice_of(mesh: MeshDevice, place: MeshCoordinateRange) -> MeshSlice:
+    """A part of the mesh, as a part of what this process holds of it."""
+    block = mesh.block
+    if block is None:
+        return MeshSlice(place, tuple(mesh.shape), (0,) * mesh.shape.dims())
+    return MeshSlice(place, block.shape, block.origin)
+
+
+class LaunchState:
+    def __init__(self, mesh: MeshDevice, facts: ChipFacts, find: Find) -> None:
+        self.mesh = mesh
+        self.facts = facts
+        self.scheduler = Scheduler()
+        self.buffer_table = BufferTable(find)
+        self._chips: dict[MeshCoordinate, SimulatedChip] = {}  # by the first of their devices
+
+    def add(self, mesh_slice: MeshSlice, strict: bool) -> SimulatedChip:
+        chip = self._chips[mesh_slice.place.start] = SimulatedChip(self, mesh_slice, strict)
+        return chip
+
+    def store(self) -> None:
+        """The launch went well: what it did is there to stay."""
+        self.buffer_table.store()
+        for chip in self._chips.values():
+            for fifo in chip.remote_fifos.values():
+                fifo.store_positions()
+
+    def drop_references(self) -> None:
+        """Let go of everything, at once: what runs in greenlets is not always found by the garbage collector."""
+        for chip in self._chips.values():
+            chip.drop_references()
+        self._chips.clear()
+        self.scheduler.drop_references()
+
+    def device(self, coordinate: MeshCoordinate, strict: bool) -> SimulatedChip:
+        """A single device; one that runs no program is memory to others."""
+        found = self._chips.get(coordinate)
+        if found is not None and not found.covers_many_devices:
+            return found
+        if any(
+            chip.covers_many_devices and chip.mesh_slice.place.contains(coordinate)
+            for chip in self._chips.values()
+        ):
+            raise DevicesDiffer
+        if not self.mesh.get_view().is_local(coordinate):
+            raise NotModelled(
+                f"Device {tuple(coordinate)} belongs to another process, and kernels reach only devices of their "
+                "own. Use a collective or a socket between processes."
+            )
+        return self.add(mesh_slice_of(self.mesh, MeshCoordinateRange(coordinate, coordinate)), strict)
+
+
+# NoC transfers. Normally a transfer is complete when the call returns, and barriers have nothing to wait for. In
+# strict mode data arrives at the barrier and not before, so that a kernel without one computes with what was there.
+
+
+Endpoint = Core | DramBank
+
+
+class Transfers:
+    """Every transfer is carried out at once."""
+
+    def __init__(self, thread: KernelThread) -> None:
+        self.thread = thread
+        self.core = thread.core
+        self.trid = 0  # the transaction id that reads and writes are tagged with
+
+    def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
+        self._check(source, address, to, size, is_read=True)
+        self.core.write(to, source.read(address, size))
+
+    def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
+        self._check(target, address, start, size, is_read=False)
+        target.write(address, self.core.read(start, size))
+
+    def read_barrier(self, trid: int | None = None) -> None:
+        """Wait for the reads under way."""
+
+    def write_barrier(self, trid: int | None = None) -> None:
+        """Wait until the writes under way have arrived."""
+
+    def flush(self) -> None:
+        """Wait until the writes under way have left, so that their source may change."""
+
+    def before_word(self, target: Core) -> None:
+        """A word is about to be written to that core: on one NoC, writes to one place keep their order."""
+
+    def before_increment(self, target: Core) -> None:
+        """A word there is about to be counted up: this may overtake writes."""
+
+    def check_completed(self) -> None:
+        """The kernel has come to its end."""
+
+    def _check(self, far: Endpoint, far_address: int, near_address: int, size: int, *, is_read: bool) -> None:
+        if size <= 0:
+            raise MeshError(f"A transfer of {size} bytes: give a size above 0.")
+        chip = self.core.chip.mesh.system.chip
+        alignment = chip.dram_alignment if is_read and isinstance(far, DramBank) else chip.l1_alignment
+        if far_address % alignment != near_address % alignment:
+            self._complain(
+                f"A NoC {'read from' if is_read else 'write to'} {far}: address {far_address} there and "
+                f"{near_address} in L1 must be alike modulo {alignment}, or the chip moves other bytes than these."
+            )
+
+    def _complain(self, message: str) -> None:
+        if self.core.chip.is_strict:
+            raise MeshError(message)
+        site = user_call_site()
+        warnings.warn_explicit(f"{message} [{self.thread.name}]", SoftmeshWarning, site.file, site.line)
+
+
+@dataclass(eq=False)
+class PendingTransfer:
+    """Bytes between two places. `near` and `size` are the stretch of the kernel's own L1."""
+
+    near: int
+    size: int
+    values: torch.Tensor
+    target: Endpoint
+    address: int
+    trid: int
+    site: CallSite
+
+    def overlaps(self, address: int, size: int) -> bool:
+        return address < self.near + self.size and self.near < address + size
+
+    def complete(self) -> None:
+        self.target.write(self.address, self.values)
+
+
+class DelayedTransfers(Transfers):
+    """Strict mode: everything stays in the air until its barrier."""
+
+    def __init__(self, thread: KernelThread) -> None:
+        super().__init__(thread)
+        assert thread.core.strict is not None
+        self._strict = thread.core.strict
+        self._reads: list[PendingTransfer] = []
+        self._writes: list[PendingTransfer] = []
+
+    def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
+        self._check(source, address, to, size, is_read=True)
+        values = source.read(address, size)
+        pending = PendingTransfer(to, size, values, self.core, to, self.trid, user_call_site())
+        self._reads.append(pending)
+        self._strict.pending_reads.append(pending)
+
+    def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
+        self._check(target, address, start, size, is_read=False)
+        values = self.core.read(start, size)
+        pending = PendingTransfer(start, size, values, target, address, self.trid, user_call_site())
+        self._writes.append(pending)
+        self._strict.pending_writes.append(pending)
+
+    def read_barrier(self, trid: int | None = None) -> None:
+        for pending in _of(self._reads, trid):
+            self._reads.remove(pending)
+            self._strict.pending_reads.remove(pending)
+            pending.complete()
+
+    def write_barrier(self, trid: int | None = None) -> None:
+        self._complete(_of(self._writes, trid))
+
+    def flush(self) -> None:
+        for pending in self._writes:
+            self._strict.flushed(pending)
+
+    def before_word(self, target: Core) -> None:
+        self._complete([pending for pending in self._writes if pending.target is target])
+
+    def before_increment(self, target: Core) -> None:
+        for pending in self._writes:
+            if pending.target is target:
+                raise MeshError(
+                    f"A semaphore of {target} is raised while the write of {pending.site} to that core may still be "
+                    "under way: the other side would read old bytes. Call noc_async_write_barrier() before."
+                )
+
+    def check_completed(self) -> None:
+        for issued, call in (
+            (self._reads, "noc_async_read_barrier"),
+            (self._writes, "noc_async_write_barrier"),
+        ):
+            if issued:
+                raise MeshError(
+                    f"The kernel ends while the transfer of {issued[0].site} is under way: call {call}() at the end."
+                )
+
+    def _complete(self, issued: list[PendingTransfer]) -> None:
+        for pending in issued:
+            self._writes.remove(pending)
+            self._strict.flushed(pending)
+            pending.complete()
+
+
+def _of(issued: list[PendingTransfer], trid: int | None) -> list[PendingTransfer]:
+    return [pending for pending in issued if trid is None or pending.trid == trid]

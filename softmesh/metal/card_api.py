@@ -1,0 +1,169 @@
+"""Mesh API over single cards, whatever drives each of them: open, buffers, workloads, all_reduce, all_gather.
+
+    with open_mesh_device((1, 2)) as mesh:
+        x = create_mesh_buffer(mesh, layout="sharded", global_shape=(64, 64), shard_shape=(64, 32))
+        x.write(values)
+        enqueue_mesh_workload(mesh, {MeshCoordinateRange(mesh.shape): (program, [x.address])})
+        total = all_reduce(x, mode="host")
+
+The five functions of the blackhole-py plan. Cards come from `drivers`, a function from an index to an open driver;
+without one they are virtual. See `docs/drivers.md` for what a driver is, and what happens when one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from softmesh.arguments import checked, checked_int, checked_ints, refused, reject_unknown_keywords
+from softmesh.collectives import mode_collectives
+from softmesh.drivers.protocol import MemoryKind, ProgramSpec
+from softmesh.drivers.rack import virtual_rack
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
+from softmesh.metal import card_collectives
+from softmesh.metal.card import OpenCard, check_alike, checked_ids, close_all, open_cards
+from softmesh.metal.card_buffer import BufferLayout, CardMeshBuffer, LockstepMemory, placed
+from softmesh.metal.card_mesh import CardMesh, Timeouts
+from softmesh.metal.card_workload import Submitted, submitted, works_by_card
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.tensor import Tensor
+
+_A_MESH = "a mesh of cards: open one with softmesh.metal.open_mesh_device(shape)"
+_A_BUFFER = "a buffer of softmesh.metal.create_mesh_buffer"
+
+
+@reject_unknown_keywords
+def open_mesh_device(
+    shape: MeshShape | Sequence[int],
+    device_ids: Sequence[int] | None = None,
+    *,
+    drivers: OpenCard | None = None,
+    timeouts: Timeouts | None = None,
+    dram_banks: int | None = None,
+) -> CardMesh:
+    """Open the cards one after another and place them row-major; close it, or use it in a `with` block.
+
+    `device_ids` places the cards that the bus calls so, in that order. Without them, cards 0 to n - 1 are placed in
+    the order of their serials, so that ranks stay with the cards when the bus numbers them anew. `dram_banks` uses
+    only so many banks of each card: the way to mix boards with 7 and with 8.
+    """
+    mesh_shape = _checked_shape(shape)
+    ids = checked_ids(device_ids, mesh_shape)
+    cards = open_cards(mesh_shape, ids, drivers or virtual_rack(ids), by_serial=device_ids is None)
+    try:
+        check_alike(cards, dram_banks)
+        if dram_banks is not None:
+            _check_banks(checked_int("open_mesh_device", "dram_banks", dram_banks), cards)
+        return CardMesh(mesh_shape, cards, timeouts or Timeouts(), dram_banks)
+    except BaseException:
+        close_all([card.driver for card in cards])
+        raise
+
+
+@reject_unknown_keywords
+def create_mesh_buffer(
+    mesh: CardMesh,
+    layout: BufferLayout = "replicated",
+    global_shape: Sequence[int] = (),
+    shard_shape: Sequence[int] | None = None,
+    dtype: DataType = DataType.BFLOAT16,
+    *,
+    tensor_layout: Layout = Layout.TILE,
+    mem: MemoryKind = "dram",
+) -> CardMeshBuffer:
+    """Memory at one address of all cards, whole on each of them or in shards.
+
+    A zero in `shard_shape` replicates along that dim; the rest is dealt row-major. Values are padded and tilised
+    here, on the way to the cards.
+    """
+    where = "create_mesh_buffer"
+    checked(where, "mesh", mesh, CardMesh, _A_MESH).check_usable(where)
+    whole = tuple(checked_ints(where, "global_shape", global_shape))
+    shard = None if shard_shape is None else tuple(checked_ints(where, "shard_shape", shard_shape))
+    if not whole or min(whole) < 1 or min(shard or (0,)) < 0:
+        raise refused(where, f"global_shape must be positive, got {list(whole)} in shards of {shard_shape}")
+    local, blocks = placed(mesh, layout, whole, shard)
+    spec = TensorSpec(local, dtype, tensor_layout)
+    label = f"{layout} {list(local)} {dtype}"
+    memory = LockstepMemory(mesh, spec.num_pages(), spec.page_size(), mem, label)
+    return CardMeshBuffer(memory, layout, whole, spec, blocks)
+
+
+@reject_unknown_keywords
+def enqueue_mesh_workload(mesh: CardMesh, workload: Any, blocking: bool = True) -> Submitted:
+    """Submit `{range: program}` or `{range: (program, args)}` to all cards that the ranges cover.
+
+    Programs are compiled when they are first used. What is returned can be waited for; with `blocking` it is done.
+    """
+    checked("enqueue_mesh_workload", "mesh", mesh, CardMesh, _A_MESH)
+    work = submitted(mesh, "enqueue_mesh_workload", works_by_card(mesh, workload))
+    if blocking:
+        work.wait()
+    return work
+
+
+@reject_unknown_keywords
+def all_reduce(tensor: Any, mode: str = "host", *, program: ProgramSpec | None = None) -> Any:
+    """The sum of all cards' shards, on every card, in the memory of the shards.
+
+    Added in fp32 in the order of the ranks and rounded once, so the same bits on every run and in both modes:
+    "host" reads, adds and writes here; "fabric" passes shards around the ring of cables, and each card adds by
+    `program` (a Python kernel unless given). A TT-NN tensor goes to `softmesh.collectives.all_reduce`.
+    """
+    if isinstance(tensor, Tensor):
+        return mode_collectives.all_reduce(tensor, mode)
+    buffer = checked("all_reduce", "tensor", tensor, CardMeshBuffer, _A_BUFFER)
+    if card_collectives.checked_mode("all_reduce", mode) == "host":
+        return card_collectives.summed_on_host(buffer)
+    return card_collectives.summed_on_ring(buffer, program)
+
+
+@reject_unknown_keywords
+def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: ProgramSpec | None = None) -> Any:
+    """All cards' shards side by side along `dim`, in the order of the ranks, as a new buffer that every card has whole.
+
+    A TT-NN tensor goes to `softmesh.collectives.all_gather`.
+    """
+    if isinstance(tensor, Tensor):
+        return mode_collectives.all_gather(tensor, dim, mode)
+    buffer = checked("all_gather", "tensor", tensor, CardMeshBuffer, _A_BUFFER)
+    way = card_collectives.checked_mode("all_gather", mode)
+    at = _checked_dim(dim, len(buffer.shard_shape))
+    extents = list(buffer.shard_shape)
+    extents[at] *= len(buffer.holders)
+    buffer.memory.check_alive("all_gather")
+    room = create_mesh_buffer(
+        buffer.mesh,
+        "replicated",
+        extents,
+        dtype=buffer.spec.dtype,
+        tensor_layout=buffer.spec.layout,
+        mem=buffer.mem,
+    )
+    if way == "host":
+        return card_collectives.gathered_on_host(buffer, at, room)
+    return card_collectives.gathered_on_ring(buffer, at, room, program)
+
+
+def _checked_shape(shape: object) -> MeshShape:
+    given = (
+        shape if isinstance(shape, MeshShape) else MeshShape(checked_ints("open_mesh_device", "shape", shape))
+    )
+    if given.mesh_size() == 0:
+        raise MeshError(f"open_mesh_device: a mesh of {given} has no cards")
+    return given
+
+
+def _check_banks(banks: int, cards: Sequence[Any]) -> None:
+    fewest = min(card.info.dram_banks for card in cards)
+    if not 1 <= banks <= fewest:
+        raise MeshError(f"open_mesh_device: dram_banks={banks}, and a card has {fewest}")
+
+
+def _checked_dim(dim: object, rank: int) -> int:
+    at = checked_int("all_gather", "dim", dim)
+    if not -rank <= at < rank:
+        raise MeshError(f"all_gather: dim={at} must lie between {-rank} and {rank - 1}")
+    return at % rank

@@ -1,1 +1,0 @@
-"""A mesh of cards, each behind its driver: what the five functions of `softmesh.metal` are made of."""

@@ -1,0 +1,135 @@
+"""Page tables of paged KV caches: which user owns which block; and a memo of the last answer about them.
+
+A cache is [blocks, heads, block size, width]; row b of the table [users, pages] lists the blocks of user b
+in the order of positions. Each device's table numbers that device's own blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from softmesh.dispatch.operand import Operand
+from softmesh.errors import MeshError
+from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.runtime.cpu_block_cache import BIG, empty_result
+from softmesh.tensor.dtype import TILE_SIZE, Layout
+
+
+def geometry(
+    op: str, cache: Operand, width: int, override: PagedCacheGeometryOverride | None
+) -> tuple[int, int, int, int]:
+    """(blocks, heads, positions of a block, width), as the op reads the cache."""
+    blocks, heads, size, own_width = cache.shape
+    if override is None or not override.active():
+        return blocks, heads, size, own_width
+    heads, size = override.num_kv_heads or heads, override.block_size or size
+    if heads * size * width != math.prod(cache.shape[1:]) or size % TILE_SIZE or width % TILE_SIZE:
+        raise MeshError(
+            f"{op}: the blocks of {cache.name} {list(cache.shape)} cannot be read as {heads} heads of {size} positions "
+            f"of width {width}: block_size, num_kv_heads and the width must make up the same tiles."
+        )
+    return blocks, heads, size, width
+
+
+def reinterpret_tiles(cache: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """(*axes, blocks, heads, positions, width) with the tiles of each block in another order of rows and columns."""
+    own = cache.shape[-3:]
+    if tuple(own) == tuple(shape[-3:]):
+        return cache
+    lead = cache.shape[:-4]
+    if own[-1] == shape[-1]:
+        return cache.reshape(*lead, *shape)
+    tiles = _tiles(cache).reshape(
+        *lead, *shape[:2], shape[2] // TILE_SIZE, shape[3] // TILE_SIZE, TILE_SIZE, TILE_SIZE
+    )
+    return tiles.transpose(-3, -2).reshape(*lead, *shape)
+
+
+def _tiles(cache: torch.Tensor) -> torch.Tensor:
+    """(..., rows of tiles, columns of tiles, 32, 32)"""
+    return cache.unflatten(-1, (-1, TILE_SIZE)).unflatten(-3, (-1, TILE_SIZE)).transpose(-3, -2)
+
+
+def check_table(op: str, table: Operand, users: int) -> None:
+    if table.is_float or table.layout is not Layout.ROW_MAJOR or table.rank != 2:
+        raise MeshError(
+            f"{op}: {table.name} must be [users, pages] of integers in ROW_MAJOR layout, got {list(table.shape)} "
+            f"{table.dtype}, {table.layout}."
+        )
+    if table.shape[0] != users:
+        raise MeshError(
+            f"{op}: {table.name} {list(table.shape)} must have a row for each of the {users} users on each device."
+        )
+
+
+def positions_in_order(
+    op: str, cache: torch.Tensor, table: torch.Tensor, needed: torch.Tensor
+) -> torch.Tensor:
+    """(*axes, users, heads, pages * block size, width): each user's blocks one after the other.
+
+    `needed` (*axes, users) counts the pages of each user that are read; numbers of others may be anything.
+    """
+    blocks, heads = cache.shape[-4:-2]
+    lead = table.dim() - 2
+    is_read = torch.arange(table.shape[-1], device=table.device) < needed.unsqueeze(-1)
+    missing = is_read & ((table < 0) | (table >= blocks))
+    if bool(missing.any()):
+        wrong = int(table.expand(missing.shape)[missing][0])
+        raise MeshError(
+            f"{op}: the page table names block {wrong} for positions that are read, and the cache has the blocks 0 to "
+            f"{blocks - 1} on each device. Fill in the user's pages up to its position."
+        )
+    base = _devices(cache, lead, lead + 2) * blocks + table.clamp(0, blocks - 1)
+    each_head = torch.arange(heads, device=cache.device).reshape(heads, 1)
+    index = base.unsqueeze(-2) * heads + each_head
+    flat = cache.reshape(-1, *cache.shape[-2:])
+    picked = torch.index_select(flat, 0, index.reshape(-1), out=_room(flat, index.numel()))
+    return picked.reshape(*index.shape[:-1], -1, cache.shape[-1])
+
+
+def _room(rows: torch.Tensor, count: int) -> torch.Tensor | None:
+    """Memory that is there already, for so many of the rows where they are big."""
+    is_small = count * rows[0].numel() * rows.itemsize <= BIG
+    if is_small or not rows.is_cpu or rows.requires_grad:
+        return None
+    return empty_result((count, *rows.shape[1:]), rows.dtype)
+
+
+def _devices(cache: torch.Tensor, lead: int, rank: int) -> torch.Tensor:
+    """Where each device's blocks begin among all that are stored, in blocks of a whole cache; `rank` dims."""
+    extents = cache.shape[:lead]
+    numbers = torch.arange(math.prod(extents), device=cache.device)
+    return numbers.reshape(*extents, *(1,) * (rank - lead))
+
+
+# -- a cache of one entry: all layers of a model ask of the same positions and pages, one after the other
+
+
+T = TypeVar("T")
+
+
+class MemoizeLast(Generic[T]):
+    """A function of small tensors and of hashable values that computes only where those are others than last time.
+
+    Tensors are compared value by value: whoever has written to them since, and how, does not matter.
+    """
+
+    def __init__(self, compute: Callable[..., T]) -> None:
+        self._compute = compute
+        self._last: tuple[tuple[torch.Tensor, ...], tuple[Any, ...], T] | None = None
+
+    def __call__(self, tensors: Sequence[torch.Tensor], *given: Any) -> T:
+        last = self._last
+        if last is not None and last[1] == given and all(map(_are_equal, last[0], tensors)):
+            return last[2]
+        answer = self._compute(*tensors, *given)
+        self._last = tuple(tensor.clone() for tensor in tensors), given, answer
+        return answer
+
+
+def _are_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.dtype is b.dtype and a.device == b.device and torch.equal(a, b)

@@ -1,0 +1,239 @@
+"""What all forms of scaled dot-product attention (SDPA) share: operand checks, sharding rules, the arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast, overload
+
+import torch
+import torch.nn.functional as F
+
+from softmesh.dispatch.operand import Operand
+from softmesh.errors import MeshError
+from softmesh.placement import rules
+from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.dtype import DataType, Layout
+
+TUNING = "program_config compute_kernel_config"
+
+
+def check_keys(op: str, k: Operand, v: Operand, heads: int, width: int) -> None:
+    if k.shape != v.shape:
+        raise MeshError(f"{op}: {k.name} {list(k.shape)} and {v.name} {list(v.shape)} must have one shape.")
+    check_key_heads(op, k, heads, width)
+
+
+def check_key_heads(op: str, k: Operand, heads: int, width: int) -> None:
+    if k.shape[3] != width:
+        raise MeshError(f"{op}: the heads of q have width {width}, those of {k.name} {k.shape[3]}.")
+    check_groups(op, heads, k.shape[1])
+
+
+def check_groups(op: str, heads: int, kv_heads: int) -> None:
+    if heads % kv_heads:
+        raise MeshError(
+            f"{op}: Q num_heads must be divisible by K num_heads: {heads} query heads cannot share {kv_heads} "
+            "key heads in equal groups on each device. Split both over the same mesh axis, or replicate keys."
+        )
+
+
+def check_rank_4(op: str, *operands: Operand) -> None:
+    for operand in operands:
+        if operand.rank != 4:
+            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"Inputs to {op} must be tilized: {operand.name} is {operand.layout}. "
+                "Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+            )
+
+
+def check_mask(op: str, mask: Operand | None, full: Sequence[int]) -> None:
+    """Each dim as in `full`, or 1; the keys, in the last dim, one by one."""
+    if mask is None:
+        return
+    check_rank_4(op, mask)
+    fits = all(n in (1, whole) for n, whole in zip(mask.shape, full, strict=True))
+    if not fits or mask.shape[-1] != full[-1]:
+        raise MeshError(
+            f"{op}: attn_mask {list(mask.shape)} does not fit {list(full)}, the shape of all scores on each device "
+            "(an extent of 1 is repeated, but for the last)."
+        )
+
+
+def check_sink(op: str, sink: Operand | None, wanted: tuple[int, ...]) -> None:
+    if sink is not None and sink.shape != wanted:
+        raise MeshError(
+            f"{op}: attention_sink {list(sink.shape)} must hold a score for each head: {list(wanted)}."
+        )
+
+
+def check_window(op: str, window: int | None) -> None:
+    if window is not None and window < 1:
+        raise MeshError(f"{op}: sliding_window_size={window} must be at least 1, or None for no window.")
+
+
+def check_batch(op: str, q: Operand, k: Operand) -> None:
+    if q.shape[0] != k.shape[0]:
+        raise MeshError(f"{op}: {q.name} has batch {q.shape[0]}, {k.name} {k.shape[0]}.")
+
+
+def check_value_width(op: str, head_dim_v: int, width: int) -> None:
+    if not 0 < head_dim_v <= width:
+        raise MeshError(
+            f"{op}: head_dim_v={head_dim_v} must lie within 1 to {width}: the values are the first columns of the keys."
+        )
+
+
+def check_ints(op: str, operand: Operand | None, shape: tuple[int, ...], what: str) -> None:
+    if operand is None:
+        return
+    if operand.is_float or operand.layout is not Layout.ROW_MAJOR:
+        raise MeshError(
+            f"{op}: {operand.name} must hold integers in ROW_MAJOR layout ({DataType.INT32}), got {operand.dtype}, "
+            f"{operand.layout}."
+        )
+    if operand.shape != shape:
+        raise MeshError(f"{op}: {operand.name} {list(operand.shape)} must be {list(shape)}, {what}.")
+
+
+# -- placements ------------------------------------------------------------------------------------
+
+
+def split_with_key_heads(rule: rules.Rule, query_heads: int) -> rules.Rule:
+    """Query heads are split only together with their key heads, or beside a single one that all share."""
+
+    def checked(at: rules.Situation) -> Sequence[rules.Placement]:
+        answer = cast(Sequence[rules.Placement], rule(at))
+        key_shape = at.shapes[1]
+        assert key_shape is not None
+        splits_queries = isinstance(at.word, rules.Shard) and at.word.dim == query_heads
+        for keys in at.words[1:3]:
+            if keys is None:
+                continue
+            splits_keys = isinstance(keys, rules.Shard) and keys.dim == 1
+            if splits_keys != splits_queries and not (splits_queries and key_shape[1] == 1):
+                return [rules.LOCAL] * len(answer)
+        return answer
+
+    return checked
+
+
+def concat_heads_rule(rule: rules.Rule) -> rules.Rule:
+    """Heads split unevenly end in filler, which would stand within the joined row."""
+
+    def joined(at: rules.Situation) -> Sequence[rules.Placement]:
+        (word,) = cast(Sequence[rules.Placement], rule(at))
+        return [rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word]
+
+    return joined
+
+
+# -- the arithmetic ---------------------------------------------------------------------------------
+#
+# Grouped heads, and mesh axes along which the keys are stored once, are folded beside the queries: keys
+# and values are never copied for them.
+
+
+_HIDDEN = float("-inf")
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    bias: torch.Tensor | None,
+    sink: torch.Tensor | None,
+    *,
+    scale: float,
+    is_causal: bool = False,
+) -> torch.Tensor:
+    """q (*axes, group, rows, width) over k and v (*axes, keys, width).
+
+    bias (*axes, group, rows, keys) is added to the scores; sink (*axes, group, rows, 1) is one more, before
+    scaling. Any extent may be 1 where another operand has more.
+    """
+    if sink is not None:
+        k, v, bias = _with_sink(k, v, bias, sink * scale)
+    k, v = k.unsqueeze(-3), v.unsqueeze(-3)
+    shapes = [x.shape[:-2] for x in (q, k, v, bias) if x is not None]
+    extents = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    beside = [i for i, n in enumerate(extents) if n > 1 and k.shape[i] == v.shape[i] == 1]
+    others = [i for i in range(len(extents)) if i not in beside]
+    batch, heads = (others, beside) if beside else (others[:-2], others[-2:])
+    q, k, v = (_folded(x, batch, heads, extents) for x in (q, k, v))
+    full = (math.prod(extents[i] for i in batch), math.prod(extents[i] for i in heads))
+    q, k, v = (x.expand(*full, *x.shape[2:]) for x in (q, k, v))
+    mask = None if bias is None else _folded(bias, batch, heads, extents)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
+    order = [*batch, *heads]
+    spread = out.reshape(*(extents[i] for i in order), *out.shape[2:])
+    back = [order.index(i) for i in range(len(order))]
+    return spread.permute(*back, len(order), len(order) + 1)
+
+
+def _folded(
+    x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents: Sequence[int]
+) -> torch.Tensor:
+    """(batch, heads, rows, columns): each side whole, or 1 where `x` has nothing of it."""
+    sizes = [
+        [extents[i] if any(x.shape[j] > 1 for j in side) else 1 for i in side] for side in (batch, heads)
+    ]
+    last = x.dim() - 2
+    ordered = x.permute(*batch, *heads, last, last + 1)
+    spread = ordered.expand(*sizes[0], *sizes[1], *x.shape[-2:])
+    return spread.reshape(math.prod(sizes[0]), math.prod(sizes[1]), *x.shape[-2:])
+
+
+def _with_sink(
+    k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One more key with a score of its own and a value of 0."""
+    if bias is None:
+        bias = torch.zeros(*(1,) * (sink.dim() - 1), k.shape[-2], device=k.device)
+    shape = broadcast_shapes(bias.shape[:-1], sink.shape[:-1])
+    scores = torch.cat([bias.expand(*shape, bias.shape[-1]), sink.expand(*shape, 1)], -1)
+    return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), scores
+
+
+def mask_bias(visible: torch.Tensor) -> torch.Tensor:
+    """The bias under which only what is visible takes part."""
+    return torch.zeros(visible.shape, device=visible.device).masked_fill_(~visible, _HIDDEN)
+
+
+def causal_window_mask(
+    rows: int,
+    keys: int,
+    is_causal: bool,
+    window: int | None,
+    device: torch.device,
+    first: torch.Tensor | int = 0,
+) -> torch.Tensor:
+    """Which keys each query sees: none that follow it, none further off than the window.
+
+    `first` is the position of the first query; as a tensor (*axes) it is another for each device.
+    """
+    start = first.reshape(*first.shape, 1, 1) if isinstance(first, torch.Tensor) else first
+    at = torch.arange(rows, device=device).unsqueeze(-1) + start
+    ahead = torch.arange(keys, device=device) - at
+    if not is_causal:
+        assert window is not None
+        return ahead.abs() <= window // 2
+    return ahead <= 0 if window is None else (ahead <= 0) & (ahead > -window)
+
+
+@overload
+def group(x: torch.Tensor, dim: int, grouped: tuple[int, int]) -> torch.Tensor: ...
+@overload
+def group(x: None, dim: int, grouped: tuple[int, int]) -> None: ...
+def group(x: torch.Tensor | None, dim: int, grouped: tuple[int, int]) -> torch.Tensor | None:
+    """Query heads as (key heads, queries for each); what all heads share stays one."""
+    if x is None:
+        return None
+    return x.unflatten(dim, grouped if x.shape[dim] > 1 else (1, 1))
+
+
+def joined_heads(out: torch.Tensor) -> torch.Tensor:
+    """(..., heads, rows, width) as (..., 1, rows, heads * width)"""
+    return out.transpose(-3, -2).flatten(-2).unsqueeze(-3)

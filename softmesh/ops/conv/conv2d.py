@@ -1,0 +1,347 @@
+"""conv2d, conv_transpose2d and conv1d: convolutions over images and rows, channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware import Conv2dConfig, PaddingMode
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
+from softmesh.ops.conv.conv_weights import as_forward, four_dims, from_matrix, on_mesh, to_transposed
+from softmesh.ops.conv.mesh_convolution import (
+    Geometry,
+    check_operands,
+    convolution_rule,
+    convolve,
+    geometry_of,
+    rounded_weight,
+)
+from softmesh.ops.data_movement.image_layout import flattened, ints, pair
+from softmesh.ops.data_movement.shape_ops import reshape
+from softmesh.ops.elementwise.activations import activation_function
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.tensor import Tensor
+
+
+def _check_kernel(geometry: Geometry) -> None:
+    if min(geometry.out_size) < 1:
+        raise MeshError(
+            f"conv2d: a kernel of {list(geometry.kernel)} (dilation {list(geometry.dilation)}) does not fit into "
+            f"{geometry.height}x{geometry.width} images padded by {list(geometry.padding)}."
+        )
+
+
+def _padded(
+    images: torch.Tensor, geometry: Geometry, mode: PaddingMode
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """The images, and what padding is left to torch, which knows zeros alike on opposite sides."""
+    top, bottom, left, right = geometry.padding
+    if mode is PaddingMode.Zeros and top == bottom and left == right:
+        return images, (top, left)
+    kind = "replicate" if mode is PaddingMode.Replicate else "constant"
+    return F.pad(images, (left, right, top, bottom), mode=kind), (0, 0)
+
+
+@operation("conv2d", controls="dtype memory_config", tuning="compute_config slice_config")
+def _conv2d(
+    *,
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    bias_tensor: Operand | None = None,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    conv_config: Conv2dConfig | None = None,
+) -> Local:
+    geometry = geometry_of(
+        in_channels=in_channels,
+        out_channels=out_channels,
+        batch_size=batch_size,
+        input_height=input_height,
+        input_width=input_width,
+        kernel_size=kernel_size,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
+    flat = check_operands("conv2d", geometry, input_tensor, weight_tensor, bias_tensor, geometry.weight_shape)
+    _check_kernel(geometry)
+    config = Conv2dConfig() if conv_config is None else conv_config
+    activation = None if config.activation is None else activation_function(config.activation, "conv2d")
+    is_raw = weight_tensor.shape == geometry.weight_shape
+
+    def run(images: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
+        padded, left_over = _padded(images, geometry, config.padding_mode)
+        return F.conv2d(padded, weight, None, geometry.stride, left_over, geometry.dilation, several)
+
+    def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        apart = images.reshape(*images.shape[:-4], *geometry[:4])
+        raw = weight if is_raw else from_matrix(weight, geometry.weight_shape)
+        result = flattened(convolve(apart, rounded_weight(raw, config.weights_dtype), groups, run))
+        result = result if bias is None else result + bias
+        return result if activation is None else activation(result)
+
+    is_bare = bias_tensor is None and activation is None
+    return Local(
+        compute,
+        convolution_rule(flat, groups, is_bare, (0, 1) if is_raw else (3, 2)),
+        layouts=(config.output_layout,),
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(geometry.products),
+    )
+
+
+@checked_function
+def conv2d(
+    *,
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    device: MeshDevice,
+    bias_tensor: Tensor | None = None,
+    conv_config: Conv2dConfig | None = None,
+    return_output_dim: bool = False,
+    return_weights_and_bias: bool = False,
+    **arguments: Any,
+) -> Any:
+    """Images [1, 1, N*H*W, C] or [N, H, W, C] by weights [out, C/groups, kh, kw] -> [1, 1, N*OH*OW, out].
+
+    `arguments`: in_channels, out_channels, batch_size, input_height, input_width, kernel_size, stride,
+    padding (height, width, or top, bottom, left, right), dilation, groups, dtype, memory_config,
+    compute_config, slice_config; sizes are those of each device. Operands on the host are brought to
+    `device` first; `return_weights_and_bias` hands them back, to be passed next time. Weights may also be
+    those that `prepare_conv_weights` made.
+    """
+    check_device("conv2d", device)
+    images, weight, bias = (on_mesh(device, tensor) for tensor in (input_tensor, weight_tensor, bias_tensor))
+    result = _conv2d(
+        input_tensor=images, weight_tensor=weight, bias_tensor=bias, conv_config=conv_config, **arguments
+    )
+    if conv_config is not None and conv_config.deallocate_activation:
+        free_l1(images)
+    size = geometry_of(**arguments).out_size if return_output_dim else None
+    return with_optional_outputs(result, size, (weight, bias) if return_weights_and_bias else None)
+
+
+def check_device(op: str, device: object) -> None:
+    if not isinstance(device, MeshDevice):
+        raise ArgumentError(f"{op}: device must be a mesh device, got {device!r}")
+
+
+def with_optional_outputs(result: Tensor, size: Any, weights: tuple[Tensor, Tensor | None] | None) -> Any:
+    """The result, and behind it the output size and the weights where they are asked for."""
+    extras = [extra for extra in (size, weights) if extra is not None]
+    return (result, *extras) if extras else result
+
+
+def free_l1(tensor: Tensor) -> None:
+    if tensor.memory_config().buffer_type is BufferType.L1:
+        tensor.deallocate(force=True)
+
+
+# -- transposed convolutions: each pixel spreads over a window of the result -------------------------
+
+
+_OP = "conv_transpose2d"
+
+
+def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int, int]:
+    top, bottom, left, right = geometry.padding
+    padded = (top + bottom, left + right)
+    rows, columns = (
+        (n - 1) * step - cut + spread * (size - 1) + more + 1
+        for n, step, cut, spread, size, more in zip(
+            (geometry.height, geometry.width),
+            geometry.stride,
+            padded,
+            geometry.dilation,
+            geometry.kernel,
+            output_padding,
+            strict=True,
+        )
+    )
+    if min(rows, columns) < 1:
+        raise MeshError(f"{_OP}: padding {list(geometry.padding)} leaves nothing of the result.")
+    return rows, columns
+
+
+@operation(_OP, controls="dtype memory_config", tuning="compute_config dram_slice_config")
+def _conv_transpose2d(
+    *,
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    bias_tensor: Operand | None = None,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    output_padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    conv_config: Conv2dConfig | None = None,
+    mirror_kernel: bool = True,
+) -> Local:
+    geometry = geometry_of(
+        in_channels=in_channels,
+        out_channels=out_channels,
+        batch_size=batch_size,
+        input_height=input_height,
+        input_width=input_width,
+        kernel_size=kernel_size,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        op=_OP,
+    )
+    raw_shape = (in_channels, out_channels // geometry.groups, *geometry.kernel)
+    flat = check_operands(_OP, geometry, input_tensor, weight_tensor, bias_tensor, raw_shape)
+    rows, columns = _out_size(geometry, pair(_OP, "output_padding", output_padding, 0))
+    config = Conv2dConfig() if conv_config is None else conv_config
+    activation = None if config.activation is None else activation_function(config.activation, _OP)
+    is_raw = weight_tensor.shape == raw_shape
+    top, _, left, _ = geometry.padding
+
+    def run(images: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
+        whole = F.conv_transpose2d(
+            images, weight, stride=geometry.stride, groups=several, dilation=geometry.dilation
+        )
+        missing = (0, max(0, left + columns - whole.shape[-1]), 0, max(0, top + rows - whole.shape[-2]))
+        return F.pad(whole, missing)[..., top : top + rows, left : left + columns]
+
+    def kernels(weight: torch.Tensor) -> torch.Tensor:
+        forward = (
+            as_forward(weight, groups, mirror_kernel)
+            if is_raw
+            else from_matrix(weight, geometry.weight_shape)
+        )
+        return to_transposed(rounded_weight(forward, config.weights_dtype), groups)
+
+    def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        apart = images.reshape(*images.shape[:-4], *geometry[:4])
+        result = flattened(convolve(apart, kernels(weight), groups, run, transposed=True))
+        result = result if bias is None else result + bias
+        return result if activation is None else activation(result)
+
+    is_bare = bias_tensor is None and activation is None
+    raw_dims = (1, 0) if groups == 1 else (0, 1)  # input channels are dealt to groups in order
+    return Local(
+        compute,
+        convolution_rule(flat, groups, is_bare, raw_dims if is_raw else (3, 2)),
+        layouts=(config.output_layout,),
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(geometry.products),
+    )
+
+
+@checked_function
+def conv_transpose2d(
+    *,
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    device: MeshDevice,
+    bias_tensor: Tensor | None = None,
+    conv_config: Conv2dConfig | None = None,
+    return_output_dim: bool = False,
+    return_weights_and_bias: bool = False,
+    output_padding: Sequence[int] = (0, 0),
+    **arguments: Any,
+) -> Any:
+    """Images [1, 1, N*H*W, C] or [N, H, W, C] by weights [C, out/groups, kh, kw] -> [1, 1, N*OH*OW, out].
+
+    As `conv2d`, with `output_padding`: rows and columns added at the end. `mirror_kernel=False` turns the
+    kernels by 180 degrees first; weights that `prepare_conv_transpose2d_weights` made are as they were made.
+    """
+    check_device(_OP, device)
+    images, weight, bias = (on_mesh(device, tensor) for tensor in (input_tensor, weight_tensor, bias_tensor))
+    result = _conv_transpose2d(
+        input_tensor=images,
+        weight_tensor=weight,
+        bias_tensor=bias,
+        conv_config=conv_config,
+        output_padding=output_padding,
+        **arguments,
+    )
+    if conv_config is not None and conv_config.deallocate_activation:
+        free_l1(images)
+    more = pair(_OP, "output_padding", output_padding, 0)
+    size = _out_size(geometry_of(op=_OP, **arguments), more) if return_output_dim else None
+    return with_optional_outputs(result, size, (weight, bias) if return_weights_and_bias else None)
+
+
+# -- convolutions over rows, as those over images of one column --------------------------------------
+
+
+def _two_sides(padding: Sequence[int] | int) -> list[int]:
+    """One number for both ends, or one for each, as the sides of an image of one column."""
+    both = list(padding) if isinstance(padding, Sequence) else [int(padding)] * 2
+    before, after = ints("conv1d", "padding", both * 2 if len(both) == 1 else both, (2,), 0)
+    return [before, after, 0, 0]
+
+
+@checked_function
+def conv1d(
+    *,
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    device: MeshDevice,
+    batch_size: int,
+    input_length: int,
+    in_channels: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: Sequence[int] | int = 0,
+    dilation: int = 1,
+    return_output_dim: bool = False,
+    **arguments: Any,
+) -> Any:
+    """Rows [N, L, C] or [1, 1, N*L, C] by weights [out, C/groups, k] -> [1, 1, N*OL, out].
+
+    As `conv2d` of images of one column: its other arguments, and what it returns, with one length for a size.
+    """
+    images = input_tensor
+    if isinstance(images, Tensor) and len(images.shape) == 3:
+        images = cast(Tensor, reshape(images, [batch_size, input_length, 1, in_channels]))
+    found = conv2d(
+        input_tensor=images,
+        weight_tensor=four_dims(weight_tensor),
+        device=device,
+        input_height=input_length,
+        input_width=1,
+        kernel_size=(kernel_size, 1),
+        stride=(stride, 1),
+        padding=_two_sides(padding),
+        dilation=(dilation, 1),
+        return_output_dim=return_output_dim,
+        batch_size=batch_size,
+        in_channels=in_channels,
+        **arguments,
+    )
+    return (found[0], found[1][0], *found[2:]) if return_output_dim else found
+
+
+@checked_function
+def get_conv_output_dim(input: int, window: int, stride: int = 1, pad: int = 0, dilation: int = 1) -> int:
+    """The extent of a result along one dim."""
+    ints("get_conv_output_dim", "window, stride, dilation", [window, stride, dilation], (3,), 1)
+    return (input + 2 * pad - dilation * (window - 1) - 1) // stride + 1

@@ -1,0 +1,214 @@
+"""conv3d: convolutions over volumes [N, T, H, W, C], and the preparation of their weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import matmul_cost, moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import ArgumentValueError, MeshError, NotModelled
+from softmesh.hardware import Conv3dConfig
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.ops.conv.conv_weights import on_mesh
+from softmesh.ops.conv.mesh_convolution import convolve
+from softmesh.ops.data_movement.image_layout import ints
+from softmesh.placement import rules
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.tensor import Tensor
+
+_OP = "experimental.conv3d"
+_PREPARE = "experimental.prepare_conv3d_weights"
+_PADDING = {"zeros": "constant", "replicate": "replicate"}
+
+
+def _aligned(channels: int, alignment: int) -> int:
+    return -(-channels // alignment) * alignment
+
+
+def _block(op: str, channels: int, C_in_block: int) -> int:
+    """Channels of one block of rows; 0 takes them all together."""
+    block = C_in_block or channels
+    if block < 0 or channels % block:
+        raise MeshError(f"{op}: C_in_block={C_in_block} must divide the {channels} aligned input channels.")
+    return block
+
+
+@operation(_PREPARE, cost=moves_bytes, precision="data", on_host=True, controls="")
+def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, alignment: int = 32) -> Local:
+    """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out."""
+    if weight_tensor.rank != 5 or groups < 1 or alignment < 1:
+        raise MeshError(
+            f"{_PREPARE}: weight_tensor {list(weight_tensor.shape)} must be [out, C/groups, kt, kh, kw], with groups "
+            "and alignment of 1 or more."
+        )
+    channels = weight_tensor.shape[1]
+    whole = _aligned(channels, alignment)
+    block = _block(_PREPARE, whole, C_in_block)
+
+    def compute(weight: torch.Tensor) -> torch.Tensor:
+        rows = F.pad(weight.movedim(-4, -1).movedim(-5, -1).movedim(-2, -1), (0, whole - channels))
+        apart = rows.unflatten(-1, (-1, block))  # kt, kh, kw, out, blocks, block
+        return apart.movedim(-2, -6).movedim(-2, -1).flatten(-6, -2)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """Split by output channels stays so; blocks of input channels are padded, so their split does not."""
+        if not isinstance(at.word, rules.Shard):
+            return at.word
+        return at.word.at(1) if at.word.dim == 0 else rules.LOCAL
+
+    return Local(compute, rule, layouts=(Layout.TILE,))
+
+
+@checked_function
+def prepare_conv3d_weights(
+    *,
+    weight_tensor: Tensor,
+    groups: int = 1,
+    C_in_block: int = 0,
+    alignment: int = 32,
+    device: MeshDevice | None = None,
+) -> Tensor:
+    """Weights [out, C/groups, kt, kh, kw] as `conv3d` reads them, [rows, out]; on the device where one is given."""
+    arguments = {"groups": groups, "C_in_block": C_in_block, "alignment": alignment}
+    made = _prepare(weight_tensor=weight_tensor, **arguments)
+    return cast(Tensor, made if device is None else on_mesh(device, made))
+
+
+def _unprepared(rows: torch.Tensor, kernel: Sequence[int], block: int, channels: int) -> torch.Tensor:
+    """(..., blocks * kt * kh * kw * block, out) -> (..., out, C, kt, kh, kw)"""
+    apart = rows.unflatten(-2, (-1, *kernel, block))  # blocks, kt, kh, kw, block, out
+    whole = apart.movedim(-6, -3).flatten(-3, -2)  # kt, kh, kw, C, out
+    return whole[..., :channels, :].movedim(-1, -5).movedim(-1, -4)
+
+
+def _rule(at: rules.Situation) -> rules.Placement:
+    """Volumes split by batch, weights and bias by output channels, their last dim."""
+    rules.refuse_partial(at)
+    found: set[rules.Placement] = set()
+    for index, (word, shape) in enumerate(zip(at.words, at.shapes, strict=True)):
+        if isinstance(word, rules.Shard) and shape is not None:
+            by_batch, by_channel = index == 0 and word.dim == 0, index > 0 and word.dim == len(shape) - 1
+            found.add(word.at(0) if by_batch else word.at(4) if by_channel else rules.LOCAL)
+    return found.pop() if len(found) == 1 else rules.LOCAL
+
+
+@operation(_OP, controls="memory_config", tuning="compute_kernel_config")
+def _conv3d(
+    *,
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    bias_tensor: Operand | None = None,
+    config: Conv3dConfig | None = None,
+    dtype: DataType,
+    output_channels: int,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (1, 1, 1),
+    padding: Sequence[int] = (0, 0, 0),
+    dilation: Sequence[int] = (1, 1, 1),
+    padding_mode: str = "zeros",
+    groups: int = 1,
+) -> Local:
+    if padding_mode not in _PADDING:
+        raise ArgumentValueError(f'{_OP}: padding_mode must be "zeros" or "replicate", got {padding_mode!r}')
+    kernel, step, spread = (
+        ints(_OP, name, values, (3,), 1)
+        for name, values in (("kernel_size", kernel_size), ("stride", stride), ("dilation", dilation))
+    )
+    sides = ints(_OP, "padding", padding, (3,), 0)
+    chosen = Conv3dConfig() if config is None else config
+    channels, block = _check(input_tensor, weight_tensor, kernel, output_channels, groups, chosen)
+    if bias_tensor is not None and math.prod(bias_tensor.shape) != output_channels:
+        raise MeshError(f"{_OP}: bias_tensor {list(bias_tensor.shape)} must hold {output_channels} values.")
+    bias_rank = 0 if bias_tensor is None else bias_tensor.rank
+    reverse = [n for side in reversed(sides) for n in (side, side)]
+
+    def run(volumes: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
+        padded = F.pad(volumes, reverse, mode=_PADDING[padding_mode])
+        return F.conv3d(padded, weight, None, step, 0, spread, several)
+
+    def compute(volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        result = convolve(volumes, _unprepared(rows, kernel, block, channels), groups, run, sizes=3)
+        if bias is None:
+            return result
+        return result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
+
+    return Local(
+        compute,
+        _rule,
+        dtypes=(dtype,),
+        layouts=(chosen.output_layout,),
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(channels * math.prod(kernel)),
+    )
+
+
+def _check(
+    volumes: Operand, weight: Operand, kernel: Sequence[int], out: int, groups: int, config: Conv3dConfig
+) -> tuple[int, int]:
+    """Input channels of one group, and those of one block of the weights' rows."""
+    if volumes.rank != 5 or groups < 1 or volumes.shape[-1] % groups or out % groups:
+        raise MeshError(
+            f"{_OP}: input_tensor {list(volumes.shape)} must be [N, T, H, W, C], and groups={groups} divide C and "
+            f"output_channels={out}."
+        )
+    channels = volumes.shape[-1] // groups
+    whole = _aligned(channels, config.alignment)
+    if weight.shape != (whole * math.prod(kernel), out):
+        raise MeshError(
+            f"{_OP}: weight_tensor {list(weight.shape)} must be {[whole * math.prod(kernel), out]}, as "
+            "ttnn.experimental.prepare_conv3d_weights makes it."
+        )
+    return channels, _block(_OP, whole, config.C_in_block)
+
+
+_HALO = {
+    "halo_buffer": None,
+    "pad_offset_tensor": None,
+    "weight_lo_tensor": None,
+    "logical_h_mask": 0,
+    "logical_w_mask": 0,
+    "output_pad_h": 0,
+    "output_pad_w": 0,
+}
+
+
+@checked_function
+def conv3d(
+    *, input_tensor: Tensor, weight_tensor: Tensor, device: MeshDevice | None = None, **arguments: Any
+) -> Tensor:
+    """Volumes [N, T, H, W, C] by prepared weights [rows, out] -> [N, T', H', W', out].
+
+    `arguments`: dtype, output_channels, kernel_size, stride, padding, dilation, padding_mode ("zeros" or
+    "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Weights of five dims are
+    prepared here. Borders read from a buffer that another op filled are not modelled.
+    """
+    for name, unused in _HALO.items():
+        if arguments.pop(name, unused) != unused:
+            raise NotModelled(
+                f"{_OP}: {name} is not modelled: pad the volumes with ttnn.experimental.neighbor_pad_async first."
+            )
+    weight = weight_tensor
+    if len(weight.shape) == 5:
+        weight = _prepared_for(weight, arguments.get("config") or Conv3dConfig(), arguments.get("groups", 1))
+    where = device or input_tensor.device()
+    operands = [input_tensor, weight, arguments.pop("bias_tensor", None)]
+    if where is not None:
+        operands = [on_mesh(where, operand) for operand in operands]
+    images, kernels, bias = operands
+    made = _conv3d(input_tensor=images, weight_tensor=kernels, bias_tensor=bias, **arguments)
+    return cast(Tensor, made)
+
+
+def _prepared_for(weight: Tensor, config: Conv3dConfig, groups: int) -> Tensor:
+    return prepare_conv3d_weights(
+        weight_tensor=weight, groups=groups, C_in_block=config.C_in_block, alignment=config.alignment
+    )

@@ -1,0 +1,369 @@
+"""full, zeros, arange, rand, full_like, fill, tril: tensors from constants, ranges and random numbers.
+
+On the host, or the same on every device of a mesh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softmesh.arguments import checked, checked_int, checked_ints, described, refused
+from softmesh.dispatch.checked_function import checked_function
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.placement import rules
+from softmesh.placement.distribution import replicated
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device_lifecycle import GetDefaultDevice
+from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.mappers import MeshMapperConfig, TensorToMesh
+from softmesh.tensor.spec import make_spec
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import created
+
+_LARGE = 1 << 28  # elements
+
+
+def _create(
+    where: str,
+    values: torch.Tensor,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+    mapper: TensorToMesh | None = None,
+) -> Tensor:
+    return created(
+        where,
+        values,
+        DataType.BFLOAT16 if dtype is None else dtype,
+        Layout.ROW_MAJOR if layout is None else layout,
+        GetDefaultDevice() if device is None else device,
+        memory_config,
+        mapper,
+    )
+
+
+def _checked_shape(where: str, shape: object) -> tuple[int, ...]:
+    sizes = tuple(checked_ints(where, "shape", shape))
+    if any(n < 0 for n in sizes):
+        raise refused(where, f"shape must not be negative, got {list(sizes)}")
+    return sizes
+
+
+def _checked_number(where: str, name: str, value: object) -> float:
+    if not isinstance(value, int | float):
+        raise refused(where, f"{name} must be a number, got {described(value)}")
+    return value
+
+
+def _check_room(
+    sizes: tuple[int, ...],
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+) -> None:
+    """Refuse what the chips have no room for before the host is asked for memory."""
+    mesh = GetDefaultDevice() if device is None else device
+    if mesh is not None:
+        spec = make_spec(
+            sizes, dtype or DataType.BFLOAT16, layout or Layout.ROW_MAJOR, memory_config or DRAM_MEMORY_CONFIG
+        )
+        Storage(None, replicated(tuple(mesh.shape)), mesh).place(spec)  # and gives it back at once
+
+
+def _filled_with(where: str, sizes: tuple[int, ...], value: float) -> torch.Tensor:
+    is_float = isinstance(_checked_number(where, "fill_value", value), float)
+    return torch.full(sizes, value, dtype=torch.float64 if is_float else torch.int64)
+
+
+def _full(
+    where: str,
+    shape: Sequence[int],
+    value: float,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+) -> Tensor:
+    sizes = _checked_shape(where, shape)
+    if math.prod(sizes) >= _LARGE:
+        _check_room(sizes, dtype, layout, device, memory_config)
+    return _create(where, _filled_with(where, sizes, value), dtype, layout, device, memory_config)
+
+
+def full(
+    shape: Sequence[int],
+    fill_value: float,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+    optional_tensor: Tensor | None = None,
+) -> Tensor:
+    """`fill_value` everywhere; written into `optional_tensor` where one is given."""
+    if optional_tensor is None:
+        return _full("full", shape, fill_value, dtype, layout, device, memory_config)
+    made = _filled_with("full", _checked_shape("full", shape), fill_value)
+    checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
+    if tuple(optional_tensor.shape) != tuple(shape):
+        raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
+    filled = _create(
+        "full", made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None
+    )
+    optional_tensor.overwrite(filled.view_data(), filled.view_distribution())
+    return optional_tensor
+
+
+def zeros(
+    shape: Sequence[int],
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    return _full("zeros", shape, 0, dtype, layout, device, memory_config)
+
+
+def ones(
+    shape: Sequence[int],
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    return _full("ones", shape, 1, dtype, layout, device, memory_config)
+
+
+def empty(
+    shape: Sequence[int],
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.ROW_MAJOR,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """Contents are undefined in TT-NN; here they are zeros."""
+    return _full("empty", shape, 0, dtype, layout, device, memory_config)
+
+
+def arange(
+    start: int,
+    end: int | None = None,
+    step: int = 1,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    device: MeshDevice | None = None,
+    memory_config: MemoryConfig | None = None,
+    layout: Layout = Layout.ROW_MAJOR,
+) -> Tensor:
+    """`(end)` counts from 0; `(start, end, step)` from start."""
+    for name, value in (("start", start), ("end", 0 if end is None else end), ("step", step)):
+        if not math.isfinite(_checked_number("arange", name, value)):
+            raise refused("arange", f"{name} must be finite, got {value}")
+    first, last = (0, start) if end is None else (start, end)
+    if step == 0 or (last - first) * step < 0:
+        raise MeshError(f"arange: step {step} does not lead from {first} to {last}.")
+    return _create("arange", torch.arange(first, last, step), dtype, layout, device, memory_config)
+
+
+def rand(
+    shape: Sequence[int],
+    device: MeshDevice | None = None,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.TILE,
+    memory_config: MemoryConfig | None = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: int = 0,
+    mesh_mapper: MeshMapperConfig | None = None,
+) -> Tensor:
+    """Uniform in [low, high). Seed 0 draws from torch's generator, any other seed repeats itself.
+
+    With a mapper config `shape` is the whole tensor, split as the config says.
+    """
+    if not _checked_number("rand", "low", low) <= _checked_number("rand", "high", high):
+        raise MeshError(f"rand: low={low} must not be above high={high}.")
+    number = checked_int("rand", "seed", seed)
+    generator = torch.Generator().manual_seed(number) if number else None
+    values = torch.rand(_checked_shape("rand", shape), generator=generator) * (high - low) + low
+    mapper = None
+    if mesh_mapper is not None:
+        if device is None:
+            raise ArgumentError("rand: mesh_mapper needs a device to map to.")
+        mapper = TensorToMesh(device.shape, mesh_mapper)
+    return _create("rand", values, dtype, layout, device, memory_config, mapper)
+
+
+_LIKE: dict[str, Any] = {
+    "cost": moves_bytes,
+    "precision": "data",
+    "on_host": True,
+    "controls": "dtype memory_config optional_tensor",
+}
+
+
+def _filled(tensor: Operand, layout: Layout | None, constant: float | None = None) -> Local:
+    """A constant, or else the number given as second operand, in the tensor's shape and split."""
+
+    def compute(x: torch.Tensor, given: float | None = None) -> torch.Tensor:
+        value = given if constant is None else constant
+        kind = torch.float32 if isinstance(value, float) else torch.int64
+        return torch.full(x.shape, value, dtype=kind, device=x.device)  # type: ignore[arg-type]
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
+
+    return Local(compute, rule, layouts=(layout or tensor.layout,))
+
+
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
+    """`fill_value` in the shape and placement of `tensor`."""
+    return _filled(tensor, layout)
+
+
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    return _filled(tensor, layout, 0)
+
+
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    return _filled(tensor, layout, 1)
+
+
+@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
+    """Contents are undefined in TT-NN; here they are zeros."""
+    return _filled(tensor, layout, 0)
+
+
+@operation(
+    cost=moves_bytes,
+    precision="data",
+    controls="dtype memory_config",
+    positional="dtype layout memory_config",
+)
+def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
+    return _filled(input, layout)
+
+
+# -- values by place: fill, a corner of another value, one side of a diagonal ------------------------
+
+
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
+
+
+def _as_split(at: rules.Situation) -> rules.Placement:
+    """Of values that no operand decides: split where the operand is, the same everywhere else."""
+    return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
+
+
+@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+def fill(input_tensor: Operand, fill_value: Value) -> Local:
+    """`fill_value` in the shape, dtype and split of the tensor."""
+
+    def compute(x: torch.Tensor, value: float) -> torch.Tensor:
+        kind = torch.float32 if isinstance(value, float) else torch.int64
+        return torch.full(x.shape, value, dtype=kind, device=x.device)
+
+    return Local(compute, _as_split)
+
+
+def _corner(op: str, sizes: Sequence[int], corner: Sequence[int]) -> Local:
+    """[N, C, H, W], row-major: one value in the first rows and columns, another elsewhere."""
+    if min(sizes) < 1 or any(not 0 <= n <= extent for n, extent in zip(corner, sizes[2:], strict=True)):
+        raise MeshError(f"{op}: a corner of {list(corner)} does not fit into {list(sizes)}.")
+
+    def compute(x: torch.Tensor, high: float = 1.0, low: float = 0.0) -> torch.Tensor:
+        lead = x.shape[:-4]
+        values = torch.full((*lead, *sizes), low, device=x.device)
+        values[..., : corner[0], : corner[1]] = high
+        return values
+
+    return Local(compute, lambda at: rules.REPLICATE, layouts=(Layout.ROW_MAJOR,))
+
+
+def _check_four(op: str, operand: Operand) -> None:
+    if operand.rank != 4:
+        raise MeshError(f"{op}: any {list(operand.shape)} must have 4 dims; its values do not matter.")
+
+
+@operation(**_OPTIONS, controls="memory_config")
+def fill_rm(
+    N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand, val_hi: Value, val_lo: Value
+) -> Local:
+    """[N, C, H, W] with val_hi in the first hOnes rows and wOnes columns, val_lo elsewhere; `any` gives the device."""
+    _check_four("fill_rm", any)
+    return _corner("fill_rm", (N, C, H, W), (hOnes, wOnes))
+
+
+@operation(**_OPTIONS, controls="memory_config")
+def fill_ones_rm(N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand) -> Local:
+    """As `fill_rm`, with 1 and 0."""
+    _check_four("fill_ones_rm", any)
+    return _corner("fill_ones_rm", (N, C, H, W), (hOnes, wOnes))
+
+
+def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local:
+    if operand.rank < 2:
+        raise MeshError(f"{op}: {operand.name} {list(operand.shape)} must have two dims or more.")
+    cut = torch.tril if is_lower else torch.triu
+    last = operand.rank - 2
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """Which side of the diagonal a value of a split matrix is on, a piece does not know."""
+        return rules.LOCAL if isinstance(at.word, rules.Shard) and at.word.dim >= last else rules.linear(at)
+
+    return Local(lambda x: cut(x, diagonal), rule)
+
+
+@operation(**_OPTIONS, controls="memory_config")
+def tril(input_tensor: Operand, *, diagonal: int = 0) -> Local:
+    """0 above the diagonal of the last two dims."""
+    return _triangle("tril", input_tensor, diagonal, is_lower=True)
+
+
+@operation(**_OPTIONS, controls="memory_config")
+def triu(input_tensor: Operand, *, diagonal: int = 0) -> Local:
+    """0 below the diagonal of the last two dims."""
+    return _triangle("triu", input_tensor, diagonal, is_lower=False)
+
+
+@checked_function
+def moreh_full(
+    shape: Sequence[int],
+    fill_value: float,
+    device: MeshDevice,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.TILE,
+    memory_config: MemoryConfig = DRAM_MEMORY_CONFIG,
+) -> Tensor:
+    """`fill_value` everywhere, in tiles unless asked otherwise."""
+    return full(shape, fill_value, dtype, layout, device, memory_config)
+
+
+@operation(**_OPTIONS, controls="")
+def composite_example(input_tensor: Operand) -> Local:
+    """TT-NN's example of an op that is made of others: a copy."""
+    return Local(torch.clone, rules.keeping)
+
+
+@checked_function
+def composite_example_multiple_return(
+    input_tensor: Tensor, return_output1: bool = True, return_output2: bool = True
+) -> list[Tensor | None]:
+    """TT-NN's example of an op of several results: copies, those that are asked for."""
+    return [composite_example(input_tensor) if yes else None for yes in (return_output1, return_output2)]

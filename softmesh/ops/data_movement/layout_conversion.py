@@ -1,0 +1,232 @@
+"""to_layout, tilize, typecast, to_memory_config, clone, copy: the same values in another layout, dtype or memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+
+from softmesh.arguments import checked
+from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.memory_config import (
+    DRAM_MEMORY_CONFIG,
+    BufferType,
+    MemoryConfig,
+    ShardOrientation,
+    ShardSpec,
+    TensorMemoryLayout,
+)
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.tensor import Tensor
+
+_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _row_major_dtype(operand: Operand) -> DataType:
+    """Block floats exist in tiles only; untilised they become bfloat16."""
+    return DataType.BFLOAT16 if facts(operand.dtype).is_block else operand.dtype
+
+
+@operation(
+    **_OPTIONS,
+    on_host=True,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    argument_aliases={"input_dtype": "dtype"},
+)
+def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | None = None) -> Local:
+    """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
+    wanted = dtype if output_dtype is None else output_dtype
+    if not isinstance(wanted, DataType):
+        raise ArgumentError(f"typecast: dtype must be a ttnn dtype such as ttnn.bfloat16, got {wanted!r}")
+    if output_dtype is not None and dtype is not input_tensor.dtype:
+        raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
+    cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
+    rule = rules.elementwise if cuts_fractions else rules.keeping
+    return Local(_same, rule, dtypes=(wanted,), keeps_memory=True)
+
+
+@operation(
+    **_OPTIONS,
+    on_host=True,
+    controls="memory_config",
+    tuning="sub_core_grids pad_value",
+    positional="memory_config sub_core_grids pad_value",
+)
+def to_layout(tensor: Operand, layout: Layout, dtype: DataType | None = None) -> Local:
+    """To TILE or ROW_MAJOR. Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored."""
+    if not isinstance(layout, Layout):
+        raise ArgumentError(
+            f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}"
+        )
+    kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
+    wanted = None if tensor.on_host else dtype
+    return Local(_same, rules.keeping, dtypes=(wanted or kept,), layouts=(layout,), keeps_memory=True)
+
+
+_TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
+
+
+@operation(**_OPTIONS, controls="memory_config dtype queue_id", tuning=_TILIZE_TUNING)
+def tilize(input_tensor: Operand) -> Local:
+    """Row-major to tiles; the last two dims must already be whole tiles."""
+    height, width = input_tensor.spec.tile.tile_shape
+    shape = input_tensor.shape
+    if len(shape) < 2 or shape[-1] % width or shape[-2] % height:
+        raise MeshError(
+            f"tilize: {list(shape)} is not made of whole {height}x{width} tiles: use ttnn.tilize_with_zero_padding "
+            "or ttnn.to_layout."
+        )
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+
+
+@operation(**_OPTIONS, controls="memory_config output_dtype", tuning="use_multicore sub_core_grids")
+def tilize_with_zero_padding(input_tensor: Operand) -> Local:
+    """Row-major to tiles; what is missing to whole tiles is padding."""
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+
+
+@operation(**_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
+def tilize_with_val_padding(
+    input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float
+) -> Local:
+    """Row-major to tiles, padded up to `output_tensor_shape`; the values stay the logical ones."""
+    wanted, shape = list(output_tensor_shape), input_tensor.shape
+    if len(wanted) != len(shape) or any(w < n for w, n in zip(wanted, shape, strict=True)):
+        raise MeshError(
+            f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}."
+        )
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+
+
+@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
+def untilize(input_tensor: Operand) -> Local:
+    """Tiles to row-major."""
+    return Local(_same, rules.keeping, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
+
+
+@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
+def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[int]) -> Local:
+    """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim."""
+    ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
+    padded = tuple(input_tensor.spec.padded_shape)
+    if len(ends) != len(shape) or any(not 0 <= end < n for end, n in zip(ends, padded, strict=True)):
+        raise MeshError(
+            f"untilize_with_unpadding: ends {ends} must lie within the padded shape {list(padded)}."
+        )
+    kept = [min(end + 1, n) for end, n in zip(ends, shape, strict=True)]
+    cuts = [slice(0, n) for n in kept]
+    touched = [d for d, (n, whole) in enumerate(zip(kept, shape, strict=True)) if n != whole]
+    index = (..., *cuts)
+    return Local(
+        lambda x: x[index],
+        rules.resizing(touched),
+        dtypes=(_row_major_dtype(input_tensor),),
+        layouts=(Layout.ROW_MAJOR,),
+    )
+
+
+@operation(**_OPTIONS, controls="output_tensor", positional="output_tensor")
+def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
+    """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
+    if not isinstance(memory_config, MemoryConfig):
+        raise ArgumentError(
+            f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}"
+        )
+    return Local(
+        _same,
+        rules.keeping,
+        dtypes=(dtype or tensor.dtype,),
+        memory_config=memory_config,
+        keeps_memory=True,
+    )
+
+
+@operation(
+    **_OPTIONS,
+    controls="output_dtype preallocated_output",
+    tuning="keep_l1_aligned",
+    positional="output_dtype",
+)
+def interleaved_to_sharded(
+    input_tensor: Operand,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    shard_shape: Sequence[int] | None = None,
+    shard_scheme: TensorMemoryLayout | None = None,
+    shard_orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
+    *,
+    sharded_memory_config: MemoryConfig | None = None,
+) -> Local:
+    """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
+    config = grid if isinstance(grid, MemoryConfig) else sharded_memory_config
+    if config is None:
+        if grid is None or shard_shape is None or shard_scheme is None:
+            raise ArgumentError(
+                "interleaved_to_sharded(): incompatible function arguments: give a sharded memory config, or grid, "
+                "shard_shape, shard_scheme and shard_orientation."
+            )
+        assert not isinstance(grid, MemoryConfig)
+        cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
+        config = MemoryConfig(
+            shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation)
+        )
+    if not config.is_sharded():
+        raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")
+    return Local(_same, rules.keeping, memory_config=config)
+
+
+def all_cores(extent: CoreCoord) -> CoreRangeSet:
+    return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
+
+
+@operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned", positional="output_dtype")
+def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
+    """Back from cores to interleaved pages."""
+    return Local(_same, rules.keeping, memory_config=memory_config or DRAM_MEMORY_CONFIG)
+
+
+@operation(**_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
+def clone(input: Operand) -> Local:
+    """A copy with memory of its own."""
+    return Local(torch.clone, rules.keeping)
+
+
+@operation(
+    **_OPTIONS,
+    controls="memory_config dtype output_tensor queue_id",
+    positional="output_tensor",
+    argument_aliases={"input_a": "input_tensor", "input_b": "output_tensor"},
+)
+def assign(input_tensor: Operand) -> Local:
+    """The same values elsewhere; `(a, b)` overwrites b with a."""
+    return Local(_same, rules.keeping)
+
+
+def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
+    """Overwrite `input_b` with `input_a`, in place, and return it."""
+    checked("copy", "input_b", input_b, Tensor, "a ttnn.Tensor to be written")
+    return cast(Tensor, assign(input_a, input_b))
+
+
+def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
+    """A host tensor in another dtype; to a block format also in TILE layout."""
+    if not isinstance(tensor, Tensor) or not isinstance(dtype, DataType):
+        raise ArgumentError(
+            "to_dtype(): incompatible function arguments: expected a ttnn.Tensor and a ttnn dtype."
+        )
+    if tensor.storage.device is not None:
+        raise MeshError(
+            "Expected Tensor with HostStorage, got StorageType::DEVICE: use ttnn.typecast for tensors on a device."
+        )
+    return cast(Tensor, typecast(tensor, dtype))

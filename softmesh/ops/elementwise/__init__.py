@@ -1,0 +1,1 @@
+"""Element-wise ops: unary, binary, ternary, activations, in place, their gradients, fp8 quantization."""

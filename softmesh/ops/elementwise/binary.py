@@ -1,0 +1,400 @@
+"""Binary element-wise ops with broadcasting (add, eq, div, where, prelu, outer); either operand may be a number."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
+from softmesh.ops.elementwise.activations import Activation, activations
+from softmesh.ops.elementwise.unary import gelu_function
+from softmesh.placement import rules
+
+BinaryFunction = Callable[[Any, Any], torch.Tensor]
+_TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id use_legacy"
+
+
+class Binary(NamedTuple):
+    function: BinaryFunction
+    rule: rules.Rule = rules.elementwise
+    steps: int = 1
+    aliases: tuple[str, ...] = ()
+    integer: bool = False  # wants whole numbers
+    other: str | None = None  # what TT-NN calls the second where it is a number
+
+
+def _tensor(value: Any, like: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    return torch.tensor(value, dtype=like.dtype if like.is_floating_point() else None, device=like.device)
+
+
+def _tensors(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> BinaryFunction:
+    """For torch functions that take no number: make the number a tensor first."""
+    return lambda a, b: function(_tensor(a, b), _tensor(b, a))
+
+
+def _wide(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> BinaryFunction:
+    """For what takes several torch calls: widen first, round once at the end."""
+    return _tensors(lambda a, b: function(a.float(), b.float()))
+
+
+def _right_shift_logical(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    bits = a.element_size() * 8
+    return torch.bitwise_right_shift(a.long() & (2**bits - 1), b.long()).to(a.dtype)
+
+
+BINARY: dict[str, Binary] = {
+    "add": Binary(operator.add, rules.additive),
+    "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
+    "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
+    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b"),
+    "eq": Binary(_tensors(torch.eq)),
+    "ne": Binary(_tensors(torch.ne)),
+    "gt": Binary(_tensors(torch.gt)),
+    "ge": Binary(_tensors(torch.ge)),
+    "lt": Binary(_tensors(torch.lt)),
+    "le": Binary(_tensors(torch.le)),
+    "logical_and": Binary(_tensors(torch.logical_and)),
+    "logical_or": Binary(_tensors(torch.logical_or)),
+    "logical_xor": Binary(_tensors(torch.logical_xor)),
+    "maximum": Binary(_tensors(torch.maximum), other="input_b"),
+    "minimum": Binary(_tensors(torch.minimum), other="input_b"),
+    "squared_difference": Binary(_wide(lambda a, b: (a - b).square()), steps=2),
+    "remainder": Binary(_tensors(torch.remainder), steps=4),
+    "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
+    "atan2": Binary(_tensors(torch.atan2), steps=16),
+    "hypot": Binary(_tensors(torch.hypot), steps=6),
+    "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
+    "logaddexp2": Binary(_wide(torch.logaddexp2), steps=20),
+    "xlogy": Binary(_wide(torch.xlogy), steps=10),
+    "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
+    "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True),
+    "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True),
+    "bitwise_and": Binary(operator.and_, integer=True, other="input_b"),
+    "bitwise_or": Binary(operator.or_, integer=True, other="input_b"),
+    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b"),
+    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
+    "bitwise_right_shift": Binary(operator.rshift, integer=True, other="input_b"),
+    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
+    "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
+}
+
+
+def broadcast_rank(op: str, *values: object) -> int:
+    return len(check_broadcast(op, [(v.name, v.shape) for v in values if isinstance(v, Operand)]))
+
+
+def binary_local(
+    op: str,
+    entry: Binary,
+    a: Value,
+    b: Value,
+    before_a: Sequence[Activation] = (),
+    before_b: Sequence[Activation] = (),
+    after: Sequence[Activation] = (),
+) -> Local:
+    for operand in (a, b):
+        if entry.integer and isinstance(operand, Operand) and operand.is_float:
+            raise ArgumentError(f"{op}: {operand.name} must hold integers, got {operand.dtype}")
+    rank = broadcast_rank(op, a, b)
+    first, second, last = (activations(several, op) for several in (before_a, before_b, after))
+    if first is None and second is None and last is None:
+        return Local(entry.function, entry.rule, broadcast_rank=rank)
+
+    def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x.float() if first is None and isinstance(x, torch.Tensor) else x
+        result = entry.function(x if first is None else first(x), y if second is None else second(y))
+        return result if last is None else last(result.float())
+
+    return Local(compute, rules.elementwise, broadcast_rank=rank)
+
+
+def _register(name: str, entry: Binary) -> None:
+    def define(
+        input_tensor_a: Value,
+        input_tensor_b: Value,
+        *,
+        activations: Sequence[Activation] = (),
+        input_tensor_a_activations: Sequence[Activation] = (),
+        input_tensor_b_activations: Sequence[Activation] = (),
+    ) -> Local:
+        return binary_local(
+            name,
+            entry,
+            input_tensor_a,
+            input_tensor_b,
+            input_tensor_a_activations,
+            input_tensor_b_activations,
+            activations,
+        )
+
+    define.__doc__ = f"{name}, element by element, with broadcasting."
+    operation(
+        name,
+        cost=flops_per_element(entry.steps),
+        aliases=entry.aliases,
+        precision="native",
+        tuning=_TUNING,
+        argument_aliases=None if entry.other is None else {entry.other: "input_tensor_b"},
+    )(define)
+
+
+for _name, _entry in BINARY.items():
+    _register(_name, _entry)
+
+_ROUNDING = (None, "trunc", "floor")
+
+
+@operation(
+    cost=flops_per_element(2),
+    aliases=("divide",),
+    precision="native",
+    tuning=_TUNING,
+    argument_aliases={"value": "input_tensor_b"},
+)
+def div(
+    input_tensor_a: Value,
+    input_tensor_b: Value,
+    *,
+    rounding_mode: str | None = None,
+    activations: Sequence[Activation] = (),
+    input_tensor_a_activations: Sequence[Activation] = (),
+    input_tensor_b_activations: Sequence[Activation] = (),
+) -> Local:
+    """a / b; `rounding_mode` "trunc" or "floor" rounds the quotient."""
+    if rounding_mode not in _ROUNDING:
+        raise ArgumentValueError(f"div: rounding_mode must be one of {_ROUNDING}, got {rounding_mode!r}")
+    rule = rules.dividing if rounding_mode is None else rules.elementwise
+    entry = Binary(lambda a, b: torch.div(_tensor(a, b), b, rounding_mode=rounding_mode), rule)
+    before = input_tensor_a_activations, input_tensor_b_activations
+    return binary_local("div", entry, input_tensor_a, input_tensor_b, *before, activations)
+
+
+@operation(cost=flops_per_element(2), precision="native", tuning=_TUNING)
+def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
+    """value / input."""
+    if rounding_mode not in _ROUNDING:
+        raise ArgumentValueError(f"rdiv: rounding_mode must be one of {_ROUNDING}, got {rounding_mode!r}")
+    entry = Binary(lambda a, b: torch.div(_tensor(b, a), a, rounding_mode=rounding_mode))
+    return binary_local("rdiv", entry, input_tensor, value)
+
+
+@operation("pow", cost=flops_per_element(16), precision="native", tuning=_TUNING)
+def power(
+    input_tensor: Value,
+    exponent: Value,
+    *,
+    activations: Sequence[Activation] = (),
+    input_tensor_a_activations: Sequence[Activation] = (),
+    input_tensor_b_activations: Sequence[Activation] = (),
+) -> Local:
+    before = input_tensor_a_activations, input_tensor_b_activations
+    return binary_local("pow", Binary(torch.pow), input_tensor, exponent, *before, activations)
+
+
+@operation(precision="native", tuning="sub_core_grids")
+def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
+    """true_value where the predicate is not 0, else false_value."""
+    rank = broadcast_rank("where", predicate, true_value, false_value)
+    return Local(lambda p, a, b: torch.where(p != 0, a, b), rules.elementwise, broadcast_rank=rank)
+
+
+# -- two tensors and numbers beside them: what the table above has no column for --------------------
+
+
+_TINY = 1e-9  # keeps snake_beta from dividing by 0
+_PLAIN: dict[str, Any] = {"controls": "memory_config"}
+_INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
+_OR_VALUE = {"value": "input_tensor_b"}
+
+
+def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
+    """In fp32 from the start, so that only the result is rounded."""
+    return gelu_function(GeluVariant.Accurate)(a.float() + b)
+
+
+@operation(
+    cost=flops_per_element(14),
+    controls="dtype memory_config output_tensor",
+    tuning="fast_and_approximate_mode sub_core_grids sub_device_id",
+    floats_only=True,
+)
+def bias_gelu(
+    input_tensor_a: Operand,
+    input_tensor_b: Value,
+    *,
+    activations: Sequence[Activation] = (),
+    input_tensor_a_activations: Sequence[Activation] = (),
+    input_tensor_b_activations: Sequence[Activation] = (),
+) -> Local:
+    """gelu(a + b)."""
+    before = input_tensor_a_activations, input_tensor_b_activations
+    return binary_local(
+        "bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations
+    )
+
+
+@operation(**_INTO)
+def addalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
+    """a + alpha * b."""
+    entry = Binary(lambda a, b: a + alpha * b, rules.additive)
+    return binary_local("addalpha", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_INTO)
+def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
+    """a - alpha * b."""
+    entry = Binary(lambda a, b: a - alpha * b, rules.additive)
+    return binary_local("subalpha", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(4), floats_only=True)
+def isclose(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Local:
+    """1 where |a - b| <= atol + rtol * |b|."""
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.isclose(a, b, rtol=rtol, atol=atol, equal_nan=bool(equal_nan))
+
+    return binary_local("isclose", Binary(compute), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, precision="native", floats_only=True)
+def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """The next number of the dtype from a towards b. TT-NN goes by a fixed step, which may be another."""
+    return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True, argument_aliases=_OR_VALUE)
+def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
+    """a / b, and 0 where b is 0."""
+
+    def compute(a: torch.Tensor, b: Any) -> torch.Tensor:
+        by = torch.as_tensor(b, device=a.device)
+        return torch.where(by == 0, 0.0, a / by)
+
+    return binary_local("div_no_nan", Binary(compute, rules.dividing), input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(3), argument_aliases=_OR_VALUE)
+def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
+    """a / b, rounded down."""
+    entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
+    return binary_local("floor_div", entry, input_tensor_a, input_tensor_b)
+
+
+@operation(**_PLAIN, cost=flops_per_element(2))
+def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """[1, 1, m, n]: every value of a times every value of b, each of them with one dim that is not 1."""
+    volumes = [_vector_length(operand) for operand in (input_tensor_a, input_tensor_b)]
+    ranks = (input_tensor_a.rank, input_tensor_b.rank)
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        column = a.reshape(*a.shape[: a.dim() - ranks[0]], 1, 1, volumes[0], 1)
+        return column * b.reshape(*b.shape[: b.dim() - ranks[1]], 1, 1, 1, volumes[1])
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """A vector split along its long dim splits rows or columns; where both are, no device has all pairs."""
+        if any(isinstance(word, rules.Partial) for word in at.words):
+            return rules.multiplicative(at)
+        splits = [(i, word) for i, word in enumerate(at.words) if isinstance(word, rules.Shard)]
+        if len(splits) > 1:
+            return rules.LOCAL
+        index, word = splits[0]
+        shape = at.shapes[index]
+        assert shape is not None
+        is_long = math.prod(shape) == shape[word.dim]
+        return word.at(2 + index) if is_long else rules.LOCAL
+
+    return Local(compute, rule)
+
+
+def _vector_length(operand: Operand) -> int:
+    if sum(n != 1 for n in operand.shape) > 1:
+        raise MeshError(
+            f"outer: {operand.name} {list(operand.shape)} must have one dim that is not 1, at most."
+        )
+    return math.prod(operand.shape)
+
+
+@operation(**_PLAIN, cost=flops_per_element(2), floats_only=True)
+def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
+    """x above 0, weight * x below; a weight tensor has one value for each channel (dim 1), or one for all."""
+    if isinstance(weight, Operand):
+        return _prelu_of_channels(input_tensor_a, weight)
+    if isinstance(weight, Sequence) and len(weight) != 1:
+        raise MeshError(
+            f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them."
+        )
+    return Local(lambda x, w: torch.where(x > 0, x, w * x), rules.elementwise)
+
+
+def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
+    count, rank = math.prod(weight.shape), x.rank
+    channels = x.shape[1] if rank > 1 else 1
+    if count not in (1, channels):
+        raise MeshError(
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and channel "
+            f"size = {channels}. prelu takes one weight for each channel (dim 1), or one for all."
+        )
+    own_rank = weight.rank
+    sizes = (1,) * rank if count == 1 or rank < 2 else (1, count, *(1,) * (rank - 2))
+
+    def compute(values: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        slope = w.reshape(*w.shape[: w.dim() - own_rank], *sizes)
+        return torch.where(values > 0, values, slope * values)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        rules.refuse_partial(at)
+        word = at.words[1]
+        if isinstance(word, rules.Shard):
+            is_channels = count > 1 and weight.shape[word.dim] == count
+            word = word.at(1) if is_channels else rules.LOCAL
+        if word is rules.LOCAL:
+            return rules.LOCAL
+        return rules.elementwise(rules.Situation((at.words[0], word), (at.shapes[0], sizes), at.out_shapes))
+
+    return Local(compute, rule)
+
+
+@operation(**_INTO, floats_only=True)
+def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
+    """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
+    rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
+
+    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return x + torch.sin(a * x).square() / (b + _TINY)
+
+    return Local(compute, rules.elementwise, broadcast_rank=rank)
+
+
+_BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}
+_ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
+
+
+@operation(controls="memory_config output_tensor")
+def bcast(input_a: Operand, input_b: Operand, math_op: BcastOpMath, dim: BcastOpDim) -> Local:
+    """a + b, a - b or a * b; b has one row (H), one column (W) or one value (HW) for each matrix of a."""
+    wrong = [d for d in _ONE_ALONG[dim] if input_b.rank < -d or input_b.shape[d] != 1]
+    if wrong or input_a.rank < 2:
+        raise MeshError(
+            f"bcast: input_b {list(input_b.shape)} must have extent 1 along {dim.name}, and input_a "
+            f"{list(input_a.shape)} two dims or more."
+        )
+    return binary_local("bcast", BINARY[_BCAST[math_op]], input_a, input_b)

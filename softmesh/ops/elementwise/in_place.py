@@ -1,0 +1,121 @@
+"""In-place element-wise ops, which overwrite their first operand: `add_`, `multiply_`, `eq_` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.errors import MeshError
+from softmesh.ops.elementwise.activations import Activation
+from softmesh.ops.elementwise.binary import BINARY, Binary, binary_local, gelu_of_sum
+from softmesh.placement import rules
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import DataType
+
+_TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id"
+_OPTIONS: dict[str, Any] = {"controls": "", "precision": "data", "tuning": _TUNING}
+_DIVIDE = Binary(lambda a, b: torch.div(a, b), rules.dividing, steps=2)
+_BIAS_GELU = Binary(gelu_of_sum, steps=14)
+
+# What TT-NN calls the two operands: it has it both ways.
+_BY_TENSOR = ("add", "subtract")
+_BY_LETTER = (
+    *("multiply", "rsub", "ldexp", "logaddexp", "logaddexp2", "squared_difference"),
+    *("eq", "ne", "gt", "ge", "lt", "le", "logical_and", "logical_or", "logical_xor"),
+)
+_ALIASES = {"subtract": ("sub_",), "multiply": ("mul_",), "divide": ("div_",)}
+IN_PLACE: dict[str, Binary] = {
+    **{name: BINARY[name] for name in (*_BY_TENSOR, *_BY_LETTER)},
+    "divide": _DIVIDE,
+    "bias_gelu": _BIAS_GELU,
+}
+
+
+def _alike(x: torch.Tensor, y: Any) -> tuple[torch.Tensor, Any]:
+    """Two dtypes as one: fp32 where one of them is a float, else the wider. One is computed in as it is."""
+    if not isinstance(y, torch.Tensor) or x.dtype is y.dtype:
+        return x, y
+    has_floats = x.is_floating_point() or y.is_floating_point()
+    wide = torch.float32 if has_floats else max(x.dtype, y.dtype, key=lambda dtype: dtype.itemsize)
+    return x.to(wide), y.to(wide)
+
+
+def written_back(target: torch.Tensor, values: torch.Tensor, dtype: DataType, rank: int) -> torch.Tensor:
+    """Round as the target's dtype does, and overwrite it."""
+    if rank:
+        return target.copy_(round_to(values, dtype))
+    return target.copy_(round_to(values.unsqueeze(-1), dtype).squeeze(-1))
+
+
+def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Activation]) -> Local:
+    if isinstance(b, Operand):
+        shape = check_broadcast(op, [(a.name, a.shape), (b.name, b.shape)])
+        if shape != a.shape:
+            raise MeshError(
+                f"{op}: the result {list(shape)} does not fit into {a.name} {list(a.shape)}, where it would go: "
+                f"use ttnn.{op.removesuffix('_')}, which makes a new tensor."
+            )
+    local = binary_local(op, entry, a, b, *several)
+    dtype, rank = a.dtype, a.rank
+
+    def compute(x: torch.Tensor, y: Any) -> torch.Tensor:
+        return written_back(x, local.compute(*_alike(x, y)), dtype, rank)
+
+    return Local(compute, local.rule, broadcast_rank=local.broadcast_rank)
+
+
+def _by_tensor(op: str, entry: Binary) -> Callable[..., Local]:
+    def define(
+        input_tensor_a: Operand,
+        input_tensor_b: Value,
+        *,
+        activations: Sequence[Activation] = (),
+        input_tensor_a_activations: Sequence[Activation] = (),
+        input_tensor_b_activations: Sequence[Activation] = (),
+    ) -> Local:
+        before = input_tensor_a_activations, input_tensor_b_activations
+        return _local(op, entry, input_tensor_a, input_tensor_b, *before, activations)
+
+    return define
+
+
+def _by_letter(op: str, entry: Binary) -> Callable[..., Local]:
+    def define(
+        input_a: Operand,
+        input_b: Value,
+        *,
+        activations: Sequence[Activation] = (),
+        input_tensor_a_activations: Sequence[Activation] = (),
+        input_tensor_b_activations: Sequence[Activation] = (),
+    ) -> Local:
+        before = input_tensor_a_activations, input_tensor_b_activations
+        return _local(op, entry, input_a, input_b, *before, activations)
+
+    return define
+
+
+def _register(name: str, entry: Binary) -> None:
+    op = f"{name}_"
+    is_by_tensor = name in _BY_TENSOR
+    define = (_by_tensor if is_by_tensor else _by_letter)(op, entry)
+    define.__doc__ = f"{name} of both, written into the first; returns it."
+    written = "input_tensor_a" if is_by_tensor else "input_a"
+    cost = flops_per_element(entry.steps)
+    operation(op, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(define)
+
+
+for _name, _entry in IN_PLACE.items():
+    _register(_name, _entry)
+
+
+@operation("logical_not_", controls="memory_config", precision="data", writes="input_tensor")
+def logical_not(input_tensor: Operand) -> Local:
+    """1 where it was 0, else 0."""
+    dtype, rank = input_tensor.dtype, input_tensor.rank
+    return Local(lambda x: written_back(x, torch.logical_not(x), dtype, rank), rules.elementwise)

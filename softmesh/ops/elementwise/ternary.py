@@ -1,0 +1,140 @@
+"""Ternary element-wise ops with broadcasting: addcmul, addcdiv, mac, lerp; and addmm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
+from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.signature import Signature
+from softmesh.errors import MeshError
+from softmesh.ops.elementwise.binary import broadcast_rank
+from softmesh.ops.matmul.batched_gemm import product
+from softmesh.placement import rules
+
+_THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
+
+
+def _local(op: str, function: Callable[..., torch.Tensor], rule: rules.Rule, *operands: Value) -> Local:
+    return Local(function, rule, broadcast_rank=broadcast_rank(op, *operands))
+
+
+def _some(at: rules.Situation, *indices: int) -> rules.Situation:
+    """The same axis for some of the operands."""
+    words, shapes = tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices)
+    return rules.Situation(words, shapes, at.out_shapes)
+
+
+def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
+    """The word of `addend + term of the factors`; each operand's own index is told of a Partial misused."""
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if not any(isinstance(word, rules.Partial) for word in at.words):
+            return rules.elementwise(at)
+        inner = _some(at, *factors)
+        shared = all(word is None or word is rules.REPLICATE for word in inner.words)
+        try:
+            product = rules.REPLICATE if shared else term(inner)
+        except rules.UsesPartial as use:
+            raise rules.UsesPartial(factors[use.index]) from None
+        total = rules.Situation((at.words[addend], product), (at.shapes[addend], at.out_shape), at.out_shapes)
+        return _total(total, addend, factors)
+
+    return rule
+
+
+def _total(at: rules.Situation, addend: int, factors: tuple[int, ...]) -> rules.Placement:
+    try:
+        return rules.additive(at)
+    except rules.UsesPartial as use:
+        raise rules.UsesPartial(addend if use.index == 0 else factors[0]) from None
+
+
+@operation(**_THREE)
+def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
+    """a + value * b * c."""
+    rule = _sum_with(0, rules.multiplicative, 1, 2)
+    return _local("addcmul", lambda a, b, c: a + value * b * c, rule, input_a, input_b, input_c)
+
+
+@operation(**_THREE, floats_only=True)
+def addcdiv(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
+    """a + value * b / c."""
+    rule = _sum_with(0, rules.dividing, 1, 2)
+    return _local("addcdiv", lambda a, b, c: a + value * b / c, rule, input_a, input_b, input_c)
+
+
+def _with_value(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """`value` is the number among three operands, `value1` and `value2` are two of them."""
+    if "value" in kwargs:
+        is_factor = len(args) < 2 and "input_tensor_b" not in kwargs
+        given = "input_tensor_b" if is_factor else "input_tensor_c"
+        kwargs = {given if name == "value" else name: value for name, value in kwargs.items()}
+    return args, kwargs
+
+
+_TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
+
+
+@operation(**_THREE, tuning="sub_core_grids", argument_aliases=_TWO_VALUES, rearrange=_with_value)
+def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
+    """a * b + c; b and c may be numbers."""
+    rule = _sum_with(2, rules.multiplicative, 0, 1)
+    return _local("mac", lambda a, b, c: a * b + c, rule, input_tensor_a, input_tensor_b, input_tensor_c)
+
+
+@operation(**_THREE, floats_only=True)
+def lerp(input: Operand, end: Operand, weight: Value) -> Local:
+    """input + weight * (end - input)."""
+    return _local("lerp", lambda a, b, w: a + w * (b - a), rules.elementwise, input, end, weight)
+
+
+@operation(
+    controls="memory_config dtype optional_output_tensor",
+    tuning="program_config compute_kernel_config core_grid output_tile",
+)
+def addmm(
+    input_tensor: Operand,
+    mat1_tensor: Operand,
+    mat2_tensor: Operand,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+) -> Local:
+    """beta * input + alpha * mat1 @ mat2."""
+    rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
+
+    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        total = alpha * product(a, b)
+        return total if beta == 0 else beta * x + total
+
+    cost = matmul_cost(mat1_tensor.shape[-1])
+    return Local(compute, _addmm_rule, broadcast_rank=rank, cost=cost)
+
+
+def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
+    if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
+        raise MeshError(
+            f"addmm: mat1_tensor {list(a.shape)} and mat2_tensor {list(b.shape)} do not multiply on each device."
+        )
+    batch = check_broadcast("addmm", [(a.name, a.shape[:-2] or (1,)), (b.name, b.shape[:-2] or (1,))])
+    lead = batch[len(batch) - max(a.rank, b.rank) + 2 :]
+    shape = (*lead, a.shape[-2], b.shape[-1])
+    if check_broadcast("addmm", [("the product", shape), (addend.name, addend.shape)]) != shape:
+        raise MeshError(f"addmm: input_tensor {list(addend.shape)} does not fit the product {list(shape)}.")
+    return len(shape)
+
+
+def _addmm_rule(at: rules.Situation) -> rules.Placement:
+    order = (1, 2, 0)
+    try:
+        return rules.matmul(_some(at, *order))
+    except rules.UsesPartial as use:
+        is_own = use.index == rules.UsesPartial.OWN_PRODUCT
+        raise rules.UsesPartial(use.index if is_own else order[use.index]) from None

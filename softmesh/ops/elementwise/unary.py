@@ -1,0 +1,407 @@
+"""Unary element-wise ops: a table of those without parameters (relu, exp), definitions of the others (clamp, elu)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand, Value
+from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.errors import MeshError
+from softmesh.hardware import GeluVariant, SigmoidMode
+from softmesh.placement import rules
+from softmesh.tensor.broadcasting import broadcast_shapes
+
+TorchFunction = Callable[[torch.Tensor], torch.Tensor]
+_TUNING = "sub_core_grids"
+_APPROXIMABLE = "sub_core_grids fast_and_approximate_mode"
+
+
+class Unary(NamedTuple):
+    """`steps` is the arithmetic for one element, as a rough count."""
+
+    function: TorchFunction
+    steps: int = 1
+    rule: rules.Rule = rules.elementwise
+    tuning: str = _TUNING
+    integers: bool = False  # makes sense of whole numbers too
+
+
+def _float(function: TorchFunction) -> TorchFunction:
+    """For what takes several torch calls: widen once, so that the chip's single rounding is kept."""
+    return lambda x: function(x.float())
+
+
+# Single torch kernels compute bfloat16 in fp32 inside and round once, as the chip does.
+UNARY: dict[str, Unary] = {
+    "abs": Unary(torch.abs, integers=True),
+    "acos": Unary(torch.acos, 8),
+    "acosh": Unary(torch.acosh, 8),
+    "asin": Unary(torch.asin, 8),
+    "asinh": Unary(torch.asinh, 8),
+    "atan": Unary(torch.atan, 8),
+    "atanh": Unary(torch.atanh, 8),
+    "bitwise_not": Unary(torch.bitwise_not, integers=True),
+    "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
+    "ceil": Unary(torch.ceil, integers=True),
+    "cos": Unary(torch.cos, 8),
+    "cosh": Unary(torch.cosh, 8),
+    "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
+    "digamma": Unary(torch.digamma, 16),
+    "eqz": Unary(lambda x: x == 0, integers=True),
+    "erf": Unary(torch.erf, 8, tuning=_APPROXIMABLE),
+    "erfc": Unary(torch.erfc, 8),
+    "erfinv": Unary(torch.erfinv, 16),
+    "exp": Unary(torch.exp, 8, tuning=_APPROXIMABLE),
+    "exp2": Unary(torch.exp2, 8),
+    "expm1": Unary(torch.expm1, 8),
+    "floor": Unary(torch.floor, integers=True),
+    "frac": Unary(torch.frac),
+    "gez": Unary(lambda x: x >= 0, integers=True),
+    "gtz": Unary(lambda x: x > 0, integers=True),
+    "hardmish": Unary(_float(lambda x: x * (x + 2.8).clamp(0, 5) / 5), 4),
+    "hardsigmoid": Unary(F.hardsigmoid, 3),
+    "hardswish": Unary(F.hardswish, 4),
+    "i0": Unary(torch.i0, 16),
+    "i1": Unary(torch.special.i1, 16),
+    "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
+    "isfinite": Unary(torch.isfinite, integers=True),
+    "isinf": Unary(torch.isinf, integers=True),
+    "isnan": Unary(torch.isnan, integers=True),
+    "isneginf": Unary(torch.isneginf, integers=True),
+    "isposinf": Unary(torch.isposinf, integers=True),
+    "lez": Unary(lambda x: x <= 0, integers=True),
+    "lgamma": Unary(torch.lgamma, 16),
+    "log": Unary(torch.log, 8, tuning=_APPROXIMABLE),
+    "log10": Unary(torch.log10, 8, tuning=_APPROXIMABLE),
+    "log1p": Unary(torch.log1p, 8, tuning=_APPROXIMABLE),
+    "log2": Unary(torch.log2, 8, tuning=_APPROXIMABLE),
+    "log_sigmoid": Unary(F.logsigmoid, 10),
+    "logical_not": Unary(torch.logical_not, integers=True),
+    "ltz": Unary(lambda x: x < 0, integers=True),
+    "mish": Unary(F.mish, 16, tuning=_APPROXIMABLE),
+    "neg": Unary(torch.neg, 1, rules.linear, integers=True),
+    "nez": Unary(lambda x: x != 0, integers=True),
+    "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
+    "reciprocal": Unary(torch.reciprocal, 2),
+    "relu": Unary(torch.relu, integers=True),
+    "relu6": Unary(F.relu6, 2, integers=True),
+    "rsqrt": Unary(_float(torch.rsqrt), 4, tuning=_APPROXIMABLE),
+    "sign": Unary(torch.sign, integers=True),
+    "signbit": Unary(torch.signbit, integers=True),
+    "silu": Unary(F.silu, 9),
+    "sin": Unary(torch.sin, 8),
+    "sinh": Unary(torch.sinh, 8),
+    "softsign": Unary(_float(F.softsign), 3),
+    "sqrt": Unary(torch.sqrt, 4, tuning=_APPROXIMABLE),
+    "square": Unary(torch.square, integers=True),
+    "swish": Unary(F.silu, 9),
+    "tan": Unary(torch.tan, 8),
+    "tanh": Unary(torch.tanh, 8, tuning=_APPROXIMABLE),
+    "tanhshrink": Unary(_float(F.tanhshrink), 9),
+    "trunc": Unary(torch.trunc, integers=True),
+}
+
+
+def _register(name: str, entry: Unary) -> Operation:
+    def define(input_tensor: Operand) -> Local:
+        return Local(entry.function, entry.rule)
+
+    define.__doc__ = f"{name}, element by element."
+    return operation(
+        name,
+        cost=flops_per_element(entry.steps),
+        precision="native",
+        tuning=entry.tuning,
+        floats_only=not entry.integers,
+    )(define)
+
+
+for _name, _entry in UNARY.items():
+    _register(_name, _entry)
+
+
+def gelu_function(variant: GeluVariant) -> TorchFunction:
+    approximate = "tanh" if variant is GeluVariant.Tanh else "none"
+    return lambda x: F.gelu(x, approximate=approximate)
+
+
+@operation(cost=flops_per_element(12), precision="native", floats_only=True, tuning=_APPROXIMABLE)
+def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
+    """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here."""
+    return Local(gelu_function(variant), rules.elementwise)
+
+
+@operation(cost=flops_per_element(8), precision="native", floats_only=True, tuning=_TUNING)
+def sigmoid(
+    input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
+) -> Local:
+    """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here."""
+    return Local(torch.sigmoid, rules.elementwise)
+
+
+@operation(
+    cost=flops_per_element(8),
+    precision="native",
+    floats_only=True,
+    tuning=_APPROXIMABLE,
+    positional="fast_and_approximate_mode",
+)
+def sigmoid_accurate(input_tensor: Operand) -> Local:
+    return Local(torch.sigmoid, rules.elementwise)
+
+
+@operation(precision="native", floats_only=True, tuning=_TUNING)
+def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
+    return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
+
+
+@operation(cost=flops_per_element(9), precision="native", floats_only=True, tuning=_TUNING)
+def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
+    return Local(lambda x: F.elu(x, alpha), rules.elementwise)
+
+
+@operation(precision="native", aliases=("clip",))
+def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
+    """Into [min, max]; each bound a number, a tensor, or None for no bound."""
+    tensors = [(o.name, o.shape) for o in (input_tensor, min, max) if isinstance(o, Operand)]
+    rank = len(check_broadcast("clamp", tensors))
+    return Local(_clamped, rules.elementwise, broadcast_rank=rank)
+
+
+def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+    bounds = [bound.shape for bound in (low, high) if isinstance(bound, torch.Tensor)]
+    # torch derives a clamp only where the values are as large as the result
+    return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
+
+
+@operation("round", precision="native", tuning=_TUNING)
+def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
+    return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
+
+
+@operation(cost=flops_per_element(10), precision="native", floats_only=True, tuning=_TUNING)
+def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
+    return Local(lambda x: F.softplus(x, beta, threshold), rules.elementwise)
+
+
+# -- functions of one value and a few numbers: hardtanh, threshold, softcap -------------------------
+#
+# Ops by themselves, and links of `unary_chain`. Each is one rounding here; where TT-NN composes one of other ops
+# it rounds after each, and its last bit may differ.
+
+
+_BELOW_ZERO = -1e-6  # up to here the negative side of xielu follows exp
+_XIELU_SLOPE = 0.5
+_MULTIGAMMA_ORDER = 4
+_MAX_POLYGAMMA = 10
+
+
+def selu_function(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
+    return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
+
+
+def xielu_function(x: torch.Tensor, alpha_p: float, alpha_n: float) -> torch.Tensor:
+    below = alpha_n * (torch.expm1(x.clamp_max(_BELOW_ZERO)) - x)
+    return torch.where(x > 0, alpha_p * x.square(), below) + _XIELU_SLOPE * x
+
+
+def heaviside_function(x: torch.Tensor, value: float) -> torch.Tensor:
+    return torch.where(x == 0, value, (x > 0).to(x.dtype))
+
+
+def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+    return torch.logit(x, eps)
+
+
+def softcap_function(x: torch.Tensor, beta: float) -> torch.Tensor:
+    return beta * torch.tanh(x / beta)
+
+
+def rotate90(x: torch.Tensor) -> torch.Tensor:
+    """Pairs (a, b) along the last dim, read as a + bi, times i: (-b, a)."""
+    pairs = x.unflatten(-1, (-1, 2))
+    return torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
+
+
+def multigammaln_function(x: torch.Tensor) -> torch.Tensor:
+    """Of order 4: log(pi) * 4 * 3 / 4 + the sum of lgamma(x - i / 2)."""
+    total = torch.full_like(x, _MULTIGAMMA_ORDER * (_MULTIGAMMA_ORDER - 1) / 4 * math.log(math.pi))
+    for i in range(_MULTIGAMMA_ORDER):
+        total = total + torch.lgamma(x - i / 2)
+    return total
+
+
+# By the names of UnaryOpType, in lower case, with their parameters in TT-NN's order.
+PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
+    "add_unary_sfpu": torch.add,
+    "celu": F.celu,
+    "clamp_tss": torch.clamp,
+    "div_unary_sfpu": torch.div,
+    "elu": F.elu,
+    "fill": torch.full_like,
+    "fmod": torch.fmod,
+    "hardshrink": F.hardshrink,
+    "hardtanh": F.hardtanh,
+    "heaviside": heaviside_function,
+    "leaky_relu": F.leaky_relu,
+    "logit": logit_function,
+    "mac_tss": lambda x, factor, addend: x * factor + addend,
+    "maximum": lambda x, value: x.clamp_min(value),
+    "minimum": lambda x, value: x.clamp_max(value),
+    "mul_unary_sfpu": torch.mul,
+    "polygamma": lambda x, k: torch.polygamma(int(k), x),
+    "power": torch.pow,
+    "prelu_sfpu": F.leaky_relu,
+    "rdiv": lambda x, value: value / x,
+    "relu_max": lambda x, limit: x.clamp(0, limit),
+    "relu_min": lambda x, limit: x.clamp_min(limit),
+    "remainder": torch.remainder,
+    "round": lambda x, decimals: torch.round(x, decimals=int(decimals)),
+    "rpow": lambda x, base: torch.pow(base, x),
+    "rsub": lambda x, value: value - x,
+    "selu": selu_function,
+    "softcap": softcap_function,
+    "softplus": F.softplus,
+    "softshrink": F.softshrink,
+    "sub_unary_sfpu": torch.sub,
+    "threshold": F.threshold,
+    "unary_eq": lambda x, value: (x == value).to(x.dtype),
+    "unary_ge": lambda x, value: (x >= value).to(x.dtype),
+    "unary_gt": lambda x, value: (x > value).to(x.dtype),
+    "unary_le": lambda x, value: (x <= value).to(x.dtype),
+    "unary_lt": lambda x, value: (x < value).to(x.dtype),
+    "unary_ne": lambda x, value: (x != value).to(x.dtype),
+    "where_tss": lambda x, yes, no: torch.where(x != 0, yes, no),
+    "xielu": xielu_function,
+}
+
+_unary = partial(operation, controls="memory_config output_tensor", tuning="sub_core_grids", floats_only=True)
+_plain = partial(operation, controls="memory_config", floats_only=True)
+
+
+def _local(name: str, *parameters: Any) -> Local:
+    function = PARAMETRIC[name]
+    return Local(lambda x: function(x, *parameters), rules.elementwise)
+
+
+@_unary(cost=flops_per_element(9))
+def celu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
+    """x above 0, alpha * (exp(x / alpha) - 1) below."""
+    return _local("celu", alpha)
+
+
+@_unary(cost=flops_per_element(2))
+def hardtanh(input_tensor: Operand, *, min_val: float = -1.0, max_val: float = 1.0) -> Local:
+    return _local("hardtanh", min_val, max_val)
+
+
+@_unary(cost=flops_per_element(10))
+def selu(input_tensor: Operand, *, scale: float = 1.0507, alpha: float = 1.67326) -> Local:
+    return _local("selu", scale, alpha)
+
+
+@_unary(cost=flops_per_element(2))
+def softshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
+    """Nearer to 0 by lambd; 0 within lambd of it."""
+    return _local("softshrink", lambd)
+
+
+@_unary(cost=flops_per_element(2))
+def hardshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
+    """0 within lambd of 0, else as it is."""
+    return _local("hardshrink", lambd)
+
+
+@_unary()
+def threshold(input_tensor: Operand, threshold: float, value: float) -> Local:
+    """x where it is above `threshold`, else `value`."""
+    return _local("threshold", threshold, value)
+
+
+@_unary()
+def heaviside(input_tensor: Operand, value: float) -> Local:
+    """0 below 0, 1 above, `value` at 0."""
+    return _local("heaviside", value)
+
+
+@_unary(cost=flops_per_element(16))
+def rpow(input_tensor: Operand, exponent: float) -> Local:
+    """`exponent` to the power of x: TT-NN's name for the base."""
+    return _local("rpow", exponent)
+
+
+@_unary()
+def relu_max(input_tensor: Operand, upper_limit: float) -> Local:
+    return _local("relu_max", upper_limit)
+
+
+@_unary()
+def relu_min(input_tensor: Operand, lower_limit: float) -> Local:
+    return _local("relu_min", lower_limit)
+
+
+@_unary(cost=flops_per_element(12))
+def softcap(input_tensor: Operand, beta: float) -> Local:
+    """beta * tanh(x / beta)."""
+    if beta == 0:
+        raise MeshError("softcap: beta must not be 0.")
+    return _local("softcap", beta)
+
+
+@_unary(cost=flops_per_element(10))
+def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
+    """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
+    return _local("logit", eps)
+
+
+@_unary(cost=flops_per_element(12))
+def xielu(input_tensor: Operand, *, alpha_p: float = 0.8, alpha_n: float = 0.8) -> Local:
+    """alpha_p x^2 + x/2 above 0, alpha_n (expm1(min(x, -1e-6)) - x) + x/2 below."""
+    return _local("xielu", alpha_p, alpha_n)
+
+
+@_unary()
+def alt_complex_rotate90(input_tensor: Operand) -> Local:
+    """Pairs (real, imaginary) along the last dim, multiplied by i."""
+    if not input_tensor.rank or input_tensor.shape[-1] % 2:
+        raise MeshError(
+            f"alt_complex_rotate90: the last dim of {list(input_tensor.shape)} must hold pairs: an even extent."
+        )
+    return Local(rotate90, rules.linear)
+
+
+@_plain(cost=flops_per_element(64))
+def multigammaln(input_tensor: Operand) -> Local:
+    """The logarithm of the multivariate gamma function of order 4, as TT-NN has it."""
+    return Local(multigammaln_function, rules.elementwise)
+
+
+@_plain(cost=flops_per_element(32))
+def polygamma(input_tensor: Operand, k: int) -> Local:
+    """The k-th derivative of digamma, k from 1 to 10."""
+    if not 1 <= k <= _MAX_POLYGAMMA:
+        raise MeshError(f"polygamma: k={k} must be between 1 and {_MAX_POLYGAMMA}.")
+    return _local("polygamma", k)
+
+
+@_plain(cost=flops_per_element(8))
+def polyval(input_tensor_a: Operand, coeffs: Sequence[float]) -> Local:
+    """The polynomial with these coefficients, that of the highest power first."""
+    if not coeffs:
+        raise MeshError("polyval: coeffs is empty: give one coefficient at least.")
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        total = torch.full_like(x, coeffs[0])
+        for coefficient in coeffs[1:]:
+            total = total * x + coefficient
+        return total
+
+    return Local(compute, rules.elementwise)

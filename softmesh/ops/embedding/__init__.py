@@ -1,0 +1,1 @@
+"""Token embeddings and rotary position embeddings."""

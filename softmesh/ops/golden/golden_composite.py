@@ -1,0 +1,165 @@
+"""Golden functions of composite ops: addcmul, addmm, outer, prelu, GLU, tril, cumprod, sort, scatter_add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.hardware import GeluVariant
+from softmesh.ops.golden.golden_elementwise import as_tensors, golden_gelu
+from softmesh.ops.golden.golden_functions import plain_references, reference
+
+Tensor = torch.Tensor
+
+plain_references(
+    {
+        "floor_div": lambda a, b: torch.floor(torch.true_divide(*as_tensors(a, b))),
+        "lerp": lambda start, end, weight: start + weight * (end - start),
+        "mac": lambda a, b, c: a * b + c,
+        "fill": lambda x, value: torch.full_like(x, float(value)),
+        "experimental.intimg": lambda x: torch.cumsum(torch.cumsum(x, 1), 2),
+        "composite_example": torch.clone,
+        "experimental.typecast": torch.clone,
+        "experimental.quasar.typecast": torch.clone,
+        "fill_implicit_tile_padding": torch.clone,
+        "move": torch.clone,
+        "reshard": torch.clone,
+        "snake_beta": lambda x, alpha, beta: x + torch.sin(alpha * x) ** 2 / (beta + 1e-9),
+    }
+)
+
+
+@reference("addalpha")
+def _addalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
+    return input_tensor_a + alpha * input_tensor_b
+
+
+@reference("subalpha")
+def _subalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
+    return input_tensor_a - alpha * input_tensor_b
+
+
+@reference("addcmul")
+def _addcmul(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
+    return input_a + value * input_b * input_c
+
+
+@reference("addcdiv")
+def _addcdiv(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
+    return input_a + value * input_b / input_c
+
+
+@reference("addmm")
+def _addmm(
+    input_tensor: Tensor, mat1_tensor: Tensor, mat2_tensor: Tensor, alpha: float = 1.0, beta: float = 1.0
+) -> Tensor:
+    return beta * input_tensor + alpha * (mat1_tensor @ mat2_tensor)
+
+
+@reference("div_no_nan")
+def _div_no_nan(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
+    a, b = as_tensors(input_tensor_a, input_tensor_b)
+    return torch.where(b == 0, torch.zeros_like(a), a / torch.where(b == 0, torch.ones_like(b), b))
+
+
+@reference("bias_gelu")
+def _bias_gelu(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
+    return golden_gelu(input_tensor_a + input_tensor_b)
+
+
+@reference("isclose")
+def _isclose(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:
+    return torch.isclose(input_tensor_a, input_tensor_b, rtol, atol, equal_nan)
+
+
+@reference("outer")
+def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
+    return torch.outer(input_tensor_a.flatten(), input_tensor_b.flatten())[None, None]
+
+
+@reference("prelu")
+def _prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
+    """A weight for each channel stands along dim 1."""
+    if isinstance(weight, Tensor):
+        channels = [1, -1] if weight.numel() > 1 else [1] * min(input_tensor_a.dim(), 2)
+        weight = weight.reshape(channels + [1] * (input_tensor_a.dim() - 2))
+    return torch.where(input_tensor_a > 0, input_tensor_a, input_tensor_a * weight)
+
+
+def _gated(gate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def golden(input_tensor: Tensor, dim: int = -1) -> Tensor:
+        value, chosen = torch.chunk(input_tensor, 2, dim)
+        return value * gate(chosen)
+
+    return golden
+
+
+reference("glu")(_gated(torch.sigmoid))
+reference("reglu")(_gated(torch.relu))
+reference("swiglu")(_gated(torch.nn.functional.silu))
+
+
+@reference("geglu")
+def _geglu(input_tensor: Tensor, dim: int = -1, variant: GeluVariant = GeluVariant.Accurate) -> Tensor:
+    value, gate = torch.chunk(input_tensor, 2, dim)
+    return value * golden_gelu(gate, variant)
+
+
+@reference("tril")
+def _tril(input_tensor: Tensor, diagonal: int = 0) -> Tensor:
+    return torch.tril(input_tensor, diagonal)
+
+
+@reference("triu")
+def _triu(input_tensor: Tensor, diagonal: int = 0) -> Tensor:
+    return torch.triu(input_tensor, diagonal)
+
+
+@reference("cumprod")
+def _cumprod(input_tensor: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
+    if reverse_order:
+        return torch.cumprod(input_tensor.flip(dim), dim).flip(dim)
+    return torch.cumprod(input_tensor, dim)
+
+
+@reference("moreh_cumsum")
+def _moreh_cumsum(input: Tensor, dim: int) -> Tensor:
+    return torch.cumsum(input, dim)
+
+
+@reference("sort")
+def _sort(
+    input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> Sequence[Tensor]:
+    return list(torch.sort(input_tensor, dim=dim, descending=descending, stable=True))
+
+
+@reference("scatter_add")
+def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return torch.scatter_add(input, dim, index.long(), src)
+
+
+@reference("experimental.broadcast_to")
+def _broadcast_to(input: Tensor, output_shape: Sequence[int]) -> Tensor:
+    return torch.broadcast_to(input, tuple(output_shape))
+
+
+@reference("transformer.attention_softmax")
+def _attention_softmax(
+    tensor: Tensor, attention_mask: Tensor | None = None, head_size: int | None = None
+) -> Tensor:
+    scores = tensor if head_size is None else tensor / head_size**0.5
+    return torch.softmax(scores if attention_mask is None else scores + attention_mask, -1)
+
+
+@reference("transformer.concatenate_heads")
+def _concatenate_heads(input_tensor: Tensor) -> Tensor:
+    return input_tensor.transpose(1, 2).flatten(-2)

@@ -1,0 +1,182 @@
+"""Golden functions of reductions, softmax and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.ops.golden.golden_functions import reference
+
+Tensor = torch.Tensor
+Dims = int | Sequence[int] | None
+
+
+def _dims(x: Tensor, dim: Dims) -> tuple[int, ...]:
+    if dim is None:
+        return tuple(range(x.dim()))
+    return (dim,) if isinstance(dim, int) else tuple(dim)
+
+
+def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Callable[..., Tensor]:
+    def golden(input_tensor: Tensor, dim: Dims = None, keepdim: bool = False, scalar: float = 1.0) -> Tensor:
+        return function(input_tensor, _dims(input_tensor, dim), keepdim) * scalar
+
+    return golden
+
+
+reference("sum")(_reduction(torch.sum))
+reference("mean")(_reduction(torch.mean))
+reference("max")(_reduction(torch.amax))
+reference("min")(_reduction(torch.amin))
+
+
+@reference("var")
+def _var(
+    input_tensor: Tensor,
+    dim: Dims = None,
+    keepdim: bool = False,
+    scalar: float = 1.0,
+    correction: bool | None = None,
+) -> Tensor:
+    one = 1 if correction is None else int(correction)
+    return torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim) * scalar
+
+
+@reference("std")
+def _std(
+    input_tensor: Tensor,
+    dim: Dims = None,
+    keepdim: bool = False,
+    scalar: float = 1.0,
+    correction: bool | None = None,
+) -> Tensor:
+    return torch.sqrt(_var(input_tensor, dim, keepdim, correction=correction)) * scalar
+
+
+@reference("prod")
+def _prod(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    if dim is None:
+        return torch.prod(input_tensor).reshape([1] * input_tensor.dim() if keepdim else [])
+    return torch.prod(input_tensor, dim, keepdim)
+
+
+@reference("argmax")
+def _argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return torch.argmax(input_tensor, dim, keepdim)
+
+
+@reference("topk")
+def _topk(
+    input_tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Sequence[Tensor]:
+    return tuple(torch.topk(input_tensor, k, dim, largest, sorted))
+
+
+@reference("cumsum")
+def _cumsum(input: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
+    if reverse_order:
+        return torch.cumsum(input.flip(dim), dim).flip(dim)
+    return torch.cumsum(input, dim)
+
+
+@reference("experimental.fast_reduce_nc")
+def _fast_reduce_nc(input: Tensor, dims: Sequence[int]) -> Tensor:
+    return torch.sum(input, tuple(dims), keepdim=True)
+
+
+@reference("softmax", "softmax_in_place")
+def _softmax(input_tensor: Tensor, dim: int = -1) -> Tensor:
+    return torch.softmax(input_tensor, dim)
+
+
+@reference("scale_mask_softmax", "scale_mask_softmax_in_place", "scale_causal_mask_hw_dims_softmax_in_place")
+def _scale_mask_softmax(
+    input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None
+) -> Tensor:
+    scores = input_tensor if scale is None else input_tensor * scale
+    return torch.softmax(scores if mask is None else scores + mask, -1)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Weight and bias are rows, in any shape that has as many elements as a row."""
+    if weight is not None:
+        x = x * weight.reshape(-1)
+    return x if bias is None else x + bias.reshape(-1)
+
+
+@reference("layer_norm")
+def _layer_norm(
+    input_tensor: Tensor,
+    epsilon: float = 1e-12,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    residual_input_tensor: Tensor | None = None,
+) -> Tensor:
+    x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
+    centred = x - x.mean(-1, keepdim=True)
+    return _affine(centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + epsilon), weight, bias)
+
+
+@reference("rms_norm")
+def _rms_norm(
+    input_tensor: Tensor,
+    epsilon: float = 1e-12,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    residual_input_tensor: Tensor | None = None,
+) -> Tensor:
+    x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
+    return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon), weight, bias)
+
+
+def _first_columns(*values: Tensor) -> Tensor:
+    """Each value in the first of the 32 columns of a tile of its own."""
+    tiles = [torch.nn.functional.pad(value, (0, 31)) for value in values]
+    return torch.cat(tiles, -1)
+
+
+def _summed(input_tensor: Tensor, residual: Any) -> Tensor:
+    return input_tensor if residual is None else input_tensor + residual
+
+
+@reference("rms_norm_pre_all_gather")
+def _rms_statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
+    return _first_columns(_summed(input_tensor, residual_input_tensor).square().sum(-1, keepdim=True))
+
+
+@reference("layer_norm_pre_all_gather")
+def _layer_statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
+    x = _summed(input_tensor, residual_input_tensor)
+    return _first_columns(x.square().sum(-1, keepdim=True), x.sum(-1, keepdim=True))
+
+
+def _gathered(stats: Tensor, each: int, width: int) -> Sequence[Tensor]:
+    """The statistics of whole rows: tiles of all devices side by side, `each` of them from one device."""
+    columns = stats[..., ::32].unflatten(-1, (-1, each))
+    return (columns.sum(-2) / (width * columns.shape[-2])).split(1, -1)
+
+
+@reference("rms_norm_post_all_gather")
+def _rms_from_statistics(
+    input_tensor: Tensor,
+    stats: Tensor,
+    epsilon: float = 1e-12,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    (square,) = _gathered(stats, 1, input_tensor.shape[-1])
+    return _affine(input_tensor / torch.sqrt(square + epsilon), weight, bias)
+
+
+@reference("layer_norm_post_all_gather")
+def _layer_from_statistics(
+    input_tensor: Tensor,
+    stats: Tensor,
+    epsilon: float = 1e-12,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    square, mean = _gathered(stats, 2, input_tensor.shape[-1])
+    return _affine((input_tensor - mean) / torch.sqrt(square - mean.square() + epsilon), weight, bias)

@@ -1,0 +1,1 @@
+"""Writes of keys and values into the KV caches that attention reads."""

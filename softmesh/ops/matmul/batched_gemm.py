@@ -1,0 +1,298 @@
+"""Batched matrix products over all devices of a mesh as few GEMMs, with their gradients. Defines no op.
+
+A replicated operand is never expanded into copies: the mesh dims that only the other operand has are folded
+into its rows, so that a data-parallel product is one GEMM. In the backward pass each operand asks for a
+gradient on every device; what all devices hold still takes part as one matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from softmesh.autograd.gradient_wrapper import plain
+from softmesh.runtime.cpu_block_cache import BIG, empty_result
+from softmesh.tensor.broadcasting import broadcast_shapes
+
+Multiply = Callable[..., torch.Tensor]
+
+_MANY_COPIES = 4 << 20  # bytes: as much may be copied for the sake of a single call
+_NARROW = 128  # columns: below, one wide product is faster than several of them
+
+
+def product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """a (..., M, K) @ b (..., K, N) + bias, all of one rank, leading dims broadcast without copies."""
+    given = (a, b) if bias is None else (a, b, bias)
+    if torch.is_grad_enabled() and any(value.requires_grad for value in given):
+        return Product.apply(*given)
+    made = _product(a, b)
+    return made if bias is None else _with_bias(made, bias)
+
+
+def _with_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Added in place where that may be: the product is new, and a second one of its size costs as much to get."""
+    return product.add_(bias) if _has_room(product.shape, bias) else product + bias
+
+
+def fits_into(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the sum of it and the product has the product's shape."""
+    return _has_room(_shape_of_product(a, b), bias)
+
+
+def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    return (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+
+
+def _has_room(shape: Sequence[int], bias: torch.Tensor) -> bool:
+    return all(n in (1, m) for m, n in zip(shape, bias.shape, strict=True))
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return _choose_gemm(a, b)(a, b)
+
+
+def _choose_gemm(a: torch.Tensor, b: torch.Tensor) -> Multiply:
+    """How operands of these shapes and strides are multiplied."""
+    height, width = b.shape[-2], b.shape[-1]
+    if not (a.numel() and b.numel()):
+        return torch.matmul
+    if b.numel() == height * width:
+        return _one_gemm
+    if _may_share_rows(a, b) and b.mT.is_contiguous():
+        return _fold_columns
+    return _choose_gemm_for_any_strides(a, b)
+
+
+def _choose_gemm_for_any_strides(a: torch.Tensor, b: torch.Tensor) -> Multiply:
+    """However they lie in memory."""
+    if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
+        return _fold_rows
+    return _by_groups if _would_copy(a, b) else _multiplied
+
+
+def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether torch would write many copies of a's matrices, which several of b multiply; and need not.
+
+    Of no more than two dims: of one, each of a's matrices has its own in b, along the other they share it.
+    """
+    if b.numel() * a.shape[-2] * a.itemsize < _MANY_COPIES * b.shape[-1]:
+        return False
+    own = [m for m in a.shape[:-2] if m > 1]
+    lead = [n for n in b.shape[:-2] if n > 1]
+    return len(own) < len(lead) <= 2
+
+
+def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
+    """How operands of these shapes are multiplied; None where the result is big."""
+    if _is_big(a.shape, b.shape, a.itemsize):
+        return None
+    way = _choose_gemm(a, b)
+    if way in (torch.matmul, _one_gemm) or not _may_share_rows(a, b):
+        return _plain(way)
+    other = _plain(_choose_gemm_for_any_strides(a, b))
+    return lambda a, b: _fold_columns(a, b) if b.mT.is_contiguous() else other(a, b)
+
+
+def _plain(way: Multiply) -> Multiply:
+    """Where nothing is big."""
+    return _PLAIN.get(way, way)
+
+
+def _is_big(shape_a: torch.Size, shape_b: torch.Size, itemsize: int) -> bool:
+    """Whether the result may have more bytes than a block that the C library keeps by itself."""
+    lead_a, lead_b = shape_a[:-2], shape_b[:-2]
+    lead = math.prod(lead_a) if lead_a == lead_b else math.prod(lead_a) * math.prod(lead_b)
+    return lead * shape_a[-2] * shape_b[-1] * itemsize > BIG
+
+
+def _one_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """All rows of a by the one matrix of b."""
+    return _multiplied(a, b.reshape(b.shape[-2:]))
+
+
+def _one_plain_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return _matmul(a, b.flatten(0, -2))
+
+
+def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """torch.matmul; a big result goes into memory that is there already."""
+    if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
+        return torch.matmul(a, b)
+    shape = _shape_of_product(a, b)
+    if math.prod(shape) * a.itemsize <= BIG:
+        return torch.matmul(a, b)
+    return torch.matmul(a, b, out=empty_result(shape, a.dtype))
+
+
+_matmul = torch.matmul
+_PLAIN: dict[Multiply, Multiply] = {_multiplied: _matmul, _one_gemm: _one_plain_gemm}
+
+
+def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
+    folding = _folding(a.shape, b.shape)
+    folded = (a.permute(folding.order) if folding.turns else a).reshape(folding.rows)
+    columns = b.reshape(folding.columns)
+    if folding.copies and not _is_big(a.shape, b.shape, a.itemsize):
+        made = torch.bmm(folded.expand(folding.copies, -1, -1), columns)
+    else:
+        made = _multiplied(folded, columns)
+    return made.view(folding.spread).permute(folding.back)
+
+
+def _by_groups(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One call for each matrix of a, with all those of b that it multiplies: a batch of torch has but one stride."""
+    rows, inner, columns = *a.shape[-2:], b.shape[-1]
+    shape = [*(n if m == 1 else m for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)), rows, columns]
+    is_big = math.prod(shape) * a.itemsize > BIG and a.is_cpu
+    made = empty_result(shape, a.dtype) if is_big else a.new_empty(shape)
+    own = next((i for i, m in enumerate(a.shape[:-2]) if m > 1), None)
+    parts = (
+        [(a, b, made)] if own is None else zip(a.unbind(own), b.unbind(own), made.unbind(own), strict=True)
+    )
+    for one, many, place in parts:
+        count = many.numel() // (inner * columns)
+        torch.bmm(
+            one.reshape(1, rows, inner).expand(count, -1, -1),
+            many.reshape(count, inner, columns),
+            out=place.view(count, rows, columns),
+        )
+    return made
+
+
+class Folding(NamedTuple):
+    order: list[int]  # of the dims of a
+    turns: bool  # whether that moves any of several elements
+    rows: list[int]
+    columns: list[int]
+    copies: int  # of the one matrix that a is then; 0 if it is several
+    spread: list[int]
+    back: list[int]
+
+
+@lru_cache(maxsize=1024)
+def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
+    lead = len(shape_a) - 2
+    only_a = [i for i in range(lead) if shape_b[i] == 1 and shape_a[i] > 1]
+    others = [i for i in range(lead) if i not in only_a]
+    own = [shape_a[i] for i in only_a]
+    is_one = all(shape_a[i] == 1 for i in others)
+    kept = [
+        [math.prod(shape[i] for i in others)] if is_one else [shape[i] for i in others]
+        for shape in (shape_a, shape_b)
+    ]
+    order = [*others, *only_a]
+    real = [i for i in order if shape_a[i] > 1]
+    return Folding(
+        [*order, lead, lead + 1],
+        real != sorted(real),
+        [*kept[0], math.prod(own) * shape_a[-2], shape_a[-1]],
+        [*kept[1], *shape_b[-2:]],
+        kept[1][0] if is_one else 0,
+        [*(shape_b[i] if shape_a[i] == 1 else shape_a[i] for i in others), *own, shape_a[-2], shape_b[-1]],
+        [*sorted(range(lead), key=order.__getitem__), lead, lead + 1],
+    )
+
+
+def _may_share_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether all matrices of b multiply the same rows, and are narrow; they need to lie as the columns of one."""
+    return b.shape[-1] <= _NARROW and all(
+        m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)
+    )
+
+
+def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Narrow matrices that multiply the same rows, as one wide one; the result is a view of its columns."""
+    lead = a.dim() - 2
+    dims = [i for i in range(lead) if b.shape[i] > 1]
+    others = [i for i in range(lead) if i not in dims]
+    wide = torch.matmul(a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2]).mT)
+    spread = wide.view(*(a.shape[i] for i in others), a.shape[-2], *(b.shape[i] for i in dims), b.shape[-1])
+    places = [len(others) + 1 + dims.index(i) if i in dims else others.index(i) for i in range(lead)]
+    return spread.permute(*places, len(others), spread.dim() - 1)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        once_a, once_b = _held_once(a), _held_once(b)
+        ctx.save_for_backward(once_a, once_b)
+        ctx.leads = a.shape[:-2], b.shape[:-2]
+        made = _product(once_a, once_b)
+        leads = [*ctx.leads]
+        if bias is not None:
+            made = _with_bias(made, _held_once(bias))
+            ctx.bias_shape = bias.shape
+            leads.append(bias.shape[:-2])
+        return made.expand(*map(max, *leads), *made.shape[-2:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        a, b = ctx.saved_tensors
+        gradient = plain(gradient)
+        lead_a, lead_b = ctx.leads
+        to_a = to_b = None
+        if ctx.needs_input_grad[0]:
+            to_a = _summed_to(_product(_held_once(gradient, lead_a), b.mT), lead_a)
+        if ctx.needs_input_grad[1]:
+            to_b = _contracted(a, _held_once(gradient, lead_b), lead_b, b.stride(-1) > b.stride(-2))
+        if len(ctx.needs_input_grad) == 2:
+            return to_a, to_b
+        return to_a, to_b, gradient.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[2] else None
+
+
+def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tensor:
+    """Without the copies that an expanded dim stands for; with those that will be added up (`lead` has extent 1)."""
+    for dim, (n, stride) in enumerate(zip(data.shape[:-2], data.stride()[:-2], strict=True)):
+        if n > 1 and stride == 0 and (lead is None or lead[dim] > 1):
+            data = data.narrow(dim, 0, 1)
+    return data
+
+
+def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size, is_turned: bool) -> torch.Tensor:
+    """a^T @ gradient, summed over the dims where `lead` has extent 1: these are more rows of the product."""
+    summed = [i for i, n in enumerate(lead) if n == 1 and (a.shape[i] > 1 or gradient.shape[i] > 1)]
+    if any(a.shape[i] != gradient.shape[i] for i in summed):  # held once by one of them
+        extents = [max(m, n) for m, n in zip(a.shape[:-2], gradient.shape[:-2], strict=True)]
+        a = a.expand(*(extents[i] if i in summed else n for i, n in enumerate(a.shape[:-2])), *a.shape[-2:])
+        gradient = gradient.expand(
+            *(extents[i] if i in summed else n for i, n in enumerate(gradient.shape[:-2])),
+            *gradient.shape[-2:],
+        )
+    rows_a, rows_g = _rows(a, summed), _rows(gradient, summed)
+    made = _turned_product(rows_a, rows_g) if is_turned else _product(rows_a.mT, rows_g)
+    return made.expand(*lead, *made.shape[-2:])
+
+
+def _turned_product(a: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """a^T @ gradient, laid out for an operand that is the transpose of what is stored."""
+    if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]):
+        return _product(gradient.mT, a).mT
+    lead = gradient.shape[:-2]
+    wide = gradient.movedim(-2, 0).reshape(
+        gradient.shape[-2], -1
+    )  # a view, if the product was one of columns
+    return torch.matmul(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
+
+
+def _rows(data: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """These leading dims as more rows, with extent 1 in their places."""
+    if not dims:
+        return data
+    lead = data.dim() - 2
+    others = [i for i in range(lead) if i not in dims]
+    turned = data.permute(*others, *dims, lead, lead + 1)
+    rows = math.prod(data.shape[i] for i in dims) * data.shape[-2]
+    return turned.reshape(*(1 if i in dims else data.shape[i] for i in range(lead)), rows, data.shape[-1])
+
+
+def _summed_to(data: torch.Tensor, lead: torch.Size) -> torch.Tensor:
+    """Summed over the leading dims where `lead` has extent 1, expanded where it has more."""
+    dims = [i for i, n in enumerate(lead) if n == 1 and data.shape[i] > 1]
+    if dims:
+        data = data.sum(dims, keepdim=True)
+    return data.expand(*lead, *data.shape[-2:])

@@ -1,0 +1,398 @@
+"""matmul, linear and minimal_matmul with its fused epilogues (split, DiT's addcmul): fp32, one rounding at the end.
+
+bfloat16 products on CPUs without native support are several times slower than fp32 ones, and fp32
+accumulation is what the chip does anyway (`batched_gemm` multiplies).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.arguments import checked, reject_unknown_keywords
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.ops.elementwise.activations import Activation, activation_function
+from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType
+from softmesh.tensor.tensor import Tensor
+
+Factor = Callable[[torch.Tensor], torch.Tensor]
+_TUNING = (
+    "program_config compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
+)
+_CONTROLS = "memory_config dtype optional_output_tensor queue_id"
+
+
+def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """GPUs multiply bfloat16 natively, accumulate in fp32 and round once."""
+    return a.is_cuda and a.dtype is torch.bfloat16 and b.dtype is torch.bfloat16
+
+
+def _matrices(op: str, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> int:
+    """Check that the shapes multiply; returns the rank of the product."""
+    if a.rank < 2 or b.rank < 2:
+        raise MeshError(
+            f"{op}: needs tensors of rank 2 or more, got {a.name} {list(a.shape)} and {b.name} {list(b.shape)}: "
+            "unsqueeze a vector to a matrix first."
+        )
+    inner_a = a.shape[-2] if transpose_a else a.shape[-1]
+    inner_b = b.shape[-1] if transpose_b else b.shape[-2]
+    if inner_a != inner_b:
+        raise MeshError(
+            f"The width of the first tensor must be equal to the height of the second tensor: {op} of {a.name} "
+            f"{list(a.shape)}{' transposed' if transpose_a else ''} and {b.name} {list(b.shape)}"
+            f"{' transposed' if transpose_b else ''}: {inner_a} against {inner_b} on each device."
+        )
+    rank = max(a.rank, b.rank)
+    check_broadcast(op, [(a.name, a.shape[:-2] or (1,)), (b.name, b.shape[:-2] or (1,))])
+    return rank
+
+
+def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> rules.Rule:
+    """The rule as seen after transposing: split dims swap places with the shapes."""
+    swaps = {0: (a.rank, transpose_a), 1: (b.rank, transpose_b)}
+
+    def oriented(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        words, shapes = list(at.words), list(at.shapes)
+        for index, (rank, swap) in swaps.items():
+            word, shape = words[index], shapes[index]
+            if swap and shape is not None:
+                shapes[index] = (*shape[:-2], shape[-1], shape[-2])
+                if isinstance(word, rules.Shard) and word.dim >= rank - 2:
+                    words[index] = word.at(2 * rank - 3 - word.dim)
+        return rule(at._replace(words=tuple(words), shapes=tuple(shapes)))
+
+    return oriented
+
+
+def _factor(x: torch.Tensor, is_lifted: bool, is_turned: bool) -> Factor:
+    """What is done to operands like this one before they are multiplied."""
+    if is_lifted and x.dtype is not torch.float32:
+        return (lambda x: x.float().transpose(-2, -1)) if is_turned else (lambda x: x.float())
+    return (lambda x: x.transpose(-2, -1)) if is_turned else (lambda x: x)
+
+
+class MatrixProduct:
+    """a @ b + bias and an activation, in fp32 up to the end."""
+
+    def __init__(
+        self,
+        transpose_a: bool,
+        transpose_b: bool,
+        last: Callable[[torch.Tensor], torch.Tensor] | None,
+        goes_on: bool,
+    ) -> None:
+        self._transpose_a, self._transpose_b = transpose_a, transpose_b
+        self._last, self._goes_on = last, goes_on
+        self._direct: Multiply | None = None
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, *bias: torch.Tensor | None) -> torch.Tensor:
+        z = bias[0] if bias else None
+        is_bare = z is None and self._last is None  # nothing comes between the product and its rounding
+        is_lifted = not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y))
+        first, second = _factor(x, is_lifted, self._transpose_a), _factor(y, is_lifted, self._transpose_b)
+        a, b = first(x), second(y)
+        self._direct = self._repeated(a, b, z, first, second)
+        result = product(a, b, z)
+        return result if self._last is None else self._last(result)
+
+    def _repeated(
+        self, a: torch.Tensor, b: torch.Tensor, z: torch.Tensor | None, first: Factor, second: Factor
+    ) -> Multiply | None:
+        """The same for more operands like these, with what is known of them decided once."""
+        multiply, last = plain_product(a, b), self._last
+        if multiply is None:
+            return None
+        if z is None and last is None:
+            return lambda x, y, *_: multiply(first(x), second(y))
+        has_bias, fits = z is not None, z is None or fits_into(z, a, b)
+
+        def repeated(x: torch.Tensor, y: torch.Tensor, *bias: Any) -> torch.Tensor:
+            made = multiply(first(x), second(y))
+            if has_bias:
+                made = made.add_(bias[0]) if fits else made + bias[0]
+            return made if last is None else last(made)
+
+        return repeated
+
+    @property
+    def direct(self) -> Callable[..., torch.Tensor]:
+        """The same for more operands like the last, none of which asks for a gradient."""
+        return self._direct or self
+
+
+def product_local(
+    op: str,
+    a: Operand,
+    b: Operand,
+    bias: Operand | None,
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: Activation | None,
+    goes_on: bool = False,
+) -> Local:
+    """`goes_on`: the caller computes on with the result, so it must not be rounded yet."""
+    rank = _matrices(op, a, b, transpose_a, transpose_b)
+    inner = a.shape[-2] if transpose_a else a.shape[-1]
+    if bias is not None:
+        width = b.shape[-2] if transpose_b else b.shape[-1]
+        if bias.rank and bias.shape[-1] not in (width, 1):
+            raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
+        rank = max(rank, bias.rank)
+    last: Callable[[torch.Tensor], torch.Tensor] | None = (
+        None if activation is None else activation_function(activation, op)
+    )
+    compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)
+    rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
+    if last is not None:
+        rule = _then_nonlinear(rule)
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=rank, cost=matmul_cost(inner)
+    )
+
+
+def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
+    def after(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        word = rule(at)
+        if isinstance(word, rules.Partial):
+            raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
+        return word
+
+    return after
+
+
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
+def matmul(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    activation: Activation | None = None,
+) -> Local:
+    """a @ b on each device. Split along the summed dim on both sides, the result is Partial(sum)."""
+    return product_local("matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation)
+
+
+@operation(
+    controls=_CONTROLS,
+    tuning=_TUNING + " in0_column_offset",
+    needs_tile=True,
+    precision="data",
+)
+def linear(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    bias: Operand | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    activation: Activation | None = None,
+) -> Local:
+    """a @ b + bias, with an activation behind it."""
+    return product_local("linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation)
+
+
+@operation(
+    "experimental.minimal_matmul",
+    controls="memory_config dtype",
+    tuning="compute_kernel_config config",
+    needs_tile=True,
+    precision="data",
+)
+def minimal_matmul(
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    *,
+    bias_tensor: Operand | None = None,
+    fused_activation: Activation | None = None,
+    fuse_swiglu: bool = False,
+) -> Local:
+    """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
+    local = product_local(
+        "minimal_matmul",
+        input_tensor,
+        weight_tensor,
+        bias_tensor,
+        False,
+        False,
+        fused_activation,
+        fuse_swiglu,
+    )
+    if not fuse_swiglu:
+        return local
+
+    def gated(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
+        up, gate = local.compute(x, y, z).chunk(2, -1)
+        return up * torch.nn.functional.silu(gate)
+
+    rule = _then_nonlinear(local.rule)
+
+    def halves(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
+        word = rule(at)
+        last = len(at.out_shape) - 1
+        return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == last else word
+
+    return Local(
+        gated, halves, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=local.broadcast_rank, cost=local.cost
+    )
+
+
+@operation(
+    "moreh_dot",
+    aliases=("operations.moreh.dot",),
+    controls="dtype memory_config",
+    tuning="compute_kernel_config output",
+    needs_tile=True,
+)
+def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
+    """The scalar product of two vectors given as (1, 1, 1, N)."""
+    for operand in (input_tensor_a, input_tensor_b):
+        if math.prod(operand.shape[:-1]) != 1:
+            raise MeshError(
+                f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}."
+            )
+    if input_tensor_a.shape != input_tensor_b.shape:
+        raise MeshError(
+            f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}."
+        )
+    last = input_tensor_a.rank - 1
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        if any(isinstance(word, rules.Partial) for word in at.words):
+            return rules.multiplicative(at)
+        splits = [word for word in at.words if isinstance(word, rules.Shard) and word.dim == last]
+        if len(splits) < 2:
+            return rules.LOCAL
+        for split in splits:
+            rules.refuse_uneven(split, "moreh_dot")
+        return rules.Partial("sum")
+
+    return Local(lambda x, y: (x * y).sum(-1, keepdim=True), rule, cost=matmul_cost(input_tensor_a.shape[-1]))
+
+
+# -- minimal_matmul with something behind it: cut into pieces, or gated and added to another tensor --
+
+
+_SPLIT = "experimental.minimal_matmul_split"
+
+
+def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> list[int]:
+    """The widths of the pieces a product is cut into: as many of one width, or as they are listed."""
+    if sizes:
+        if sum(sizes) != width or min(sizes) < 1 or chunks not in (1, len(sizes)):
+            raise MeshError(
+                f"{op}: chunk_sizes={list(sizes)} must be positive and add up to the width {width}."
+            )
+        return list(sizes)
+    if chunks < 1 or width % chunks:
+        raise MeshError(f"{op}: a width of {width} cannot be cut into chunks={chunks} of one size.")
+    return [width // chunks] * chunks
+
+
+@operation(
+    _SPLIT,
+    controls="memory_config dtype",
+    tuning="compute_kernel_config config",
+    needs_tile=True,
+    precision="data",
+)
+def minimal_matmul_split(
+    input_tensor: Operand,
+    weight_tensor: Operand,
+    *,
+    bias_tensor: Operand | None = None,
+    chunks: int = 3,
+    dim: int = -1,
+    fused_activation: Activation | None = None,
+    fuse_swiglu: bool = False,
+) -> Local:
+    """The product, cut along its last dim into `chunks` pieces."""
+    if dim not in (-1, input_tensor.rank - 1):
+        raise MeshError(f"{_SPLIT}: cuts along the last dim only, got dim={dim}.")
+    whole: Local = minimal_matmul.definition.define(
+        input_tensor,
+        weight_tensor,
+        bias_tensor=bias_tensor,
+        fused_activation=fused_activation,
+        fuse_swiglu=fuse_swiglu,
+    )
+    width = weight_tensor.shape[-1] // (2 if fuse_swiglu else 1)
+    sizes = piece_sizes(_SPLIT, width, chunks)
+
+    def compute(*data: torch.Tensor) -> list[torch.Tensor]:
+        return list(whole.compute(*data).split(sizes, -1))
+
+    def rule(at: rules.Situation) -> list[rules.Placement]:
+        joined = (*at.out_shape[:-1], width)
+        word = whole.rule(at._replace(out_shapes=(joined,)))
+        assert isinstance(word, rules.Placement)
+        is_cut = isinstance(word, rules.Shard) and word.dim == len(joined) - 1 and chunks > 1
+        return [rules.LOCAL if is_cut else word] * chunks
+
+    return Local(
+        compute,
+        rule,
+        memory_config=whole.memory_config,
+        broadcast_rank=whole.broadcast_rank,
+        cost=whole.cost,
+    )
+
+
+def fused_addcmul(
+    product: Tensor,
+    scalar: float,
+    addend: Tensor,
+    factor: Tensor,
+    dtype: DataType,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """addend + scalar * product * factor; `product` comes in float32, and only the result is rounded."""
+    scaled = OPERATIONS["multiply"](product, factor, dtype=DataType.FLOAT32)
+    if scalar != 1.0:
+        scaled = OPERATIONS["multiply"](scaled, scalar)
+    made = OPERATIONS["add"](addend, scaled, dtype=dtype, memory_config=memory_config)
+    assert isinstance(made, Tensor)
+    return made
+
+
+@reject_unknown_keywords
+def dit_minimal_matmul_addcmul_fused(
+    matmul_input_tensor: Tensor,
+    matmul_weight_tensor: Tensor,
+    scalar: float,
+    addcmul_input_tensor1: Tensor,
+    addcmul_input_tensor2: Tensor,
+    bias_tensor: Tensor | None = None,
+    *,
+    config: Any = None,
+    memory_config: MemoryConfig | None = None,
+    dtype: DataType | None = None,
+    compute_kernel_config: Any = None,
+) -> Tensor:
+    """tensor1 + scalar * (input @ weight + bias) * tensor2."""
+    where = "experimental.dit_minimal_matmul_addcmul_fused"
+    given = {
+        "matmul_input_tensor": matmul_input_tensor,
+        "matmul_weight_tensor": matmul_weight_tensor,
+        "addcmul_input_tensor1": addcmul_input_tensor1,
+        "addcmul_input_tensor2": addcmul_input_tensor2,
+    }
+    for name, tensor in given.items():
+        checked(where, name, tensor, Tensor, "a ttnn.Tensor: make one with ttnn.from_torch(...)")
+    product = minimal_matmul(
+        matmul_input_tensor, matmul_weight_tensor, bias_tensor=bias_tensor, dtype=DataType.FLOAT32
+    )
+    kind = matmul_input_tensor.dtype if dtype is None else dtype
+    return fused_addcmul(
+        product, float(scalar), addcmul_input_tensor1, addcmul_input_tensor2, kind, memory_config
+    )

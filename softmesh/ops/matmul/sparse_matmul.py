@@ -1,0 +1,176 @@
+"""sparse_matmul: products of blocks of tokens and experts, only those that a sparsity tensor marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import MeshError, NotModelled
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.placement import rules
+from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.dtype import Layout
+
+_A, _B, _MARKS, _BIAS = range(4)
+
+
+Dims = dict[int, Sequence[tuple[int, int | None]]]
+
+
+class _Form(NamedTuple):
+    """`batch` is the shape in front of the result's matrices, one mark for each; `dims[d]` has for each of its dims
+    the pairs (operand, dim) that it runs along."""
+
+    batch: tuple[int, ...]
+    marks: tuple[int, ...]
+    dims: Dims
+
+
+def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form:
+    op = "sparse_matmul"
+    for operand in (a, b):
+        if operand.rank != 4:
+            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    if not a_is_sparse and not b_is_sparse:
+        raise MeshError(
+            f"{op}: is_input_a_sparse or is_input_b_sparse must be True; ttnn.matmul takes dense operands."
+        )
+    experts = b.shape[1]
+    dims: Dims
+    if b.shape[0] != 1:
+        raise MeshError(f"{op}: input_tensor_b must be [1, experts, K, N], got {list(b.shape)}.")
+    if a.shape[3] != b.shape[2]:
+        raise MeshError(
+            "The width of the first tensor must be equal to the height of the second tensor: "
+            f"{op} of {list(a.shape)} and {list(b.shape)}."
+        )
+    if not a_is_sparse:  # every block of tokens against every expert
+        outer = a.shape[:2]
+        dims = {0: [(_A, 0), (_MARKS, 0)], 1: [(_A, 1), (_MARKS, 1)], 3: [(_B, 1), (_MARKS, 3), (_BIAS, 1)]}
+        dims |= {4: [(_A, 2)], 5: [(_B, 3), (_BIAS, 3)]}
+        return _Form((*outer, 1, experts), (*outer, 1, experts), dims)
+    if a.shape[1] != experts or (b_is_sparse and a.shape[0] != 1):
+        wanted = "1" if b_is_sparse else "any"
+        raise MeshError(
+            f"{op}: input_tensor_a {list(a.shape)} must be [{wanted}, {experts}, M, K]: its blocks belong to experts."
+        )
+    dims = {1: [(_A, 1), (_B, 1), (_MARKS, 3), (_BIAS, 1)], 2: [(_A, 2)], 3: [(_B, 3), (_BIAS, 3)]}
+    dims |= {} if b_is_sparse else {0: [(_A, 0), (_MARKS, 2)]}
+    return _Form((a.shape[0], experts), (1, 1, a.shape[0], experts), dims)
+
+
+@operation(
+    "sparse_matmul",
+    controls="memory_config dtype optional_output_tensor",
+    tuning="program_config compute_kernel_config core_grid output_tile global_cb sub_device_id",
+    precision="data",
+)
+def sparse_matmul(
+    input_tensor_a: Operand,
+    input_tensor_b: Operand,
+    *,
+    sparsity: Operand,
+    bias: Operand | None = None,
+    indices: Operand | None = None,
+    nnz: int | None = None,
+    is_input_a_sparse: bool = False,
+    is_input_b_sparse: bool = True,
+) -> Local:
+    """a @ b for the pairs of blocks whose entry of `sparsity` is not 0; b is [1, experts, K, N].
+
+    | sparse | a | sparsity | result |
+    | b | [A, B, M, K] | [A, B, 1, experts] | [A, B, 1, experts, M, N] |
+    | a and b | [1, experts, M, K] | [1, 1, 1, experts] | [1, experts, M, N] |
+    | a | [A, experts, M, K] | [1, 1, A, experts] | [A, experts, M, N] |
+
+    What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias is added to the
+    blocks that are computed.
+    """
+    op = "sparse_matmul"
+    a, b = input_tensor_a, input_tensor_b
+    for operand in (a, b):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"Inputs to {op} must be tilized: use ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
+            )
+    if indices is not None:
+        raise NotModelled(
+            f"{op}: indices is not modelled, its meaning is not documented: mark blocks by sparsity."
+        )
+    form = _form(a, b, is_input_a_sparse, is_input_b_sparse)
+    if sparsity.shape != form.marks:
+        raise MeshError(
+            f"{op}: sparsity must be {list(form.marks)} for these operands, got {list(sparsity.shape)}."
+        )
+    if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
+        raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
+
+    def compute(
+        x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None
+    ) -> torch.Tensor:
+        lead = marks.dim() - 4
+        is_marked = marks.reshape(*marks.shape[:lead], *form.batch) != 0
+        _check_count(op, nnz, is_marked, lead)
+        left = x if is_input_a_sparse else x.unsqueeze(-3).unsqueeze(-3)
+        parts = [
+            left,
+            *(t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None),
+        ]
+        return _products(parts, is_marked)
+
+    rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None)
+    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
+
+
+def _check_count(op: str, nnz: int | None, is_marked: torch.Tensor, lead: int) -> None:
+    if nnz is None:
+        return
+    counts = is_marked.flatten(lead).sum(-1) if is_marked.dim() > lead else is_marked.long()
+    if bool((counts != nnz).any()):
+        raise MeshError(
+            f"{op}: nnz={nnz}, and sparsity has {sorted(set(counts.flatten().tolist()))} entries that are not 0 on the "
+            "devices. On silicon the op then waits for blocks that never come: leave nnz out, or count again."
+        )
+
+
+def _products(parts: list[torch.Tensor], is_marked: torch.Tensor) -> torch.Tensor:
+    """Where few blocks are marked, those only; else all of them, and the others are blanked."""
+    shape = broadcast_shapes(*(t.shape[:-2] for t in parts), is_marked.shape)
+    marks = is_marked.expand(shape)
+    height, width = parts[0].shape[-2], parts[1].shape[-1]
+    places = marks.nonzero(as_tuple=True)
+    if 2 * len(places[0]) > marks.numel():
+        whole = parts[0].float() @ parts[1].float()
+        whole = whole if len(parts) < 3 else whole + parts[2].float()
+        return torch.where(marks[..., None, None], whole, 0.0)
+    chosen = [t.expand(*shape, *t.shape[-2:])[places].float() for t in parts]
+    made = torch.bmm(chosen[0], chosen[1])
+    result = made.new_zeros(*shape, height, width)
+    result[places] = made if len(parts) < 3 else made + chosen[2]
+    return result
+
+
+def _rule(form: _Form, summed: dict[int, int], has_bias: bool) -> rules.Rule:
+    plain = rules.along(form.dims)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        words = [at.words[i] for i in (_A, _B)]
+        splits = [isinstance(word, rules.Shard) and word.dim == summed[i] for i, word in enumerate(words)]
+        others = [word for word in at.words[2:] if word is not None]
+        if all(splits) and all(word is rules.REPLICATE for word in others):
+            for word in words:
+                assert isinstance(word, rules.Shard)
+                rules.refuse_uneven(word, "sparse_matmul")
+            if has_bias:
+                raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
+            return rules.Partial("sum")
+        found = plain(at)
+        return found if isinstance(found, rules.Placement) else found[0]
+
+    return rule

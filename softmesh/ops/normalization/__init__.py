@@ -1,0 +1,1 @@
+"""softmax, layer norm, RMS norm, group norm and batch norm."""

@@ -1,0 +1,158 @@
+"""softmax in place, and softmax of scaled and masked attention scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import MeshError
+from softmesh.placement import rules
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+
+_TUNING = "program_config compute_kernel_config numeric_stable"
+_OPTIONS: dict[str, Any] = {"cost": flops_per_element(14), "precision": "data", "floats_only": True}
+Compute = Callable[..., torch.Tensor]
+
+
+@operation(**_OPTIONS, controls="", tuning=_TUNING, needs_tile=True, writes="input_tensor")
+def softmax_in_place(input_tensor: Operand, dim: int = -1) -> Local:
+    """softmax along `dim` of each device's piece, written over it."""
+    at = input_tensor.from_end(dim)
+    return _in_place(Local(lambda x: torch.softmax(x.float(), at), rules.within(at)), input_tensor.dtype)
+
+
+@operation(**_OPTIONS, controls="memory_config", tuning="compute_kernel_config numeric_stable")
+def scale_mask_softmax(
+    input_tensor: Operand,
+    scale: float | None = None,
+    mask: Operand | None = None,
+    *,
+    is_causal_mask: bool = False,
+) -> Local:
+    """softmax(x * scale + mask) along the last dim.
+
+    A causal mask has a row for each row of x. Of any other mask one row is taken for all, the first: it is
+    [b, 1, 1, width], or in ROW_MAJOR layout [b, 1, width / 32, 32].
+    """
+    return _scaled_masked("scale_mask_softmax", input_tensor, scale, mask, is_causal_mask)
+
+
+@operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
+def scale_mask_softmax_in_place(
+    input_tensor: Operand,
+    scale: float | None = None,
+    mask: Operand | None = None,
+    *,
+    is_causal_mask: bool = False,
+) -> Local:
+    """scale_mask_softmax, written over its operand."""
+    op = "scale_mask_softmax_in_place"
+    return _in_place(_scaled_masked(op, input_tensor, scale, mask, is_causal_mask), input_tensor.dtype)
+
+
+@operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
+def scale_causal_mask_hw_dims_softmax_in_place(
+    input_tensor: Operand, scale: float | None = None, mask: Operand | None = None
+) -> Local:
+    """scale_mask_softmax_in_place with a causal mask [1, 1, rows, width] for all of the batch and all heads."""
+    op = "scale_causal_mask_hw_dims_softmax_in_place"
+    return _in_place(_scaled_masked(op, input_tensor, scale, mask, True), input_tensor.dtype)
+
+
+@operation("transformer.attention_softmax", **_OPTIONS, controls="memory_config", tuning="program_config")
+def attention_softmax(
+    tensor: Operand,
+    *,
+    attention_mask: Operand | None = None,
+    head_size: int | None = None,
+    causal_mask: bool | None = False,
+) -> Local:
+    """softmax(x / sqrt(head_size) + mask) along the last dim; the mask is that of scale_mask_softmax."""
+    op = "transformer.attention_softmax"
+    return _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+
+
+@operation(
+    "transformer.attention_softmax_",
+    **_OPTIONS,
+    controls="",
+    tuning="program_config memory_config",
+    writes="tensor",
+)
+def attention_softmax_(
+    tensor: Operand,
+    *,
+    attention_mask: Operand | None = None,
+    head_size: int | None = None,
+    causal_mask: bool | None = False,
+) -> Local:
+    """attention_softmax, written over its operand."""
+    op = "transformer.attention_softmax_"
+    local = _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+    return _in_place(local, tensor.dtype)
+
+
+def _head_scale(op: str, head_size: int | None) -> float | None:
+    if head_size is not None and head_size < 1:
+        raise MeshError(f"{op}: head_size={head_size} must be at least 1.")
+    return None if head_size is None else float(head_size**-0.5)
+
+
+def _in_place(local: Local, dtype: DataType) -> Local:
+    """The same computation, written over its first operand."""
+
+    def compute(x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+        return x.copy_(round_to(local.compute(x, *others), dtype))
+
+    return Local(compute, local.rule)
+
+
+def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | None, is_causal: bool) -> Local:
+    if x.rank < 2:
+        raise MeshError(f"{op}: {x.name} must have rows and columns, got {list(x.shape)}.")
+    if x.layout is not Layout.TILE:
+        raise MeshError(
+            f"Inputs to {op} must be tilized: {x.name} is {x.layout}. Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
+    used = None if mask is None else _used_mask(op, x, mask, is_causal)
+    in_blocks = mask is not None and mask.shape[-1] != x.shape[-1]
+
+    def compute(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        scores = x.float() if scale is None else x.float() * scale
+        if mask is not None and used is not None:
+            rows = mask.reshape(*mask.shape[: -len(used)], *used) if in_blocks else mask[..., : used[-2], :]
+            scores = scores + rows.float()
+        return torch.softmax(scores, -1)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """Where one row stands for all, a split of the mask's rows leaves each device another one."""
+        if used is None:
+            return rules.within(-1)(at)
+        word = at.words[1]
+        rows = isinstance(word, rules.Shard) and word.dim == len(used) - 2 and not is_causal
+        return rules.opaque(at) if rows else rules.within(-1)(at._replace(shapes=(at.shape, used)))
+
+    return Local(compute, rule)
+
+
+def _used_mask(op: str, x: Operand, mask: Operand, is_causal: bool) -> tuple[int, ...]:
+    """The shape of what is added of the mask."""
+    rows, width = x.shape[-2:]
+    front = mask.shape[:-2]
+    fits = mask.rank == x.rank and all(n in (1, whole) for n, whole in zip(front, x.shape[:-2], strict=True))
+    in_blocks = fits and mask.layout is Layout.ROW_MAJOR and mask.shape[-1] == TILE_SIZE and not is_causal
+    own_width = mask.shape[-1] * mask.shape[-2] if in_blocks else mask.shape[-1]
+    if not fits or own_width != width or (is_causal and mask.shape[-2] != rows):
+        wanted = f"[{', '.join(map(str, x.shape[:-2]))}, {rows if is_causal else 1}, {width}]"
+        raise MeshError(
+            f"{op}: the {'causal ' if is_causal else ''}mask {list(mask.shape)} {mask.layout} must be {wanted} for "
+            f"{x.name} {list(x.shape)} on each device; 1 in front stands for all."
+        )
+    return (*front, rows if is_causal else 1, width)

@@ -1,0 +1,332 @@
+"""softmax, layer_norm and rms_norm over the last dim of each device's shard, with the distributed and DiT forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.plan import Local
+from softmesh.errors import MeshError
+from softmesh.hardware import UnaryWithParam
+from softmesh.ops.elementwise.activations import activation_function
+from softmesh.placement import rules
+from softmesh.tensor.dtype import TILE_SIZE, DataType
+
+_TUNING = "compute_kernel_config program_config"
+
+
+@operation(
+    cost=flops_per_element(12),
+    controls="memory_config queue_id",
+    tuning="compute_kernel_config program_config",
+    needs_tile=True,
+    floats_only=True,
+)
+def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
+    """Along `dim` of each device's piece: over a split dim the result is Local."""
+    at = input_tensor.from_end(dim)
+    return Local(lambda x: torch.softmax(x, at), rules.within(at))
+
+
+def _check_width(op: str, operand: Operand | None, width: int) -> None:
+    """A weight or bias holds `width` values: as one row, or TT-NN's row-major blocks of 32."""
+    if operand is not None and operand.spec.logical_volume() != width:
+        raise MeshError(
+            f"{op}: {operand.name} {list(operand.shape)} must hold {width} values, one for each element of the "
+            "normalised dim."
+        )
+
+
+def _as_row(values: torch.Tensor, rank: int, width: int) -> torch.Tensor:
+    """Any of TT-NN's forms of a weight (1, 1, 1, W), (W,), (1, 1, W/32, 32) as (..., W)."""
+    return values.reshape(*values.shape[: values.dim() - rank], width)
+
+
+def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
+    """The word of a norm of x + residual over its last dim, weights aside."""
+    indices = [0] if at.words[residual] is None else [0, residual]
+    for index in indices:
+        if isinstance(at.words[index], rules.Partial):
+            raise rules.UsesPartial(index)
+    total = rules.Situation(
+        tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices), (at.shape,)
+    )
+    word = rules.elementwise(total)
+    is_last = isinstance(word, rules.Shard) and word.dim == len(at.shape) - 1
+    return rules.LOCAL if is_last else word
+
+
+def _norm_rule(at: rules.Situation) -> rules.Placement:
+    """Over a split last dim nothing global is left; a weight must be replicated."""
+    rules.refuse_partial(at)
+    own = [word for word in at.words[1:3] if word is not None and word is not rules.REPLICATE]
+    return rules.LOCAL if own else _row_word(at, 3)
+
+
+def _normalized(x: torch.Tensor, epsilon: float, centred: bool) -> torch.Tensor:
+    if x.requires_grad:  # torch's own kernels come with a derivative in one step
+        norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
+        return norm(x, (x.shape[-1],), eps=epsilon)
+    centred_x = x - x.mean(-1, keepdim=True) if centred else x
+    return centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
+
+
+def _norm(
+    op: str,
+    input_tensor: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    residual: Operand | None,
+    epsilon: float,
+    centred: bool,
+) -> Local:
+    if not input_tensor.rank:
+        raise MeshError(f"{op}: input_tensor must have at least one dim.")
+    width, rank = input_tensor.shape[-1], input_tensor.rank
+    _check_width(op, weight, width)
+    _check_width(op, bias, width)
+    if residual is not None and residual.shape != input_tensor.shape:
+        raise MeshError(
+            f"{op}: residual_input_tensor {list(residual.shape)} must be like the input {list(input_tensor.shape)}."
+        )
+    ranks = [0 if o is None else o.rank for o in (weight, bias)]
+
+    def compute(
+        x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
+    ) -> torch.Tensor:
+        result = _normalized(x if r is None else x + r, epsilon, centred)
+        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
+            if values is not None:
+                row = _as_row(values, own_rank, width)
+                lead = row.dim() - 1
+                result = combine(result, row.reshape(*row.shape[:lead], *(1,) * (rank - 1), width))
+        return result
+
+    return Local(compute, _norm_rule)
+
+
+@operation(
+    cost=flops_per_element(8), controls="memory_config", floats_only=True, tuning=_TUNING + " recip_tensor"
+)
+def layer_norm(
+    input_tensor: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    residual_input_tensor: Operand | None = None,
+) -> Local:
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    return _norm("layer_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=True)
+
+
+@operation(cost=flops_per_element(6), controls="memory_config", floats_only=True, tuning=_TUNING)
+def rms_norm(
+    input_tensor: Operand,
+    *,
+    epsilon: float = 1e-12,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    residual_input_tensor: Operand | None = None,
+) -> Local:
+    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
+
+
+def _statistics(dtype: DataType, centred: bool) -> Local:
+    """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
+
+    The remaining columns of each tile are 0. Gathered along the last dim they make up the statistics
+    of the whole row, which the post step divides by the number of elements.
+    """
+
+    def compute(x: torch.Tensor, r: torch.Tensor | None) -> torch.Tensor:
+        x = x if r is None else x + r
+        parts = [x.square().sum(-1, keepdim=True)] + ([x.sum(-1, keepdim=True)] if centred else [])
+        tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
+        return torch.cat(tiles, -1)
+
+    return Local(compute, lambda at: _row_word(at, 1), dtypes=(dtype,))
+
+
+def _apply_statistics(
+    op: str,
+    input_tensor: Operand,
+    stats: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    epsilon: float,
+    centred: bool,
+) -> Local:
+    if not input_tensor.rank:
+        raise MeshError(f"{op}: input_tensor must have at least one dim.")
+    width, rank = input_tensor.shape[-1], input_tensor.rank
+    columns = TILE_SIZE * (2 if centred else 1)
+    if stats.rank != rank or stats.shape[-1] % columns:
+        raise MeshError(
+            f"{op}: stats {list(stats.shape)} must hold {columns} columns for each device that took part, as "
+            f"{op.replace('post', 'pre')} makes them and an all_gather along the last dim joins them."
+        )
+    _check_width(op, weight, width)
+    _check_width(op, bias, width)
+    devices = stats.shape[-1] // columns
+    ranks = [0 if o is None else o.rank for o in (weight, bias)]
+
+    def compute(
+        x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None
+    ) -> torch.Tensor:
+        total = width * devices
+        tiles = s.reshape(*s.shape[:-1], devices, -1, TILE_SIZE)[..., 0].sum(-2) / total
+        squares = tiles[..., :1]
+        mean = tiles[..., 1:2] if centred else torch.zeros_like(squares)
+        result = (x - mean) * torch.rsqrt(squares - mean.square() + epsilon)
+        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
+            if values is not None:
+                row = _as_row(values, own_rank, width)
+                result = combine(result, row.reshape(*row.shape[:-1], *(1,) * (rank - 1), width))
+        return result
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        """The statistics are whole, so a split last dim stays split; weights split alike."""
+        rules.refuse_partial(at)
+        last = len(at.out_shape) - 1
+        if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
+            return rules.LOCAL  # not gathered: each device would use its own
+        words: list[rules.Placement | None] = [at.words[0], at.words[1]]
+        for word, shape in zip(at.words[2:], at.shapes[2:], strict=True):
+            if isinstance(word, rules.Shard) and shape is not None:
+                counts_elements = word.size is None or math.prod(shape[word.dim + 1 :]) == 1
+                slices_the_row = math.prod(shape[: word.dim]) == 1 and counts_elements
+                word = word.at(last) if slices_the_row else rules.LOCAL
+            words.append(word)
+        if rules.LOCAL in words:
+            return rules.LOCAL
+        full = at.out_shape
+        return rules.elementwise(
+            rules.Situation(
+                tuple(words), (full, *(None if w is None else full for w in words[1:])), at.out_shapes
+            )
+        )
+
+    return Local(compute, rule)
+
+
+def _register_distributed(kind: str, centred: bool) -> None:
+    """The two halves of a norm over a split row: statistics before an all_gather, the norm after it."""
+
+    def before(
+        input_tensor: Operand,
+        *,
+        dtype: DataType = DataType.BFLOAT16,
+        residual_input_tensor: Operand | None = None,
+    ) -> Local:
+        return _statistics(dtype, centred)
+
+    def after(
+        input_tensor: Operand,
+        stats: Operand,
+        *,
+        epsilon: float = 1e-12,
+        weight: Operand | None = None,
+        bias: Operand | None = None,
+    ) -> Local:
+        name = f"{kind}_post_all_gather"
+        return _apply_statistics(name, input_tensor, stats, weight, bias, epsilon, centred)
+
+    sums = "sum(x^2) and sum(x), each in column 0 of a tile" if centred else "sum(x^2) in column 0 of a tile"
+    before.__doc__ = f"This device's share of the statistics of {kind}: {sums}."
+    after.__doc__ = f"{kind} of a row that is split over devices, from the gathered statistics."
+    tuning = f"{_TUNING} use_2d_core_grid recip_tensor fast_and_approximate_mode"
+    operation(f"{kind}_pre_all_gather", cost=flops_per_element(2), controls="memory_config", tuning=tuning)(
+        before
+    )
+    operation(
+        f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning
+    )(after)
+
+
+_register_distributed("rms_norm", centred=False)
+_register_distributed("layer_norm", centred=True)
+
+
+# -- norms as diffusion transformers (DiT) call them: the values are those of rms_norm and layer_norm
+
+
+_FUSED = "experimental.dit_rms_norm_unary_fused"
+_BEFORE = "experimental.dit_layernorm_pre_allgather"
+_AFTER = "experimental.dit_layernorm_post_allgather"
+
+
+def _definition(name: str) -> Callable[..., Local]:
+    return OPERATIONS[name].definition.define
+
+
+@operation(
+    _FUSED,
+    cost=flops_per_element(8),
+    controls="memory_config",
+    floats_only=True,
+    tuning="program_config compute_kernel_config",
+)
+def dit_rms_norm_unary_fused(
+    input_tensor: Operand,
+    epsilon: float = 1e-5,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    residual_input_tensor: Operand | None = None,
+    *,
+    activation: UnaryWithParam | str | None = None,
+) -> Local:
+    """rms_norm, then an activation of the result."""
+    local = rms_norm.definition.define(
+        input_tensor,
+        epsilon=epsilon,
+        weight=weight,
+        bias=bias,
+        residual_input_tensor=residual_input_tensor,
+    )
+    if activation is None:
+        return local
+    function = activation_function(activation, _FUSED)
+    return replace(local, compute=lambda *operands: function(local.compute(*operands)))
+
+
+@operation(_BEFORE, cost=flops_per_element(2), controls="memory_config", tuning="compute_kernel_config")
+def dit_layernorm_pre_allgather(
+    input_tensor: Operand, recip_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16
+) -> Local:
+    """This device's share of the statistics of a layer norm, as layer_norm_pre_all_gather has them.
+
+    `recip_tensor` only helps the chip to add them up; what TT-NN's two columns hold is not known.
+    """
+    local = _definition("layer_norm_pre_all_gather")(input_tensor, dtype=dtype)
+
+    def compute(x: torch.Tensor, recip: torch.Tensor) -> Any:
+        return local.compute(x, None)
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        alone = at._replace(words=(at.word, None), shapes=(at.shape, None))
+        return at.word if at.word is rules.REPLICATE else cast(rules.Placement, local.rule(alone))
+
+    return replace(local, compute=compute, rule=rule)
+
+
+@operation(_AFTER, cost=flops_per_element(4), controls="memory_config dtype", tuning="compute_kernel_config")
+def dit_layernorm_post_allgather(
+    input_tensor: Operand,
+    stats: Operand,
+    *,
+    epsilon: float = 1e-5,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+) -> Local:
+    """layer_norm of a row that is split over devices, from the gathered statistics."""
+    define = _definition("layer_norm_post_all_gather")
+    return define(input_tensor, stats, epsilon=epsilon, weight=weight, bias=bias)

@@ -1,0 +1,1 @@
+"""Reductions, sorting and prefix sums."""

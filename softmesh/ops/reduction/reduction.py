@@ -1,0 +1,328 @@
+"""sum, mean, max, argmax, topk, sort, cumsum and the like, over dims of each device's shard.
+
+Over a split dim the result of a reduction is a contribution (Partial) that a collective must sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import operation
+from softmesh.dispatch.overloads import named_by_position, one_after_the_other
+from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
+from softmesh.errors import MeshError
+from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, Layout
+
+ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
+_TUNING = "compute_kernel_config sub_core_grids fast_and_approximate_mode"
+
+
+class Reduction(NamedTuple):
+    """`combine` is how contributions of several devices make the whole; None: they do not."""
+
+    function: ReduceFunction
+    combine: str | None
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction(lambda x, dims, keep, _: x.sum(dims, keepdim=keep), "sum"),
+    "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg"),
+    "max": Reduction(lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
+    "min": Reduction(lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
+    "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None),
+    "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None),
+}
+
+
+def _register(name: str, entry: Reduction) -> None:
+    def define(
+        input_tensor: Operand,
+        dim: int | Sequence[int] | None = None,
+        keepdim: bool = False,
+        *,
+        scalar: float = 1.0,
+        correction: bool | None = None,
+        output_layout: Layout | None = None,
+    ) -> Local:
+        dims = input_tensor.dims(dim)
+        backward = [d - input_tensor.rank for d in dims]
+        bessel = True if correction is None else bool(correction)
+
+        def compute(x: torch.Tensor) -> torch.Tensor:
+            if not backward:
+                return x.clone() * scalar
+            result = entry.function(x, backward, keepdim, bessel)
+            return result if scalar == 1.0 else result * scalar
+
+        turned_over = scalar < 0 and entry.combine in ("max", "min")  # the largest becomes the smallest
+        combine = None if turned_over else entry.combine
+        layouts = None if output_layout is None else (output_layout,)
+        return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
+
+    define.__doc__ = f"{name} over one dim, several, or (None) all."
+    operation(name, controls="memory_config", tuning=_TUNING)(define)
+
+
+for _name, _entry in REDUCTIONS.items():
+    _register(_name, _entry)
+
+
+def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """`(tensor, dim, keepdim)`, or `(tensor, output_tensor, dims=...)`, which keeps the dims it multiplies over."""
+    return args, kwargs | ({"keepdim": True} if "dims" in kwargs else {})
+
+
+@operation(
+    controls="memory_config output_tensor",
+    rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
+)
+def prod(
+    input_tensor: Operand,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dims: Sequence[int] | None = None,
+) -> Local:
+    """The product over one dim, several, or all."""
+    over = input_tensor.dims(dim if dims is None else dims)
+    rank = input_tensor.rank
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        for d in over:
+            x = x.prod(d - rank, keepdim=True)
+        lead = x.dim() - rank
+        return (
+            x
+            if keepdim
+            else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in over))
+        )
+
+    return Local(compute, rules.reducing("prod", over, keepdim))
+
+
+@operation(controls="memory_config output_tensor", tuning="sub_core_grids enable_secondary_dm use_multicore")
+def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
+    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32."""
+    rank = input_tensor.rank
+    if dim is None:
+
+        def of_all(x: torch.Tensor) -> torch.Tensor:
+            flat = x.reshape(*x.shape[: x.dim() - rank], -1).argmax(-1)
+            return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
+
+        return Local(
+            of_all,
+            rules.reducing(None, range(rank), keepdim),
+            dtypes=(DataType.UINT32,),
+            layouts=(Layout.ROW_MAJOR,),
+        )
+    d = input_tensor.dim(dim)
+    return Local(
+        lambda x: x.argmax(d - rank, keepdim=keepdim),
+        rules.reducing(None, [d], keepdim),
+        dtypes=(DataType.UINT32,),
+        layouts=(Layout.ROW_MAJOR,),
+    )
+
+
+_LARGEST_UINT16 = 65535
+
+
+@operation(
+    cost=flops_per_element(8),
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids stable",
+)
+def topk(
+    input_tensor: Operand,
+    k: int = 32,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    indices_tensor: Operand | None = None,
+) -> Local:
+    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
+
+    `indices_tensor` has an index for each value, to stand for it in the result.
+    """
+    d = input_tensor.dim(dim)
+    n = input_tensor.shape[d]
+    if not 1 <= k <= n:
+        raise MeshError(f"topk: k={k} must be between 1 and {n}, the extent of dim {dim}.")
+    if indices_tensor is not None and (indices_tensor.shape != input_tensor.shape or indices_tensor.is_float):
+        raise MeshError(
+            f"topk: indices_tensor {list(indices_tensor.shape)} {indices_tensor.dtype} must hold an integer for each "
+            f"of the values {list(input_tensor.shape)}."
+        )
+    at = d - input_tensor.rank
+    index_type = DataType.UINT16 if n <= _LARGEST_UINT16 else DataType.UINT32
+
+    def compute(x: torch.Tensor, indices: torch.Tensor | None) -> list[torch.Tensor]:
+        values, places = x.topk(k, at, largest, sorted)
+        if indices is None:
+            return [values, places]
+        return [values, torch.take_along_dim(indices, places, at)]
+
+    return Local(
+        compute,
+        rules.within(d),
+        dtypes=(input_tensor.dtype, index_type if indices_tensor is None else indices_tensor.dtype),
+    )
+
+
+@operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
+def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
+    """Running sums along `dim`; from the end with `reverse_order`."""
+    d = input.dim(dim)
+    at = d - input.rank
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(at).cumsum(at).flip(at) if reverse_order else x.cumsum(at)
+
+    return Local(compute, lambda situation: _running(situation, d))
+
+
+def _running(at: rules.Situation, d: int) -> rules.Placement:
+    if isinstance(at.word, rules.Shard) and at.word.dim == d:
+        return rules.LOCAL
+    return rules.linear(at)
+
+
+# -- along a dim, in order: sort, prefix products and sums, moving averages, nonzero -----------------
+
+
+_MAX_SORT_INDEX = 65535
+
+
+@operation(cost=flops_per_element(16), controls="memory_config out", precision="native")
+def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
+    """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
+
+    Equal values keep their order; TT-NN promises that for `stable=True` only.
+    """
+    at = input_tensor.from_end(dim)
+    is_long = input_tensor.shape[at] > _MAX_SORT_INDEX
+    index_type = DataType.UINT32 if is_long else DataType.UINT16
+    return Local(
+        lambda x: list(torch.sort(x, dim=at, descending=bool(descending), stable=True)),
+        rules.within(at),
+        dtypes=(input_tensor.dtype, index_type),
+    )
+
+
+@operation(cost=flops_per_element(1), controls="dtype memory_config out")
+def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
+    """Running products along `dim`; from the end with `reverse_order`."""
+    at = input_tensor.from_end(dim)
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(at).cumprod(at).flip(at) if reverse_order else x.cumprod(at)
+
+    return Local(compute, rules.within(at))
+
+
+def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
+    """Linear, and mixing values along `dims`."""
+
+    def rule(at: rules.Situation) -> rules.Placement:
+        mixed = {dim % len(at.shape) for dim in dims}
+        if isinstance(at.word, rules.Shard) and at.word.dim in mixed:
+            return rules.LOCAL
+        return rules.linear(at)
+
+    return rule
+
+
+@operation(cost=flops_per_element(1), controls="memory_config output")
+def moreh_cumsum(input: Operand, dim: int) -> Local:
+    """Running sums along `dim`."""
+    at = input.from_end(dim)
+    return Local(lambda x: x.cumsum(at), scan_rule((at,)))
+
+
+@operation("experimental.intimg", cost=flops_per_element(2), controls="", floats_only=True)
+def integral_image(input_tensor: Operand) -> Local:
+    """[N, H, W, C]: at each pixel the sum of all above and to the left of it, its own row and column included."""
+    if input_tensor.rank != 4:
+        raise MeshError(f"experimental.intimg: input_tensor {list(input_tensor.shape)} must be [N, H, W, C].")
+    return Local(lambda x: x.cumsum(-3).cumsum(-2), scan_rule((-3, -2)))
+
+
+def averaging_matrix(length: int, alpha: float, like: torch.Tensor) -> torch.Tensor:
+    """(length, length): what each value counts in the average at each later place."""
+    places = torch.arange(length, device=like.device)
+    age = places.unsqueeze(0) - places.unsqueeze(1)  # of row's value at column's place
+    weights = torch.pow(torch.tensor(alpha, dtype=torch.float64), age.clamp_min(0).double())
+    return torch.where(age >= 0, (1 - alpha) * weights, 0.0).to(like.dtype)
+
+
+_LONGEST_BLOCK = 256  # values that one product averages: beyond it, blocks follow each other
+
+
+@operation(
+    cost=flops_per_element(3),
+    controls="out memory_config",
+    tuning="core_grid compute_kernel_config",
+    floats_only=True,
+)
+def ema(input_tensor: Operand, alpha: float) -> Local:
+    """y[t] = alpha * y[t - 1] + (1 - alpha) * x[t] along the last dim, from y = 0 before the first.
+
+    What TT-NN starts from is not documented.
+    """
+    if not 0 <= alpha <= 1:
+        raise MeshError(f"ema: alpha={alpha} must lie between 0 and 1.")
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        blocks: list[torch.Tensor] = []
+        for block in x.split(_LONGEST_BLOCK, -1):
+            average = block @ averaging_matrix(block.shape[-1], alpha, x)
+            if blocks:
+                fading = alpha ** torch.arange(1, block.shape[-1] + 1, device=x.device, dtype=x.dtype)
+                average = average + blocks[-1][..., -1:] * fading
+            blocks.append(average)
+        return torch.cat(blocks, -1)
+
+    return Local(compute, scan_rule((-1,)))
+
+
+_NON_ZERO_WIDTH = 8  # of the tensor in which TT-NN counts them
+_NON_ZERO: dict[str, Any] = {
+    "dtypes": (DataType.UINT32, DataType.UINT32),
+    "layouts": (Layout.ROW_MAJOR, Layout.ROW_MAJOR),
+}
+
+
+@operation(controls="memory_config", precision="data")
+def nonzero(input_tensor: Operand) -> Local:
+    """[1, 1, 1, X] row-major -> [how many are not 0, their places first in order and 0 after them], as uint32.
+
+    The first result is [1, 1, 1, 8], with the number at its first place and 0 at the others.
+    """
+    if input_tensor.shape[:-1] != (1, 1, 1) or input_tensor.layout is not Layout.ROW_MAJOR:
+        raise MeshError(
+            f"nonzero: input_tensor must be [1, 1, 1, X] in ROW_MAJOR layout, got {list(input_tensor.shape)}, "
+            f"{input_tensor.layout}."
+        )
+    length = input_tensor.shape[-1]
+
+    def compute(x: torch.Tensor) -> list[torch.Tensor]:
+        found = x != 0
+        places = torch.arange(length, device=x.device)
+        order = torch.where(found, places, length).sort(-1).values
+        count = found.sum(-1, keepdim=True)
+        return [
+            torch.nn.functional.pad(count, (0, _NON_ZERO_WIDTH - 1)),
+            torch.where(order < length, order, 0),
+        ]
+
+    return Local(compute, rules.opaque, **_NON_ZERO)

@@ -1,0 +1,150 @@
+"""The state of every rank of a job, known from their reports, and when it is certain that the job hangs.
+
+Time is handed in. A suspected hang is confirmed when every stuck rank reports again that it still polls for the same
+thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, verdict
+from softmesh.processes.wait_report import Site, WaitReport, site_from_data, text, wait_from_data
+
+# A hang is believed when every stuck rank said twice that it still looks, in vain, for the same thing.
+_CONFIRMED_AFTER = 0.2
+
+# A rank that raised ends the job itself: what it printed comes first, and is complete.
+_LAST_WORDS = 2.0
+
+# Last words: an answer that was on its way when they were said changes nothing.
+_ENDED = (Doing.FINISHED, Doing.RAISED, Doing.DIED)
+
+
+@dataclass(frozen=True)
+class _Suspicion:
+    cause: Cause
+    odd: tuple[int, ...]
+    serials: Mapping[int, int]
+    polls: Mapping[int, int]
+    since: float
+
+
+class JobState:
+    def __init__(self, ranks: int, timeout: float) -> None:
+        self.states: dict[int, RankState] = {rank: RankState() for rank in range(ranks)}
+        self._timeout = timeout
+        self._began: dict[int, float] = {}
+        self._last_message: dict[int, float] = {}
+        self._suspicion: _Suspicion | None = None
+
+    def update(self, rank: int, message: Mapping[str, Any], now: float) -> None:
+        """A message of a rank; one that makes no sense changes nothing."""
+        if rank not in self.states or self.states[rank].doing in _ENDED:
+            return
+        try:
+            self.states[rank] = self._read(rank, message, now)
+        except (KeyError, TypeError, ValueError):
+            return
+        self._last_message[rank] = now
+
+    def _read(self, rank: int, message: Mapping[str, Any], now: float) -> RankState:
+        old = self.states[rank]
+        doing = Doing(message["state"])
+        last = text(message.get("last", old.last))
+        done = _done(message) or old.done
+        if doing is Doing.WAITING:
+            wait = wait_from_data(message["wait"])
+            self._began[rank] = now - wait.seconds
+            return RankState(doing, wait, wait.seconds, wait.site, last, done=done)
+        site = site_from_data(message.get("site", ()))
+        if doing is Doing.RAISED:
+            error = text(message.get("error", ""))
+            return RankState(doing, old.wait, 0.0, site, last, error, now, done)
+        return RankState(doing, None, 0.0, site, last, order=now, done=done)
+
+    def has_raised(self, rank: int) -> bool:
+        return rank in self.states and self.states[rank].doing is Doing.RAISED
+
+    def sampled(self, rank: int, site: Site) -> None:
+        """Where a rank is that does not answer."""
+        state = self.states.get(rank)
+        if state is not None and state.doing is Doing.COMPUTING:
+            self.states[rank] = replace(state, site=site, sampled=True)
+
+    def connection_closed(self, rank: int, now: float) -> None:
+        """The connection ended. Whether the rank did too is known when the job ends."""
+        state = self.states.get(rank)
+        if state is not None and state.doing not in _ENDED:
+            self.states[rank] = replace(state, doing=Doing.SILENT, order=now)
+
+    def process_died(self, rank: int, how: str, now: float) -> None:
+        state = self.states.get(rank)
+        if state is not None and state.doing not in (Doing.RAISED, Doing.DIED):
+            order = state.order if state.doing is Doing.SILENT and state.order else now
+            self.states[rank] = replace(state, doing=Doing.DIED, error=how, order=order)
+
+    def decide(self, now: float) -> Verdict | None:
+        """The verdict, once it is certain."""
+        found = verdict(self._states_at(now), self._timeout)
+        if found is None:
+            self._suspicion = None
+            return None
+        if found.cause is Cause.RAISED:
+            return found if now - found.states[found.odd[0]].order >= _LAST_WORDS else None
+        if found.cause in (Cause.DIED, Cause.DEADLINE) or self._confirmed(found, now):
+            return found
+        return None
+
+    def decide_at_end(self, now: float, how: str = "") -> Verdict | None:
+        """The job failed and is over: ranks that went without a word died, and the first one matters.
+
+        `how` it ended, as its exit code tells.
+        """
+        absent = [rank for rank, state in self.states.items() if state == RankState()]
+        for rank, state in list(self.states.items()):
+            if state.doing is Doing.SILENT and rank not in absent:
+                self.process_died(rank, how, now)
+        found = verdict(self._states_at(now), self._timeout)
+        if found is None or found.cause not in (Cause.RAISED, Cause.DIED):
+            return None
+        return (found.cause is Cause.DIED and self._never_joined(absent)) or found
+
+    def _never_joined(self, absent: list[int]) -> Verdict | None:
+        """A rank that ended before it joined takes the job down too; those that waited for it tell."""
+        waits = {rank: state.wait for rank, state in self.states.items() if state.wait is not None}
+        for wait in waits.values():
+            if odd := tuple(rank for rank in absent if rank in wait.members):
+                return Verdict(Cause.MISSING, odd, tuple(waits), dict(self.states), wait)
+        return None
+
+    @property
+    def suspicious(self) -> bool:
+        return self._suspicion is not None
+
+    def _states_at(self, now: float) -> dict[int, RankState]:
+        return {rank: self._state_at(rank, state, now) for rank, state in self.states.items()}
+
+    def _state_at(self, rank: int, state: RankState, now: float) -> RankState:
+        if state.doing is Doing.WAITING:
+            return replace(state, waited=now - self._began[rank])
+        if state.doing is Doing.COMPUTING:
+            return replace(state, quiet=now - self._last_message[rank])
+        return state
+
+    def _confirmed(self, found: Verdict, now: float) -> bool:
+        waits = {rank: state.wait for rank in found.stuck if (state := self.states[rank]).wait is not None}
+        serials = {rank: wait.serial for rank, wait in waits.items() if wait is not None}
+        polls = {rank: wait.polls for rank, wait in waits.items() if wait is not None}
+        before = self._suspicion
+        if before is None or (before.cause, before.odd, before.serials) != (found.cause, found.odd, serials):
+            self._suspicion = _Suspicion(found.cause, found.odd, serials, polls, now)
+            return False
+        looked = all(polls[rank] > before.polls[rank] or not serials[rank] for rank in polls)
+        return looked and now - before.since >= _CONFIRMED_AFTER
+
+
+def _done(message: Mapping[str, Any]) -> WaitReport | None:
+    return wait_from_data(message["done"]) if message.get("done") else None

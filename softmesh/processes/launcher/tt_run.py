@@ -1,0 +1,243 @@
+"""The `tt-run` command: from options to exit code. A job is settled, checked, printed or run, and watched for hangs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from softmesh.errors import SoftmeshError
+from softmesh.processes.bindings.launch_files import launch_directory
+from softmesh.processes.bindings.rank_bindings import BindingsError
+from softmesh.processes.explainer import Explainer
+from softmesh.processes.launcher.auto_allocation import (
+    allocation_request,
+    equivalent_command,
+    placement_of,
+    run_allocation,
+    with_bindings,
+)
+from softmesh.processes.launcher.console import LaunchError, say, warn
+from softmesh.processes.launcher.job import Job, bound_job, check_program, plain_job
+from softmesh.processes.launcher.job_process import run
+from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
+from softmesh.processes.launcher.mpirun_arguments import are_all_local
+from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
+from softmesh.processes.launcher.warm_start import with_fork_server
+
+REPORTS = "SOFTMESH_REPORTS"
+HANGS = 1  # the exit code of a job that was ended because it could not go on
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class HangWatch:
+    explainer: Explainer
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For mpirun, which passes it on: an address with a password does not belong on a command line."""
+        return {REPORTS: self.explainer.address}
+
+    def verdict(self) -> int | None:
+        return None if self.explainer.verdict is None else HANGS
+
+    def ended(self, code: int, was_stopped: bool) -> None:
+        """What took the job down is told now, if it was not told before."""
+        self.explainer.job_ended(failed=code != 0 and not was_stopped, how=_how(code))
+
+
+def _how(code: int) -> str:
+    """`exit code 3`, or which signal it was."""
+    try:
+        return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return f"exit code {code}"
+
+
+@contextmanager
+def watch_for_hangs(ranks: int, hosts: Sequence[str]) -> Iterator[HangWatch]:
+    with Explainer(ranks, host=_address_towards(hosts)) as explainer:
+        yield HangWatch(explainer)
+
+
+def _address_towards(hosts: Sequence[str]) -> str:
+    """Under which this machine is seen from the first of the hosts that is another; else the loopback."""
+    for host in hosts:
+        if are_all_local([host]):
+            continue
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((host, 9))  # chooses a route; sends nothing
+                return str(probe.getsockname()[0])
+            except OSError:
+                continue
+    if not are_all_local(hosts):
+        warn(
+            f"no address is known for {', '.join(hosts)}: ranks there cannot report, and meet their own deadlines."
+        )
+    return _LOOPBACK
+
+
+_HINT = (
+    "the job failed. If the machine or its cabling has changed, bindings and golden mappings made before no longer "
+    "fit: allocate anew with -m/-M and --force-rediscovery."
+)
+
+
+def launch(options: Options, environ: Mapping[str, str]) -> int:
+    """The exit code of `tt-run` with these options."""
+    is_legacy = mode_of(options).is_legacy
+    if not is_legacy:
+        check_hosts_are_known(options)
+    check_program(options.program, environ, options.skip_executable_check)
+    if is_legacy:
+        _warn_of_ignored(options)
+        return finish(bound_job(options, environ), options, environ, _HINT)
+    return _launch_allocated(options, environ)
+
+
+def launch_plain(count: int, options: Options, environ: Mapping[str, str]) -> int:
+    """So many ranks that are bound to no mesh."""
+    if count < 1:
+        raise LaunchError(f"-n {count}: a job has at least one rank.")
+    check_program(options.program, environ, options.skip_executable_check)
+    return finish(plain_job(count, options, environ), options, environ)
+
+
+def _warn_of_ignored(options: Options) -> None:
+    if options.hosts is not None:
+        warn("--hosts is ignored with rank bindings: place ranks with --mpi-args, for example a rankfile.")
+    if options.force_rediscovery:
+        warn("--force-rediscovery is ignored with rank bindings: there is nothing to discover.")
+
+
+def _launch_allocated(options: Options, environ: Mapping[str, str]) -> int:
+    request = allocation_request(options, environ)
+    is_cached = request.is_cached and not options.force_rediscovery
+    if not is_cached and options.dry_run:
+        say(f"phase 1 would run first (nothing is cached): allocate {request}")
+        say("the mpirun line is known after it: run once without --dry-run, or write bindings by hand.")
+        return 0
+    if not is_cached:
+        run_allocation(request)
+    say(f"phase 1: {'found in the cache' if is_cached else 'allocated'}: {request.folder}")
+    say(f"to run phase 2 alone: {equivalent_command(options, request)}")
+    bound = with_bindings(options, request)
+    placement: Placement = placement_of(request, launch_directory(environ))
+    job = bound_job(bound, environ, placement)
+    return finish(job, options, environ, _HINT if is_cached else "")
+
+
+def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "") -> int:
+    """Print the command, or run it."""
+    if options.verbose:
+        _describe(job)
+    if options.dry_run:
+        click.echo(shlex.join(job.command()))
+        return 0
+    with watch_for_hangs(len(job.ranks), job.hosts) as reports:
+        own = {**mpirun_environment(environ), **reports.environment}
+        with with_fork_server(job, own) as started:
+            command = started.command(passed_on=[*reports.environment])
+            outcome = run(command, job.directory, own, reports.verdict)
+        reports.ended(*outcome)
+    is_explained = reports.verdict() is not None
+    if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
+        say(hint)
+    return outcome.code
+
+
+def _describe(job: Job) -> None:
+    if not is_ulfm(job.mpirun):
+        warn(f"mpirun-ulfm is not on PATH; {job.mpirun} is used")
+    say(f"{len(job.ranks)} ranks, started in {job.directory}")
+    for number, rank in enumerate(job.ranks):
+        told = {
+            name: rank.environment.get(name)
+            for name in ("TT_MESH_ID", "TT_MESH_HOST_RANK", "TT_VISIBLE_DEVICES")
+        }
+        say(
+            f"rank {number}: "
+            + " ".join(f"{name}={value}" for name, value in told.items() if value is not None)
+        )
+    say(shlex.join(job.command()))
+
+
+_SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+
+
+@click.command("tt-run", context_settings=_SETTINGS)
+@click.option("--rank-binding", metavar="FILE", help="Which rank works on which mesh (YAML).")
+@click.option("--rank-bindings-mapping", metavar="FILE", help="Several such files, merged into sub-contexts.")
+@click.option(
+    "-m", "--mesh-graph-descriptor", metavar="FILE", help="Allocate ranks for this MGD (.textproto)."
+)
+@click.option("-M", "--mesh-graph-descriptor-mapping", metavar="FILE", help="Sub-context id to MGD (YAML).")
+@click.option("--hosts", metavar="A,B", help="Hosts to allocate on, with -m and -M.")
+@click.option("--system", metavar="S", help="The machine that is simulated: T3000, Galaxy, torus:4x4, ...")
+@click.option("--dry-run", is_flag=True, help="Print the mpirun line and run nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what the launcher does.")
+@click.option("--mpi-args", metavar="TEXT", help="More arguments for mpirun, quoted as one.")
+@click.option("--debug-gdbserver", is_flag=True, help="Run rank r under gdbserver, port 20000 + r.")
+@click.option("--mock-cluster-rank-binding", metavar="FILE", help="Mock cluster descriptors by rank (YAML).")
+@click.option("--factory-system-descriptor", metavar="FILE", help="Exported to the ranks.")
+@click.option("--skip-executable-check", is_flag=True, help="The program need not be on this host.")
+@click.option("--skip-mgd-check", is_flag=True, help="The MGD need not be on this host, and is not checked.")
+@click.option("--bare", is_flag=True, help="No default transport arguments.")
+@click.option("--tcp-interface", metavar="NAME", help="The network interface between hosts.")
+@click.option(
+    "--rankfile-syntax",
+    type=click.Choice(["auto", "rankfile", "map-by", "mca"]),
+    default="auto",
+    help="How mpirun is told of a rankfile.",
+)
+@click.option("--force-rediscovery", is_flag=True, help="Allocate anew, with -m and -M.")
+@click.option("--tracy", metavar="TEXT", help="Profile every rank with these tracy options.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+def tt_run(**given: Any) -> None:
+    """Run PROGRAM as several ranks, each bound to a mesh.
+
+    Options are recognised anywhere on the line; put -- before a program that has some of the same names. The
+    exit code is the job's own; 1: the job cannot be launched; 130: Ctrl-C.
+
+    \b
+    tt-run --rank-binding bindings.yaml python model.py
+    tt-run -m mesh.textproto --hosts localhost -- python -m package.module
+    tt-run --rank-binding bindings.yaml --dry-run python model.py
+    """
+    sys.exit(_exit_code(lambda: launch(Options(**given), dict(os.environ))))
+
+
+def run_ranks(
+    count: int,
+    program: Sequence[str],
+    system: str | None = None,
+    mpi_args: str | None = None,
+    dry_run: bool = False,
+) -> int:
+    """So many ranks of a program, bound to no mesh (`softmesh run -n`); the exit code of the job."""
+    options = Options(tuple(program), system=system, mpi_args=mpi_args, dry_run=dry_run)
+    return _exit_code(lambda: launch_plain(count, options, dict(os.environ)))
+
+
+def _exit_code(launching: Callable[[], int]) -> int:
+    """What cannot be launched is said on stderr, and is exit code 1."""
+    try:
+        return launching()
+    except BindingsError as error:
+        click.echo(
+            f"{error}\nHint: `softmesh lint` checks such a file, and all it names, line by line.", err=True
+        )
+    except SoftmeshError as error:
+        text = str(error)
+        click.echo(text if text.startswith("Error") else f"Error: {text}", err=True)
+    return 1

@@ -1,0 +1,178 @@
+"""`softmesh schedule`: draw how a collective moves its chunks, step by step, over which links."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+
+from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_system
+from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
+from softmesh.collectives.schedules.link_traffic import piece_sizes
+from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
+from softmesh.report.schedules.schedule_replay import ScheduleReplay
+from softmesh.report.terminal import print_pictures
+
+_MOST_DEVICES = 64
+_MOST_DEALT = 16  # all_to_all has as many chunks as pairs of devices
+_MOST_LINKS = 8
+_MOST_BYTES = 2**50
+_MOST_AXES = 4
+_TOPOLOGIES = {"line": False, "mesh": False, "ring": True, "torus": True}
+
+
+def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    extents = text.lower().split("x")
+    if not all(extent.isascii() and extent.isdigit() and 0 < len(extent) < 6 for extent in extents):
+        raise click.BadParameter(f"{text[:60]!r} is not a shape; write its extents as in 2x4.")
+    shape = tuple(map(int, extents))
+    if 0 in shape or len(shape) > _MOST_AXES:
+        raise click.BadParameter(f"{text} cannot be drawn: 1 to {_MOST_AXES} extents of at least 1 can.")
+    return shape
+
+
+def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in PAINTERS:
+        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
+    return path
+
+
+def _parse_name(context: click.Context, argument: click.Parameter, name: str) -> str:
+    if name not in GENERATORS:
+        raise click.BadParameter(
+            f"there is no schedule for {name[:60]!r}.{did_you_mean(name, GENERATORS)} "
+            f"There are {', '.join(GENERATORS)}."
+        )
+    return name
+
+
+_EXAMPLES = """\b
+Examples:
+  softmesh schedule all_reduce --devices 8 --topology ring
+  softmesh schedule all_gather --devices 4 --topology line -o gather.svg
+  softmesh schedule all_reduce --shape 2x4 --system T3000 -o reduce.html
+  softmesh schedule broadcast --devices 8 --root 3
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("collective", callback=_parse_name)
+@click.option(
+    "--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8."
+)
+@click.option("--shape", callback=_parse_shape, metavar="2x4", help="Devices in a grid instead.")
+@click.option(
+    "--topology",
+    type=click.Choice(list(_TOPOLOGIES)),
+    help="Default: ring; a grid is open. On a machine: what its links allow.",
+)
+@click.option(
+    "--links", type=click.IntRange(1, _MOST_LINKS), default=1, show_default=True, help="Side by side."
+)
+@click.option(
+    "--bytes",
+    "input_bytes",
+    type=click.IntRange(1, _MOST_BYTES),
+    default=65536,
+    show_default=True,
+    help="What each device brings along.",
+)
+@click.option("--root", type=int, help="The device of a broadcast or reduce_to. Default: 0.")
+@click.option("--src", type=int, help="Where point_to_point starts. Default: 0.")
+@click.option("--dst", type=int, help="Where it ends. Default: the last device.")
+@click.option("--system", metavar="NAME", help="Chips of this machine: T3000, torus:4x4 ...")
+@click.option("--down", multiple=True, metavar="SPEC", help="What is broken there: chip:5, link:3-7.")
+@click.option(
+    "-o",
+    "--output",
+    callback=_parse_output,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a film strip (.svg) or a page that plays (.html) instead of printing.",
+)
+def schedule(
+    collective: str,
+    devices: int | None,
+    shape: tuple[int, ...] | None,
+    topology: str | None,
+    links: int,
+    input_bytes: int,
+    root: int | None,
+    src: int | None,
+    dst: int | None,
+    system: str | None,
+    down: tuple[str, ...],
+    output: Path | None,
+) -> None:
+    """Draw how COLLECTIVE moves its chunks, step by step, and what each link carries."""
+    if down and system is None:
+        raise click.UsageError("--down needs the machine that it breaks: give --system.")
+    group = _group(collective, devices, shape)
+    endpoints = _endpoints(collective, math.prod(group), {"root": root, "src": src, "dst": dst})
+    try:
+        seats = None if system is None else on_system(system, group, down)
+        replay = _replay(collective, group, topology, links, input_bytes, endpoints, seats)
+    except (SoftmeshError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if output is None:
+        print_pictures(SchedulePicture(replay))
+        return
+    _write(output, PAINTERS[output.suffix.lower()](replay))
+    click.echo(f"Wrote {output}")
+
+
+def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if devices is not None and shape is not None:
+        raise click.UsageError("--devices is a line or a ring, --shape a grid; give one of them.")
+    group = (devices or 8,) if shape is None else shape
+    count = math.prod(group)
+    most = _MOST_DEALT if collective == "all_to_all" else _MOST_DEVICES
+    if count > most:
+        raise click.UsageError(
+            f"{count} devices are too many to draw: {collective} is shown for up to {most}."
+        )
+    return group
+
+
+def _endpoints(collective: str, count: int, given: dict[str, int | None]) -> dict[str, int]:
+    wanted = ENDPOINTS.get(collective, ())
+    for name, device in given.items():
+        if device is not None and name not in wanted:
+            raise click.UsageError(f"{collective} has no --{name}.")
+        if device is not None and not 0 <= device < count:
+            raise click.UsageError(f"--{name}: there are devices 0 to {count - 1}, got {device}.")
+    defaults = {"root": 0, "src": 0, "dst": count - 1}
+    return {name: defaults[name] if (device := given[name]) is None else device for name in wanted}
+
+
+def _replay(
+    collective: str,
+    group: tuple[int, ...],
+    topology: str | None,
+    links: int,
+    input_bytes: int,
+    endpoints: dict[str, int],
+    seats: ChipAssignment | None,
+) -> ScheduleReplay:
+    wraps = _wraps(group, topology, seats)
+    made = schedule_for(collective, group, wraps, links, **endpoints)
+    sizes = None if collective == "barrier" else piece_sizes(made, input_bytes)
+    return replay_of(made, group, wraps, sizes, seats)
+
+
+def _wraps(group: tuple[int, ...], topology: str | None, seats: ChipAssignment | None) -> tuple[bool, ...]:
+    if topology is not None:
+        return tuple(_TOPOLOGIES[topology] and extent > 1 for extent in group)
+    if seats is not None:
+        return seats.wraps
+    return (group[0] > 1,) if len(group) == 1 else (False,) * len(group)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None

@@ -1,0 +1,104 @@
+"""Functions on events: record, wait, synchronize and query, in TT-NN's and TT-Metalium's spelling.
+
+`create_global_circular_buffer` is here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from softmesh.arguments import checked, reject_unknown_keywords
+from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.errors import MeshError
+from softmesh.hardware.dispatch_cores import SubDeviceId
+from softmesh.hardware.enums import BufferType
+from softmesh.mesh import MeshCoordinateRange
+from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
+from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.command_queue import MeshCommandQueue
+from softmesh.runtime.queues.events import MeshEvent
+from softmesh.runtime.queues.queue_id import QueueId
+from softmesh.runtime.traces.trace import EVENT_SYNCHRONIZATION, refuse_while_recording
+
+
+def EventSynchronize(event: MeshEvent) -> None:
+    """Let the host wait until every device of the event's range has got there."""
+    queue = _queue_of("EventSynchronize", event)
+    mesh = queue.device()
+    refuse_while_recording(mesh, queue.id(), EVENT_SYNCHRONIZATION, "EventSynchronize")
+    if not queue.events.has_reached_host(event):
+        raise MeshError(
+            f"EventSynchronize: the host would wait for ever for {event}: it was recorded for other queues only. "
+            "Record it with enqueue_record_event_to_host (ttnn.record_event does), or call finish() of its queue."
+        )
+    _tell("event_synchronize", queue, event)
+
+
+def EventQuery(event: MeshEvent) -> bool:
+    """Whether every device of the event's range has got there, as far as the host has heard."""
+    queue = _queue_of("EventQuery", event)
+    if not queue.events.has_reached_host(event):
+        return False
+    _tell("event_query", queue, event)
+    return True
+
+
+def _tell(name: str, queue: MeshCommandQueue, event: MeshEvent) -> None:
+    """The host has heard of an event."""
+    if observed():
+        mesh, coords = queue.device(), list(event.device_range)
+        emit(name, (), (), coords=coords, queue=queue.id(), device=mesh, event=event)
+
+
+def _queue_of(where: str, event: MeshEvent) -> MeshCommandQueue:
+    found = checked(where, "event", event, MeshEvent, "a ttnn.MeshEvent of ttnn.record_event(...)")
+    mesh = found.device()
+    mesh.check_open(where)
+    queue = mesh.mesh_command_queue(found.mesh_cq_id)
+    queue.check_fresh(found, where)
+    return queue
+
+
+_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
+
+
+@reject_unknown_keywords
+def record_event(
+    mesh_device: MeshDevice,
+    cq_id: int | QueueId | None = None,
+    sub_device_ids: Sequence[SubDeviceId] = (),
+    device_range: MeshCoordinateRange | None = None,
+) -> MeshEvent:
+    """Mark everything enqueued so far on a queue; other queues and the host can wait for it."""
+    device = checked("record_event", "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
+    device.check_open("record_event")
+    return device.mesh_command_queue(cq_id).enqueue_record_event_to_host(sub_device_ids, device_range)
+
+
+@reject_unknown_keywords
+def wait_for_event(cq_id: int | QueueId | None = None, mesh_event: MeshEvent | None = None) -> None:
+    """Let a queue wait for an event, usually of another queue; the host goes on at once."""
+    event = checked(
+        "wait_for_event", "mesh_event", mesh_event, MeshEvent, "what ttnn.record_event(...) returned"
+    )
+    event.device().mesh_command_queue(cq_id).enqueue_wait_for_event(event)
+
+
+@reject_unknown_keywords
+def event_synchronize(mesh_event: MeshEvent) -> None:
+    """Let the host wait for an event."""
+    EventSynchronize(mesh_event)
+
+
+@reject_unknown_keywords
+def create_global_circular_buffer(
+    mesh_device: MeshDevice,
+    sender_receiver_core_mapping: Sequence[tuple[CoreCoord, CoreRangeSet]],
+    size: int,
+    buffer_type: BufferType = BufferType.L1,
+) -> GlobalCircularBuffer:
+    where = "create_global_circular_buffer"
+    device = checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
+    device.check_open(where)
+    return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)

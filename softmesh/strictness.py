@@ -1,0 +1,47 @@
+"""Strict and lenient mode: SOFTMESH_STRICT turns warnings into errors; `lenient()` allows uneven shards."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from softmesh.callsite import user_call_site
+from softmesh.errors import MeshError, SoftmeshWarning
+
+_WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
+_LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
+
+
+@contextmanager
+def lenient() -> Iterator[None]:
+    """Allow what TT-NN refuses but has one obvious meaning: uneven shards.
+
+    The tail of an uneven split is filled with zeros so that all shards have one shape; the true extent
+    is remembered, and composing cuts the filler off again.
+    """
+    token = _LENIENT.set(True)
+    try:
+        yield
+    finally:
+        _LENIENT.reset(token)
+
+
+def is_lenient() -> bool:
+    return _LENIENT.get()
+
+
+def is_strict() -> bool:
+    return os.environ.get("SOFTMESH_STRICT", "0") not in ("", "0")
+
+
+def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[MeshError]) -> None:
+    """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error."""
+    site = user_call_site()
+    if is_strict():
+        raise error(f"{message} [{site}]")
+    told = _WARNED.setdefault(site.file, {})
+    warnings.warn_explicit(message, warning, site.file, site.line, registry=told)

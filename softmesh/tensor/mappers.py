@@ -1,0 +1,349 @@
+"""Mappers: how one tensor is split or replicated over the devices of a mesh, and the coordinate of each piece.
+
+A mapper splits without copying: the result is a view whose leading dims are the distribution's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from softmesh.arguments import checked, checked_ints, described, refused
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.placement.distribution import (
+    Coordinates,
+    Distribution,
+    Extents,
+    common_refinement,
+    distribution,
+    mesh_coordinates,
+    refine,
+)
+from softmesh.placement.placements import REPLICATE, Placement, Shard
+from softmesh.placement.tensor_topology import (
+    PlacementReplicate,
+    PlacementShard,
+    TensorTopology,
+    TTPlacement,
+)
+from softmesh.strictness import is_lenient
+
+if TYPE_CHECKING:
+    from softmesh.runtime.device import MeshDevice
+
+
+# Which mesh coordinate each piece of a distribution goes to. Two modes, as in TT-NN. Submesh: the distribution fits
+# the mesh per dimension, and piece c sits at mesh coordinate c (plus an offset). Row-major: it does not (8 over 2x4,
+# 4x2 over 2x4), and the k-th piece sits at the k-th device, both counted row-major.
+
+
+def is_submesh(shape: Extents, mesh: Extents) -> bool:
+    return len(shape) == len(mesh) and all(n <= m for n, m in zip(shape, mesh, strict=True))
+
+
+def check_size(shape: Extents, mesh: Extents) -> None:
+    if math.prod(shape) > math.prod(mesh):
+        raise MeshError(
+            f"The size of the supplied mesh shape {MeshShape(shape)} does not match the device shape size "
+            f"{MeshShape(mesh)}: it names {math.prod(shape)} devices, the mesh has {math.prod(mesh)}."
+        )
+
+
+def piece_coordinates(shape: Extents, mesh: Extents, offset: Extents | None = None) -> Coordinates:
+    """The mesh coordinate of each piece, in row-major order of `shape`."""
+    if not is_submesh(shape, mesh):
+        if offset is not None and any(offset):
+            raise MeshError(
+                "mesh_offset_override is only supported when the distribution fits within the mesh device "
+                f"per-dimension (SUBMESH mode); {MeshShape(shape)} does not fit {MeshShape(mesh)} that way."
+            )
+        return mesh_coordinates(mesh)[: math.prod(shape)]
+    if offset is None:
+        offset = (0,) * len(mesh)
+    if len(offset) != len(mesh):
+        raise MeshError(
+            f"mesh_offset_override has {len(offset)} dimensions, the mesh {MeshShape(mesh)} has {len(mesh)}."
+        )
+    for dim, (start, n, m) in enumerate(zip(offset, shape, mesh, strict=True)):
+        if start + n > m:
+            raise MeshError(
+                f"The sub-rectangle anchored at offset {MeshCoordinate(offset)} does not fit within the mesh "
+                f"device shape {MeshShape(mesh)} (dimension {dim}): {start} + {n} > {m}."
+            )
+    return tuple(
+        MeshCoordinate([start + c for start, c in zip(offset, piece, strict=True)])
+        for piece in MeshShape(shape).coordinates()
+    )
+
+
+def compute_distribution_to_mesh_mapping(
+    distribution_shape: MeshShape, mesh_shape: MeshShape
+) -> list[MeshCoordinate]:
+    """The ordered mesh coordinates of a distribution, cut off at the mesh's size."""
+    where = "compute_distribution_to_mesh_mapping"
+    shape = tuple(checked(where, "distribution_shape", distribution_shape, MeshShape, "a MeshShape"))
+    mesh = tuple(checked(where, "mesh_shape", mesh_shape, MeshShape, "a MeshShape"))
+    if is_submesh(shape, mesh):
+        return list(piece_coordinates(shape, mesh))
+    return list(mesh_coordinates(mesh)[: math.prod(shape)])
+
+
+class MeshMapperConfig:
+    """One placement for each dim of the distribution shape.
+
+    >>> MeshMapperConfig(row_dim=None, col_dim=3)
+    MeshMapperConfig(placements: [PlacementReplicate(), PlacementShard(3)])
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[TTPlacement] | int | None = None,
+        col_dim: int | MeshShape | None = None,
+        mesh_shape_override: MeshShape | None = None,
+        mesh_offset_override: MeshCoordinate | None = None,
+        *,
+        row_dim: int | None = None,
+    ) -> None:
+        if isinstance(col_dim, MeshShape):  # MeshMapperConfig(placements, mesh_shape)
+            col_dim, mesh_shape_override = None, col_dim
+        if isinstance(placements, int) or placements is None:
+            row_dim = placements if row_dim is None else row_dim
+            placements = [_placement(row_dim), _placement(col_dim)]
+        if not isinstance(placements, Sequence) or isinstance(placements, str):
+            raise refused("MeshMapperConfig", f"placements must be a list, got {described(placements)}")
+        check_overrides("MeshMapperConfig", mesh_shape_override, mesh_offset_override)
+        for placement in placements:
+            if not isinstance(placement, PlacementShard | PlacementReplicate):
+                raise ArgumentError(
+                    f"MeshMapperConfig(): incompatible function arguments: {placement!r} is neither "
+                    "PlacementShard(dim) nor PlacementReplicate()"
+                )
+        self.placements = list(placements)
+        self.mesh_shape_override = mesh_shape_override
+        self.mesh_offset_override = mesh_offset_override
+
+    def __repr__(self) -> str:
+        return f"MeshMapperConfig(placements: [{', '.join(map(repr, self.placements))}]{override_text(self)})"
+
+
+def _placement(dim: int | None) -> TTPlacement:
+    return PlacementReplicate() if dim is None else PlacementShard(dim)
+
+
+def check_overrides(where: str, shape: object, offset: object) -> None:
+    if shape is not None:
+        checked(where, "mesh_shape_override", shape, MeshShape, "a MeshShape")
+    if offset is not None:
+        checked(where, "mesh_offset_override", offset, MeshCoordinate, "a MeshCoordinate")
+
+
+def override_text(config: object) -> str:
+    """The override part of a config's repr: nothing where nothing is overridden."""
+    shape = getattr(config, "mesh_shape_override", None)
+    offset = getattr(config, "mesh_offset_override", None)
+    return (f", mesh_shape_override={shape}" if shape is not None else "") + (
+        f", mesh_offset_override={offset}" if offset is not None else ""
+    )
+
+
+class TensorToMesh:
+    """A mapper: a mesh shape and a config that was checked against it."""
+
+    def __init__(self, mesh_shape: MeshShape, config: MeshMapperConfig) -> None:
+        checked("create_mesh_mapper", "config", config, MeshMapperConfig, "a ttnn.MeshMapperConfig")
+        self._mesh: Extents = tuple(mesh_shape)
+        self._config = config
+        override = config.mesh_shape_override
+        self._shape: Extents = self._mesh if override is None else tuple(override)
+        self._offset = None if config.mesh_offset_override is None else tuple(config.mesh_offset_override)
+        check_size(self._shape, self._mesh)
+        if len(self._shape) != len(config.placements):
+            raise MeshError(
+                f"The number of dimensions in the mesh shape {MeshShape(self._shape)} does not match the number "
+                f"of placements in the config {config}: give one placement for each of the "
+                f"{len(self._shape)} dims."
+            )
+        dims = [p.dim for p in config.placements if isinstance(p, PlacementShard)]
+        if len(set(dims)) != len(dims):
+            raise MeshError(
+                f"dims must be unique: got {dims}; a tensor dim is split along one mesh axis only."
+            )
+        piece_coordinates(self._shape, self._mesh, self._offset)
+
+    def config(self) -> MeshMapperConfig:
+        return self._config
+
+    @property
+    def mesh_shape(self) -> MeshShape:
+        return MeshShape(self._mesh)
+
+    def unwrap(self) -> TensorToMesh:
+        return self
+
+    def split(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Distribution, TensorTopology]:
+        """A view of `tensor` with the distribution's leading dims, and what they mean."""
+        dims = self._dims(tensor)
+        shape = list(self._shape)
+        words: list[Placement] = []
+        pieces = tensor
+        for axis, dim in enumerate(dims):  # behind `axis` leading dims already made
+            if dim is None:
+                words.append(REPLICATE)
+                pieces = pieces.unsqueeze(axis)
+            else:
+                count, word = self._chunks(tensor, dim, shape[axis])
+                if word.size is not None:
+                    pieces = _pad_dim(pieces, dim + axis, count)
+                shape[axis] = count
+                words.append(word)
+                pieces = pieces.unflatten(dim + axis, (count, -1)).movedim(dim + axis, axis)
+        return pieces, *self._place(tuple(shape), tuple(words))
+
+    def _place(self, shape: Extents, words: tuple[Placement, ...]) -> tuple[Distribution, TensorTopology]:
+        if is_submesh(self._shape, self._mesh):
+            coords = piece_coordinates(shape, self._mesh, self._offset)
+        else:
+            coords = piece_coordinates((math.prod(shape),), self._mesh)
+        topology = TensorTopology(MeshShape(shape), self._config.placements, coords)
+        dist = distribution(self._mesh, shape, words, coords, shape)
+        fine = common_refinement(shape, self._mesh)
+        if fine is not None and math.prod(shape) == math.prod(self._mesh):
+            dist = distribution(self._mesh, fine, refine(dist, fine).placements, None, shape)
+        return dist, topology
+
+    def _dims(self, tensor: torch.Tensor) -> list[int | None]:
+        rank = tensor.dim()
+        dims: list[int | None] = []
+        for placement in self._config.placements:
+            if not isinstance(placement, PlacementShard):
+                dims.append(None)
+                continue
+            if not -rank <= placement.dim < rank:
+                raise MeshError(
+                    f"Invalid dimension index; got dims: {{{placement.dim}}}, tensor dimension: {rank}. "
+                    f"A tensor of shape {tuple(tensor.shape)} can be split along {-rank} to {rank - 1}."
+                    if rank
+                    else "Invalid dimension index; a rank-0 tensor can be replicated, not sharded."
+                )
+            dims.append(placement.dim % rank)
+        split = [d for d in dims if d is not None]
+        if len(set(split)) != len(split):
+            raise MeshError(f"dims must be unique: {split} name one tensor dim twice.")
+        return dims
+
+    def _chunks(self, tensor: torch.Tensor, dim: int, devices: int) -> tuple[int, Shard]:
+        """How many chunks TT-NN's rule makes of `dim`: ceil(n / devices) each, until it is used up."""
+        n = tensor.shape[dim]
+        if n == 0:
+            raise MeshError(f"No chunks were produced: dim {dim} of {tuple(tensor.shape)} is empty.")
+        chunk = -(-n // devices)
+        count = -(-n // chunk)
+        nd = len(self._shape) > 1
+        if is_lenient() and (n % chunk or (nd and count != devices)):
+            return devices if nd else count, Shard(dim, n)
+        if nd and count != devices:
+            raise MeshError(
+                f"ND sharding requires the number of chunks {count} to match the mesh dimension size {devices}: "
+                f"dim {dim} has {n} elements. {_remedy(n, devices)}"
+            )
+        if n % chunk:
+            full, short = list(tensor.shape), list(tensor.shape)
+            full[dim], short[dim] = chunk, n % chunk
+            raise MeshError(
+                f"Shard shape mismatch: expected Shape({full}) but got Shape({short}): dim {dim} has {n} "
+                f"elements, which {devices} devices cannot share evenly. {_remedy(n, devices)}"
+            )
+        return count, Shard(dim)
+
+
+def _remedy(n: int, devices: int) -> str:
+    return (
+        f"Pad it to {-(-n // devices) * devices}, choose another dim or mesh shape, "
+        "or allow uneven shards with `with softmesh.lenient():`."
+    )
+
+
+def _pad_dim(pieces: torch.Tensor, dim: int, count: int) -> torch.Tensor:
+    short = -pieces.shape[dim] % count
+    filler = list(pieces.shape)
+    filler[dim] = short
+    return torch.cat([pieces, pieces.new_zeros(filler)], dim)
+
+
+class ReplicateTensorToMeshWrapper:
+    """What `ReplicateTensorToMesh` returns; `unwrap()` gives the mapper itself."""
+
+    def __init__(self, mapper: TensorToMesh) -> None:
+        self._mapper = mapper
+
+    def unwrap(self) -> TensorToMesh:
+        return self._mapper
+
+
+Mapper = TensorToMesh | ReplicateTensorToMeshWrapper
+
+
+def create_mesh_mapper(
+    mesh_device: MeshDevice | MeshShape | None = None,
+    config: MeshMapperConfig | None = None,
+    *,
+    mesh_shape: MeshShape | None = None,
+) -> TensorToMesh:
+    """For a mesh, or for meshes of a shape."""
+    where = "create_mesh_mapper"
+    if mesh_shape is not None and mesh_device is None:
+        shape = checked(where, "mesh_shape", mesh_shape, MeshShape, "a ttnn.MeshShape")
+    elif mesh_device is not None and mesh_shape is None:
+        shape = shape_of(mesh_device)
+    else:
+        raise refused(where, "give mesh_device or mesh_shape, and not both")
+    wanted = "a ttnn.MeshMapperConfig([placement for each mesh axis])"
+    return TensorToMesh(shape, checked(where, "config", config, MeshMapperConfig, wanted))
+
+
+def shape_of(mesh: MeshDevice | MeshShape) -> MeshShape:
+    if isinstance(mesh, MeshShape):
+        return mesh
+    shape = getattr(mesh, "shape", None)
+    if not isinstance(shape, MeshShape):
+        raise ArgumentError(f"incompatible function arguments: expected a MeshDevice, got {mesh!r}")
+    return shape
+
+
+def ReplicateTensorToMesh(mesh_device: MeshDevice) -> ReplicateTensorToMeshWrapper:
+    """Every device gets the whole tensor; it is stored once."""
+    return ReplicateTensorToMeshWrapper(
+        create_mesh_mapper(
+            mesh_device,
+            MeshMapperConfig([PlacementReplicate()], MeshShape([shape_of(mesh_device).mesh_size()])),
+        )
+    )
+
+
+def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> TensorToMesh:
+    """Split `dim` over all devices, counted row-major."""
+    return create_mesh_mapper(
+        mesh_device, MeshMapperConfig([PlacementShard(dim)], MeshShape([shape_of(mesh_device).mesh_size()]))
+    )
+
+
+def ShardTensor2dMesh(
+    mesh_device: MeshDevice,
+    mesh_shape: MeshShape | tuple[int, int],
+    dims: tuple[int | None, int | None],
+) -> TensorToMesh:
+    """Split `dims[0]` over the mesh rows and `dims[1]` over its columns; None replicates."""
+    if not isinstance(dims, Sequence) or isinstance(dims, str) or len(dims) != 2:
+        raise refused(
+            "ShardTensor2dMesh", f"dims must hold two entries (rows, columns), got {described(dims)}"
+        )
+    shape = MeshShape(checked_ints("ShardTensor2dMesh", "mesh_shape", mesh_shape))
+    return create_mesh_mapper(mesh_device, MeshMapperConfig([_placement(dim) for dim in dims], shape))
+
+
+shard_tensor_to_mesh_mapper = ShardTensorToMesh
+replicate_tensor_to_mesh_mapper = ReplicateTensorToMesh

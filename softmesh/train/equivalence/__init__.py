@@ -1,0 +1,3 @@
+"""Equivalence check behind `train.check`: a run on the mesh compared with one on a single device, and explained."""
+
+from __future__ import annotations

@@ -1,0 +1,157 @@
+"""Gradient synchronization and clipping, between backward() and optimizer.step().
+
+`sync_gradients` combines the gradients of shared parameters over mesh axes: on the host, or by collectives of the
+fabric. `clip_grad_norm` bounds the norm of all gradients, however the parameters are split.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from softmesh.autograd.leaves import gradient_tensor
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import along_the_mesh
+from softmesh.placement.placements import Partial
+from softmesh.tensor.tensor import Tensor
+from softmesh.train.axes import Axis, axis_label, axis_number, listed
+from softmesh.train.module import Parameters, is_first_holder, named
+
+MODES = ("host", "fabric")
+
+
+class Synced(NamedTuple):
+    """What was combined: how often, and how many bytes of gradients each device had of it."""
+
+    calls: int
+    bytes: int
+
+
+def sync_gradients(
+    params: Parameters,
+    axes: Axis | Sequence[Axis] = ("dp",),
+    mode: str = "fabric",
+    average: bool = True,
+) -> Synced:
+    """Each device's contributions to the gradients of what it shares, summed along the axes (or averaged).
+
+    "fabric" is a collective for each parameter and axis; "host" reads the contributions back, adds them up in the
+    order of the devices, and writes the sum to all of them. A gradient that the devices already agree on is left
+    as it is: it is no contribution.
+    """
+    if mode not in MODES:
+        raise ArgumentValueError(f'sync_gradients: mode must be "host" or "fabric", got {mode!r}.')
+    by_name = named(params)
+    numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
+    calls = count = 0
+    combine = _by_fabric if mode == "fabric" else _by_host
+    for name, tensor in by_name.items():
+        for axis in numbers[name]:
+            data, dist = along_the_mesh(*_values(tensor))
+            if isinstance(dist.placements[axis], Partial):
+                combine(tensor, axis, average)
+                calls += 1
+                count += tensor.logical_volume() * data.itemsize
+    return Synced(calls, count)
+
+
+def _numbers(name: str, tensor: Tensor, axes: Axis | Sequence[Axis]) -> list[int]:
+    """The axes by number; what cannot be combined is refused before anything is changed."""
+    mesh = tensor.device()
+    if mesh is None:
+        raise MeshError(f"sync_gradients: {name} is not on a mesh.")
+    if tensor.storage.gradient is None:
+        raise MeshError(
+            f"sync_gradients: {name} has no gradient: it took no part in the loss, or backward() was not called. "
+            "Leave it out, or give the loss a way to it."
+        )
+    return [axis_number(mesh, axis) for axis in listed(axes)]
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    gradient = tensor.storage.gradient
+    assert gradient is not None
+    return gradient_tensor(tensor.storage, tensor, gradient)
+
+
+def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
+    gradient = _gradient(tensor)
+    return gradient.view_data(), gradient.view_distribution()
+
+
+def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
+    with torch.no_grad():
+        total = OPERATIONS["all_reduce"](_gradient(tensor), cluster_axis=axis)
+    values = total.view_data()
+    tensor.storage.gradient = values / _devices(tensor, axis) if average else values
+
+
+def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
+    contributions = _gradient(tensor).view_data()
+    total = contributions.select(axis, 0).float().clone()
+    for device in range(1, contributions.shape[axis]):
+        total += contributions.select(axis, device)
+    if average:
+        total /= _devices(tensor, axis)
+    tensor.storage.gradient = total.to(contributions.dtype).unsqueeze(axis)
+
+
+def _devices(tensor: Tensor, axis: int) -> int:
+    return tensor.storage.dist.grid[axis]
+
+
+# The gradient norm, right however the parameters are split.
+
+
+def clip_grad_norm(params: Parameters, max_norm: float) -> float:
+    """Scale all gradients so that their common norm is at most `max_norm`; returns what it was before.
+
+    A split parameter counts with all its pieces, one that devices share counts once.
+    """
+    if not max_norm > 0:
+        raise ArgumentValueError(f"clip_grad_norm: max_norm must be positive, got {max_norm}.")
+    by_name = {name: tensor for name, tensor in named(params).items() if tensor.storage.gradient is not None}
+    gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
+    if not gradients:
+        raise MeshError("clip_grad_norm: no parameter has a gradient: call backward() first.")
+    norms = torch._foreach_norm([gradient.float() for gradient in gradients])
+    total = _together(by_name.values(), [float(norm) for norm in norms])
+    if total > max_norm:
+        factor = max_norm / total
+        for tensor, gradient in zip(by_name.values(), gradients, strict=True):
+            tensor.storage.gradient = gradient * factor
+    return total
+
+
+def _together(tensors: Iterable[Tensor], norms: Sequence[float]) -> float:
+    """The norm of all. Where several processes hold the mesh, what they share counts in the first of them."""
+    pairs = list(zip(tensors, norms, strict=True))
+    total = math.hypot(*(norm for tensor, norm in pairs if is_first_holder(tensor)))
+    device = pairs[0][0].device()
+    if device is None or device.ranks is None:
+        return total
+    parts = device.ranks.context.allgather_bytes(struct.pack("d", total), op="clip_grad_norm")
+    return math.hypot(*(struct.unpack("d", part)[0] for part in parts))
+
+
+def _whole(name: str, tensor: Tensor) -> torch.Tensor:
+    """The gradient as it is stored: each piece of a split parameter, and once what devices share."""
+    raw = tensor.storage.gradient
+    assert raw is not None
+    gradient = gradient_tensor(tensor.storage, tensor, raw)
+    words = gradient.view_distribution().placements
+    axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
+    if axes:
+        assert tensor.storage.device is not None
+        label = axis_label(tensor.storage.device, axes[0])
+        raise MeshError(
+            f"clip_grad_norm: the gradient of {name} is still {words[axes[0]]} over mesh axis {label!r}: its norm is "
+            f"not known before the contributions are added up. Call sync_gradients(params, axes=[{label!r}]) first."
+        )
+    return gradient.view_data()
