@@ -5,14 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from softmesh.errors import ArgumentError, did_you_mean
 
 _LONGEST_REPR = 60
 _LIBRARIES = {"torch": "torch", "numpy": "numpy", "softmesh": "ttnn"}
-_ARRAYS = ("Tensor", "Parameter", "ndarray")  # told by their shapes, not by their values
+# Told by their shapes, not by their values; an op's definition sees operands in place of tensors.
+_ARRAYS = {"Tensor": "Tensor", "Parameter": "Parameter", "ndarray": "ndarray", "Operand": "Tensor"}
 _Kind = TypeVar("_Kind")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -24,8 +29,11 @@ def described(value: object) -> str:
     ("'2x4'", 'a list')
     """
     library = _LIBRARIES.get(type(value).__module__.partition(".")[0])
-    if library is not None and type(value).__name__ in _ARRAYS:
-        return f"a {library}.{type(value).__name__} {list(getattr(value, 'shape', ()))}"
+    array = _ARRAYS.get(type(value).__name__)
+    if library is not None and array is not None:
+        return f"a {library}.{array} {list(getattr(value, 'shape', ()))}"
+    if isinstance(value, list | tuple) and any(type(item).__name__ == "Operand" for item in value):
+        return "a list with tensors in it"
     text = repr(value)
     return text if len(text) <= _LONGEST_REPR and "\n" not in text else f"a {type(value).__name__}"
 
@@ -70,18 +78,162 @@ def checked_all(
     return found
 
 
+class Kind(NamedTuple):
+    """What an argument must be. `each` is the kind of the elements, where a list may be given."""
+
+    fits: Callable[[Any], bool]
+    wanted: str
+    each: Kind | None = None
+    several: str = ""  # in the plural, of a list's elements
+
+    def misfit(self, name: str, value: object) -> str:
+        """Why the value does not fit, in words."""
+        if self.each is not None and isinstance(value, list | tuple):
+            for i, item in enumerate(value):
+                if not self.each.fits(item):
+                    return self.each.misfit(f"{name}[{i}]", item)
+        return f"{name} must be {self.wanted}, got {described(value)}"
+
+
+def instance_of(kind: type, wanted: str, several: str = "") -> Kind:
+    return Kind(lambda value: isinstance(value, kind), wanted, several=several)
+
+
+def is_whole_number(value: object) -> bool:
+    """An int or what counts as one, such as numpy's; a bool does not."""
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+# By what an annotation says; packages add their own classes with `name_kind`.
+_NAMED_KINDS: dict[object, Kind] = {
+    int: Kind(is_whole_number, "an int", several="ints"),
+    float: Kind(lambda value: isinstance(value, Real), "a number", several="numbers"),
+    bool: instance_of(int, "True or False"),
+    str: instance_of(str, "a string"),
+    type(None): instance_of(type(None), "None"),
+}
+
+
+def name_kind(kind: type, wanted: str, several: str = "") -> None:
+    """How errors speak of an argument that is annotated with this class."""
+    _NAMED_KINDS[kind] = instance_of(kind, wanted, several)
+
+
+def kind_of(hint: Any) -> Kind:
+    """The kind that an annotation stands for."""
+    if hint in _NAMED_KINDS:
+        return _NAMED_KINDS[hint]
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [kind_of(part) for part in parts]
+        told = [kind_of(part).wanted for part in parts if not (part is int and float in parts)]
+        return Kind(lambda value: any(kind.fits(value) for kind in kinds), " or ".join(told))
+    if origin in (Sequence, list):
+        each = kind_of(parts[0])
+        return Kind(
+            lambda value: (
+                isinstance(value, Sequence)
+                and not isinstance(value, str | bytes)
+                and all(each.fits(item) for item in value)
+            ),
+            f"a sequence of {each.several or each.wanted}",
+        )
+    wanted = f"a ttnn.{getattr(hint, '__name__', hint)}"
+    return instance_of(hint, wanted) if isinstance(hint, type) else Kind(lambda value: True, wanted)
+
+
+@cache
+def argument_kinds(function: Callable[..., Any]) -> dict[str, Kind]:
+    return {name: kind_of(hint) for name, hint in get_type_hints(function).items()}
+
+
+def check_kinds(where: str, function: Callable[..., Any], arguments: Mapping[str, object]) -> None:
+    """Whether these are what the annotations of the function say."""
+    kinds = argument_kinds(function)
+    for name, value in arguments.items():
+        if not kinds[name].fits(value):
+            raise refused(where, f"{name} must be {kinds[name].wanted}, got {described(value)}")
+
+
+class ArgumentNames:
+    """The names of one way to call something: the first ones by position too, some of them required.
+
+    `places` has the place of each name; an alias has that of the name it stands for.
+    """
+
+    def __init__(self, names: Sequence[str], positional: int, required: Iterable[str]) -> None:
+        self.names = list(names)
+        self.positional = positional
+        self.required = list(required)
+        self.places = {name: at for at, name in enumerate(names)}
+
+    def with_aliases(self, aliases: Mapping[str, str]) -> ArgumentNames:
+        """The same, with other names beside its own: `aliases` has for each the one that is meant."""
+        other = copy(self)
+        other.places = self.places | {name: self.places[meant] for name, meant in aliases.items()}
+        return other
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int, Any] | str:
+        """The values by place; or, in words, why the call cannot be meant."""
+        if len(args) > self.positional:
+            known = ", ".join(self.names[: self.positional])
+            return f"takes {self.positional} positional arguments ({known}), got {len(args)}; name the others"
+        values = dict(enumerate(args))
+        for name, value in kwargs.items():
+            at = self.places.get(name)
+            if at is None:
+                return self.unknown(name)
+            if at in values:
+                is_alias = at >= len(args)
+                return (
+                    f"one argument is given under two names among {', '.join(kwargs)}"
+                    if is_alias
+                    else f"argument {name!r} is given twice"
+                )
+            values[at] = value
+        for name in self.required:
+            if self.places[name] not in values:
+                return f"argument {name!r} is missing"
+        return values
+
+    def unknown(self, name: str) -> str:
+        return (
+            f"it has no argument {name!r}.{did_you_mean(name, self.places)} It takes {', '.join(self.names)}"
+        )
+
+
 def reject_unknown_keywords(function: _Function) -> _Function:
     """An unknown keyword argument is answered with the nearest right spelling."""
-    names = inspect.signature(function).parameters.keys()
+    parameters = inspect.signature(function).parameters
+    names = ArgumentNames(list(parameters), len(parameters), ())
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs.keys() <= names:
-            wrong = next(name for name in kwargs if name not in names)
-            hint = did_you_mean(wrong, names)
-            raise refused(
-                function.__name__, f"it has no argument {wrong!r}.{hint} It takes {', '.join(names)}"
-            )
+        if not kwargs.keys() <= parameters.keys():
+            wrong = next(name for name in kwargs if name not in parameters)
+            raise refused(function.__name__, names.unknown(wrong))
+        return function(*args, **kwargs)
+
+    return cast(_Function, call)
+
+
+def checked_function(function: _Function) -> _Function:
+    """Checked as ops are: names by the signature, kinds by its annotations."""
+    signature = inspect.signature(function)
+    others = [name for name, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            known = list(signature.parameters)
+            wrong = next((name for name in kwargs if name not in known), "")
+            hint = did_you_mean(wrong, known) if wrong else ""
+            raise refused(function.__name__, f"{error}.{hint} It takes {', '.join(known)}") from None
+        check_kinds(
+            function.__name__, function, {name: value for name, value in given.items() if name not in others}
+        )
         return function(*args, **kwargs)
 
     return cast(_Function, call)

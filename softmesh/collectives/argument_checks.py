@@ -5,11 +5,11 @@ The same name means the same in all collectives; `KIND_OF` and `KINDS` are that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
-from softmesh.arguments import described
+from softmesh.arguments import Kind, instance_of, is_whole_number
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, SoftmeshWarning
@@ -37,26 +37,6 @@ class ReduceType(NativeEnum):
     Prod = 6
 
 
-class Kind(NamedTuple):
-    """`each` is the kind of the elements, where a list may be given."""
-
-    fits: Callable[[object], bool]
-    wanted: str
-    each: Kind | None = None
-
-    def misfit(self, name: str, value: object) -> str:
-        """Why the value does not fit, in words."""
-        if self.each is not None and isinstance(value, list | tuple):
-            for i, item in enumerate(value):
-                if not self.each.fits(item):
-                    return self.each.misfit(f"{name}[{i}]", item)
-        return f"{name} must be {self.wanted}, got {described(value)}"
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
@@ -64,42 +44,38 @@ def _is_count(value: object) -> bool:
 def _is_place(value: object) -> bool:
     """TT-NN's CoreCoord, or a pair that its bindings make one of."""
     return isinstance(value, CoreCoord) or (
-        isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_int, value))
+        isinstance(value, list | tuple) and len(value) == 2 and all(map(is_whole_number, value))
     )
-
-
-def _instance(kind: type, wanted: str) -> Kind:
-    return Kind(lambda value: isinstance(value, kind), wanted)
 
 
 def _list_of(each: Kind, wanted: str) -> Kind:
     return Kind(lambda value: isinstance(value, list | tuple) and all(map(each.fits, value)), wanted, each)
 
 
-_INT = Kind(_is_int, "an int")
-_TENSOR = _instance(Tensor, "a ttnn.Tensor")
-_SEMAPHORE = _instance(GlobalSemaphore, "a semaphore of ttnn.create_global_semaphore(...)")
+_INT = Kind(is_whole_number, "an int")
+_TENSOR = instance_of(Tensor, "a ttnn.Tensor")
+_SEMAPHORE = instance_of(GlobalSemaphore, "a semaphore of ttnn.create_global_semaphore(...)")
 _SEMAPHORES = _list_of(_SEMAPHORE, f"{_SEMAPHORE.wanted}, or a list of them")
 
 KINDS: dict[str, Kind] = {
     "int": _INT,
     "ints": _list_of(_INT, "a list of ints"),
     "count": Kind(_is_count, "an int of 1 or more"),
-    "flag": _instance(int, "True or False"),
+    "flag": instance_of(int, "True or False"),
     "tensor": _TENSOR,
     "tensors": _list_of(_TENSOR, "a list of ttnn.Tensor"),
     "semaphores": _SEMAPHORES._replace(fits=lambda value: _SEMAPHORE.fits(value) or _SEMAPHORES.fits(value)),
-    "mesh": _instance(MeshDevice, "a MeshDevice"),
-    "coordinate": _instance(MeshCoordinate, "a MeshCoordinate such as ttnn.MeshCoordinate(0, 1)"),
-    "topology": _instance(Topology, "a ttnn.Topology"),
-    "reduction": _instance(ReduceType, "a ttnn.ReduceType"),
-    "string": _instance(str, "a string"),
-    "dtype": _instance(DataType, "a ttnn dtype such as ttnn.bfloat16"),
-    "memory": _instance(MemoryConfig, "a ttnn.MemoryConfig such as ttnn.DRAM_MEMORY_CONFIG"),
+    "mesh": instance_of(MeshDevice, "a MeshDevice"),
+    "coordinate": instance_of(MeshCoordinate, "a MeshCoordinate such as ttnn.MeshCoordinate(0, 1)"),
+    "topology": instance_of(Topology, "a ttnn.Topology"),
+    "reduction": instance_of(ReduceType, "a ttnn.ReduceType"),
+    "string": instance_of(str, "a string"),
+    "dtype": instance_of(DataType, "a ttnn dtype such as ttnn.bfloat16"),
+    "memory": instance_of(MemoryConfig, "a ttnn.MemoryConfig such as ttnn.DRAM_MEMORY_CONFIG"),
     "cores": Kind(lambda value: isinstance(value, CoreRangeSet | CoreRange), "a ttnn.CoreRangeSet"),
     "place": Kind(_is_place, "a ttnn.CoreCoord"),
-    "sub-device": _instance(SubDeviceId, "a ttnn.SubDeviceId of mesh_device.get_sub_device_ids()"),
-    "precision": _instance(
+    "sub-device": instance_of(SubDeviceId, "a ttnn.SubDeviceId of mesh_device.get_sub_device_ids()"),
+    "precision": instance_of(
         WormholeComputeKernelConfig, "a config of ttnn.init_device_compute_kernel_config(...)"
     ),
     "any": Kind(lambda value: True, ""),

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from softmesh.arguments import described, refused
+from softmesh.arguments import check_kinds, described, refused
 from softmesh.collectives.argument_checks import (
     KIND_OF,
     KINDS,
@@ -35,7 +35,6 @@ from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finishe
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import Signature, listed
 from softmesh.dispatch.undefined_values import carried_over, warned_about
-from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from softmesh.arguments import refused
+from softmesh.arguments import ArgumentNames, Kind, refused
 from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
 from softmesh.collectives.collective_operation import collective_definition
 from softmesh.collectives.collective_spec import CollectiveSpec
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.signature import Signature
-from softmesh.errors import MeshError, did_you_mean
+from softmesh.errors import MeshError
 from softmesh.hardware import Topology
 from softmesh.tensor.tensor import Tensor
 
@@ -33,29 +33,21 @@ class Overload:
 
     def __init__(self, text: str) -> None:
         first, _, rest = text.partition("|")
-        self.positional = [_name(word) for word in first.split()]
-        self.names = [*self.positional, *map(_name, rest.split())]
-        words = dict(zip(self.names, [*first.split(), *rest.split()], strict=True))
-        self.required = [name for name in self.names if not words[name].endswith("?")]
-        kinds = {name: _kind(name, word) for name, word in words.items()}
-        self._checks = {
-            name: (KINDS[kind], words[name].endswith("?") or kind in HINTS) for name, kind in kinds.items()
-        }
+        words = {_name(word): word for word in (*first.split(), *rest.split())}
+        self.required = [name for name, word in words.items() if not word.endswith("?")]
+        self._known = ArgumentNames(list(words), len(first.split()), self.required)
+        self.names, self.positional = self._known.names, self._known.positional
+        self._checks: dict[str, tuple[Kind, bool]] = {}  # and whether None will do
+        for name, word in words.items():
+            kind = word.rstrip("?").partition(":")[2] or KIND_OF.get(name, "any")
+            self._checks[name] = KINDS[kind], word.endswith("?") or kind in HINTS
 
     def fitted(self, args: Sequence[Any], kwargs: Arguments) -> Arguments | Misfit:
         """The arguments by name, or why they do not fit."""
-        if len(args) > len(self.positional):
-            return lambda: self._too_many(len(args))
-        given = dict(zip(self.positional, args, strict=False))
-        for name, value in kwargs.items():
-            if name in given:
-                return lambda: f"argument {name!r} is given twice"
-            if name not in self._checks:
-                return lambda: self._unknown(name)
-            given[name] = value
-        for name in self.required:
-            if name not in given:
-                return lambda: f"argument {name!r} is missing"
+        bound = self._known.bound(args, kwargs)
+        if isinstance(bound, str):
+            return lambda: bound
+        given = {self.names[at]: value for at, value in bound.items()}
         for name, value in given.items():
             kind, may_be_none = self._checks[name]
             if not ((may_be_none and value is None) or kind.fits(value)):
@@ -65,28 +57,13 @@ class Overload:
     def text(self) -> str:
         """`(input_tensor, persistent_output_buffer=None, dim, *, num_links=None)`"""
         words = [name if name in self.required else f"{name}=None" for name in self.names]
-        if len(self.positional) < len(words):
-            words.insert(len(self.positional), "*")
+        if self.positional < len(words):
+            words.insert(self.positional, "*")
         return f"({', '.join(words)})"
-
-    def _too_many(self, count: int) -> str:
-        return (
-            f"takes {len(self.positional)} positional arguments ({', '.join(self.positional)}), got {count}"
-        )
-
-    def _unknown(self, name: str) -> str:
-        return (
-            f"it has no argument {name!r}.{did_you_mean(name, self.names)} It takes {', '.join(self.names)}"
-        )
 
 
 def _name(word: str) -> str:
     return word.rstrip("?").partition(":")[0]
-
-
-def _kind(name: str, word: str) -> str:
-    own = word.rstrip("?").partition(":")[2]
-    return own or KIND_OF.get(name, "any")
 
 
 class OverloadSet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from softmesh.arguments import checked_int
+from softmesh.arguments import checked_int, name_kind
 from softmesh.errors import MeshError
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.spec import TensorSpec
@@ -64,3 +64,6 @@ class Operand(NamedTuple):
 
 
 Value = Operand | float | int  # a tensor or a number
+name_kind(Operand, "a ttnn.Tensor", several="tensors")
+name_kind(DataType, "a ttnn dtype such as ttnn.bfloat16")
+name_kind(Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")

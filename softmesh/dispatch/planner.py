@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import check_kinds
 from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
@@ -27,7 +28,6 @@ from softmesh.dispatch.plan import (
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import listed
-from softmesh.dispatch.value_kinds import check_kinds
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement.distribution import Distribution

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from softmesh.errors import ArgumentError, did_you_mean
+from softmesh.arguments import ArgumentNames, refused
 
 _MISSING = inspect.Parameter.empty
 _SPELLINGS = {
@@ -52,11 +52,12 @@ class Signature:
         first = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
         others = [name for name in (*parameters, *controls, *tuning) if name not in (*first, *positional)]
         self.op = op
-        self._has_spellings = False
         self.names = [*first, *positional, *others]
         self.positional = len(first) + len(positional)
         self.defaults = [parameters[n].default if n in parameters else None for n in self.names]
-        self.places = {name: i for i, name in enumerate(self.names)}  # other spellings too
+        required = [n for n, default in zip(self.names, self.defaults, strict=True) if default is _MISSING]
+        self._known = ArgumentNames(self.names, self.positional, required)
+        self.places = self._known.places  # of other spellings too
         annotated = {n: str(p.annotation) for n, p in parameters.items()}
         self.operand_names = [n for n in parameters if annotated[n].startswith(("Operand", "Value"))]
         self.operand_at = self._positions(self.operand_names)
@@ -69,7 +70,6 @@ class Signature:
         self.queue_at = self._control(controls, "queue_id")
         chosen = (self.dtype_at, self.memory_config_at)
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
-        self._required = tuple(i for i, default in enumerate(self.defaults) if default is _MISSING)
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
         return tuple(self.places[name] for name in names)
@@ -81,37 +81,16 @@ class Signature:
     def spelled(self, spellings: Mapping[str, str]) -> Signature:
         """The same, with other names beside its own: `spellings` has for each the one that is meant."""
         other = copy(self)
-        other.places = self.places | {name: self.places[meant] for name, meant in spellings.items()}
-        other._has_spellings = True
+        other._known = self._known.with_aliases(spellings)
+        other.places = other._known.places
         return other
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """One value for each name, or an error that says which name is wrong, double or missing."""
-        given = len(args)
-        if given > self.positional:
-            raise self._refused(
-                f"takes {self.positional} positional arguments ({', '.join(self.names[: self.positional])}), "
-                f"got {given}; name the others"
-            )
-        values = [*args, *self.defaults[given:]]
-        for name, value in kwargs.items():
-            at = self.places.get(name)
-            if at is None:
-                raise self._refused(
-                    f"it has no argument {name!r}.{did_you_mean(name, self.places)} It takes {', '.join(self.names)}"
-                )
-            if at < given:
-                raise self._refused(f"argument {name!r} is given twice")
-            values[at] = value
-        if self._has_spellings and len({self.places[name] for name in kwargs}) < len(kwargs):
-            raise self._refused(f"one argument is given under two names among {', '.join(kwargs)}")
-        for at in self._required:
-            if values[at] is _MISSING:
-                raise self._refused(f"argument {self.names[at]!r} is missing")
-        return values
-
-    def _refused(self, cause: str) -> ArgumentError:
-        return ArgumentError(f"{self.op}(): incompatible function arguments: {cause}.")
+        given = self._known.bound(args, kwargs)
+        if isinstance(given, str):
+            raise refused(self.op, given)
+        return [given.get(at, default) for at, default in enumerate(self.defaults)]
 
     def text(self) -> str:
         """`(input_tensor, dim=-1, *, memory_config=None)`"""

@@ -18,7 +18,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.shape_only import form_only
-from softmesh.dispatch.value_kinds import check_kinds
+from softmesh.arguments import check_kinds
 from softmesh.distributed.layouts import (
     Extents,
     Layout,

@@ -25,6 +25,7 @@ from softmesh.sockets.tensor_message import (
     received_distribution,
 )
 from softmesh.sockets.transfer_queue import TRANSFERS
+from softmesh.tensor.pending_storage import hold
 from softmesh.tensor.tensor import Tensor
 
 
@@ -146,6 +147,6 @@ class CompiledReceive(CompiledTransfer):
         values = self._channel.take_again(self._form, old)
         if values is None:
             return False
-        pending_tensor.store_now(storage, values, dist)
+        hold(storage, values, dist)
         output.topology_label = None
         return True

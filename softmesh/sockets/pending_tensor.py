@@ -1,103 +1,72 @@
-"""Tensors whose values are still on their way from a socket (futures): a read of the storage waits for them.
+"""Receives that are under way (futures): a read of the tensor waits until its values have come from the socket.
 
-A storage has two states. `Storage`: nothing is pending, and a read costs nothing extra. `PendingStorage`: its class
-is swapped while receives into it are under way, and each read of `data`, `dist` or `undefined` first runs the pending
-waits in order. `add_wait` enters the second state, `remove_wait` of the last wait leaves it. The functions `..._now`
-look past the state: they are for the receives themselves. `PendingReceive` is one receive: submitted, then complete
-(values are stored), or stopped (the tensor keeps what it had).
+`PendingReceive` is one receive: submitted, then complete (values are stored), or stopped (the tensor keeps what it
+had). While receives into a storage are under way it is pending (see tensor.pending_storage): each read and write
+first finishes the waits, in order. `data_now`, `dist_now` and `copy_now` look past that state: they are for the
+receives themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from softmesh.placement.distribution import Distribution
 from softmesh.sockets.transfer_queue import TRANSFERS, Task
-from softmesh.tensor.lazy_values import materialize_values
+from softmesh.tensor.pending_storage import held, hold, materialize_values, pending_of, settle, suspend
 from softmesh.tensor.storage import Storage
-from softmesh.tensor.undefined import Undefined
-
-_DATA: Any = Storage.__dict__["data"]
-_DIST: Any = Storage.__dict__["dist"]
-_UNDEFINED: Any = Storage.__dict__["undefined"]
-
-# By the identity of the storage, which the waits keep alive: those still to come, in order.
-_WAITS: dict[int, list[Callable[[], None]]] = {}
 
 
-def _finish_waits(storage: Storage) -> None:
-    """Each wait that ends takes itself out (see `remove_wait`); one that fails raises and stays."""
-    while waits := _WAITS.get(id(storage)):
-        waits[0]()
+class _Waits:
+    """Those still to come. Each that ends takes itself out (see `remove_wait`); one that fails raises and stays."""
 
+    def __init__(self) -> None:
+        self.waits: list[Callable[[], None]] = []
 
-def _waiting_property(slot: Any) -> Any:
-    def read(storage: Storage) -> Any:
-        _finish_waits(storage)
-        return slot.__get__(storage)
+    def before_read(self, storage: Storage, slot: str) -> None:
+        while self.waits:
+            self.waits[0]()
 
-    def write(storage: Storage, value: Any) -> None:
-        _finish_waits(storage)
-        slot.__set__(storage, value)
-
-    return property(read, write)
-
-
-class PendingStorage(Storage):
-    __slots__ = ()
-    is_pending = True
-
-    data = _waiting_property(_DATA)
-    dist = _waiting_property(_DIST)
-    undefined = _waiting_property(_UNDEFINED)
+    before_write = before_read
 
 
 def add_wait(storage: Storage, wait: Callable[[], None]) -> None:
     """From now on a read of the storage calls `wait` first, until `remove_wait` is told that it is over."""
     materialize_values(storage)
-    _WAITS.setdefault(id(storage), []).append(wait)
-    storage.__class__ = PendingStorage
+    pending = pending_of(storage)
+    if not isinstance(pending, _Waits):
+        pending = _Waits()
+        suspend(storage, pending)
+    pending.waits.append(wait)
 
 
 def remove_wait(storage: Storage, wait: Callable[[], None]) -> None:
-    waits = _WAITS[id(storage)]
-    waits.remove(wait)
-    if not waits:
-        del _WAITS[id(storage)]
-        storage.__class__ = Storage
+    pending = pending_of(storage)
+    assert isinstance(pending, _Waits)
+    pending.waits.remove(wait)
+    if not pending.waits:
+        settle(storage)
 
 
 def data_now(storage: Storage) -> torch.Tensor | None:
     """What the storage holds at this moment, whatever is to come."""
     materialize_values(storage)
-    data: torch.Tensor | None = _DATA.__get__(storage)
+    data: torch.Tensor | None = held(storage, "data")
     return data
 
 
 def dist_now(storage: Storage) -> Distribution:
-    dist: Distribution = _DIST.__get__(storage)
+    dist: Distribution = held(storage, "dist")
     return dist
 
 
 def copy_now(storage: Storage) -> Storage:
     """The same values, as a storage that can be worked on without waiting."""
     copy = Storage(data_now(storage), dist_now(storage), storage.device)
-    copy.undefined = _UNDEFINED.__get__(storage)
+    copy.undefined = held(storage, "undefined")
     copy.spec, copy.claim = storage.spec, storage.claim
     return copy
-
-
-def store_now(
-    storage: Storage, data: torch.Tensor | None, dist: Distribution, undefined: Undefined | None = None
-) -> None:
-    """Put in what came, without waiting."""
-    materialize_values(storage)
-    _DATA.__set__(storage, data)
-    _DIST.__set__(storage, dist)
-    _UNDEFINED.__set__(storage, undefined)
 
 
 class PendingReceive:
@@ -116,7 +85,7 @@ class PendingReceive:
 
     def complete(self, values: Storage) -> None:
         """It came."""
-        store_now(self.storage, values.data, values.dist, values.undefined)
+        hold(self.storage, values.data, values.dist, values.undefined)
         self.stop_waiting()
 
     def _wait(self) -> None:

@@ -8,8 +8,7 @@ user's own torch tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
@@ -47,12 +46,12 @@ class Storage:
         "dist",
         "freed",
         "gradient",
-        "pending_fill",
+        "pending",
         "spec",
         "undefined",
     )
 
-    pending_fill: Callable[[torch.Tensor], None]  # only there while its values are (see tensor.lazy_values)
+    pending: Any  # only there while its values are not (see tensor.pending_storage)
     is_pending = False  # whether a read of the values has to make them, or to wait for them, first
 
     def __init__(

@@ -24,7 +24,7 @@ from softmesh.placement.distribution import Coordinates, Distribution, flatten, 
 from softmesh.placement.pieces import flattened, pieces_at
 from softmesh.placement.tensor_topology import TensorTopology, distribution_from, topology_of
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.lazy_values import value_memory
+from softmesh.tensor.pending_storage import value_memory
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tile import Tile

@@ -27,7 +27,7 @@ from softmesh.kernels.engine.tensor_view import EncodedBytesCache
 from softmesh.processes.context import byte_view
 from softmesh.runtime.buffers.mesh_memory import TensorVersion
 from softmesh.tensor import device_pages
-from softmesh.tensor.lazy_values import defer_values, has_deferred_values
+from softmesh.tensor.pending_storage import defer_values, has_deferred_values
 
 
 def moving(*moves):
@@ -111,7 +111,7 @@ def test_pieces_that_no_op_has_written_are_defined_once_a_kernel_has(idle_machin
 def test_what_a_kernel_wrote_and_nobody_asked_for_is_freed_with_its_tensor(mesh):
     source, target = full(mesh, 1), full(mesh, 0)
     run(mesh, copy(source, target))
-    fill, values = weakref.ref(target.storage.pending_fill), weakref.ref(target.storage)
+    fill, values = weakref.ref(target.storage.pending.fill), weakref.ref(target.storage)
     del target
     assert (fill(), values()) == (None, None)
 
@@ -234,7 +234,7 @@ def test_a_tile_keeps_no_large_tensor_alive(mesh):
     target = full(mesh, 0)
     run(mesh, copy(large, target))
     del large
-    piece = target.storage.pending_fill.held.read(0, 4096)
+    piece = target.storage.pending.fill.held.read(0, 4096)
     assert piece.untyped_storage().nbytes() <= 2 * 4096
     assert numbers(target) == {1}
 

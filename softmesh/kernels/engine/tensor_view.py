@@ -29,8 +29,13 @@ from softmesh.kernels.engine.byte_overlay import ByteOverlay, over, single_torch
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, TensorVersion
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
-from softmesh.tensor.lazy_values import defer_values, has_deferred_values, materialize_values, value_memory
 from softmesh.tensor.page_bytes import from_pages
+from softmesh.tensor.pending_storage import (
+    defer_values,
+    has_deferred_values,
+    materialize_values,
+    value_memory,
+)
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
 

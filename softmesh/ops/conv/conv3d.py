@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
-from softmesh.dispatch.checked_function import checked_function
+from softmesh.arguments import checked_function
 from softmesh.dispatch.cost_rules import matmul_cost, moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from softmesh.arguments import refused
-from softmesh.dispatch.checked_function import checked_function
+from softmesh.arguments import checked_function, refused
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation

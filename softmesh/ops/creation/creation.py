@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, refused
-from softmesh.dispatch.checked_function import checked_function
+from softmesh.arguments import checked, checked_function, checked_int, checked_ints, described, refused
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation

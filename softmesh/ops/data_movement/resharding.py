@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreRangeSet
-from softmesh.dispatch.checked_function import checked_function
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from softmesh.dispatch.checked_function import checked_function
+from softmesh.arguments import checked_function
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation

@@ -10,8 +10,8 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
+from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.dispatch.checked_function import checked_function
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation

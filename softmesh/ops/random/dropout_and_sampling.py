@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from softmesh.arguments import checked, checked_int, refused
-from softmesh.dispatch.checked_function import checked_function
+from softmesh.arguments import checked, checked_function, checked_int, refused
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand, Value
