@@ -129,15 +129,8 @@ def compiled(
     kwargs: dict[str, Any],
 ) -> CompiledCall | None:
     """For calls like this one, which has just been made; None where each of them must be made in full."""
-    if definition.writes or definition.leaves_undefined or bound.is_marked or bound.target is not None:
+    if not _is_plain(definition, plan, bound, call):
         return None
-    at = bound.signature.queue_at
-    if plan.problem is not None or plan.remarks or (at is not None and bound.values[at] is not None):
-        return None
-    if plan.program not in call.device.program_cache:
-        return None
-    if sum(one.__class__ is Tensor for one in call.given) != len(bound.tensors):
-        return None  # a tensor was read for its values, is written to, or was made by the op itself
     slots: list[tuple[int | None, Any]] = []
     for place in bound.signature.operand_at:
         value = bound.values[place]
@@ -156,6 +149,23 @@ def compiled(
             slots.append((None, value))
     named = None if definition.present is None else bound.named
     return CompiledCall(definition, plan, tuple(slots), call.device, named)
+
+
+def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) -> bool:
+    """Whether the call read tensors and made new ones, and that was all: nothing to write, to tell or to mark."""
+    at = bound.signature.queue_at
+    return not (
+        definition.writes
+        or definition.leaves_undefined
+        or bound.is_marked
+        or bound.target is not None
+        or plan.problem is not None
+        or plan.remarks
+        or (at is not None and bound.values[at] is not None)
+        or plan.program not in call.device.program_cache
+        # a tensor was read for its values, is written to, or was made by the op itself
+        or sum(one.__class__ is Tensor for one in call.given) != len(bound.tensors)
+    )
 
 
 def stored(

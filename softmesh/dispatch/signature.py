@@ -9,6 +9,7 @@ tuning       what only steers hardware: accepted, shown to observers, without ef
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -30,6 +31,17 @@ _SPELLINGS = {
     ),
     "queue_id": ("queue_id", "cq_id"),
 }
+
+
+# How annotations of definitions say "a tensor" and "a tensor or a number" (see dispatch.operand).
+_OPERAND = re.compile(r"\b(Operand|Value)\b")
+
+
+def _written(annotation: object) -> str:
+    """As the source has it, whether or not the module leaves annotations unevaluated."""
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return annotation if isinstance(annotation, str) else repr(annotation)
 
 
 class Signature:
@@ -58,8 +70,7 @@ class Signature:
         required = [n for n, default in zip(self.names, self.defaults, strict=True) if default is _MISSING]
         self._known = ArgumentNames(self.names, self.positional, required)
         self.places = self._known.places  # of other spellings too
-        annotated = {n: str(p.annotation) for n, p in parameters.items()}
-        self.operand_names = [n for n in parameters if annotated[n].startswith(("Operand", "Value"))]
+        self.operand_names = [n for n, p in parameters.items() if _OPERAND.search(_written(p.annotation))]
         self.operand_at = self._positions(self.operand_names)
         self.attribute_at = self._positions([n for n in parameters if n not in self.operand_names])
         self.tuning_at = self._positions(tuning)
