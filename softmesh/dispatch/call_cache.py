@@ -11,7 +11,6 @@ fabric, options, programs and memory pools) is what an epoch stands for: a cache
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -86,13 +85,12 @@ class CallCache:
             self._known.clear()
             self._epoch = now
         key: list[Any] = [is_lenient()]
-        given: list[Any] = []
+        given: list[Any] = [*args, *kwargs.values()] if kwargs else list(args)
         device: MeshDevice | None = None
-        free, training = self._free_at, is_training()
-        for at, value in self._placed(args, kwargs) if kwargs else enumerate(args):
+        training = GRADIENTS.in_use and torch.is_grad_enabled()
+        for at, value in enumerate(given):
             kind = value.__class__
             key.append(kind)  # 1, 1.0 and True are equal, and not the same argument
-            given.append(value)
             if kind is Tensor:
                 if values_of(value, training) is None:
                     return None
@@ -109,27 +107,30 @@ class CallCache:
                 key.append(tuple(value))
             elif kind is not float:
                 key.append(value)
-            elif at not in free:
+            elif self._place(at, args, kwargs) not in self._free_at:
                 key.append(repr(value))  # 0.0 and -0.0 are equal, too
         if device is None:
             return None
         key.append(device.unique_id)
-        key += kwargs
+        if kwargs:
+            key += kwargs
         try:
-            return Call(found := tuple(key), given, device, now, self._known.get(found))
+            # As Call(...) would, in half the time: this is done at every call.
+            return tuple.__new__(Call, (found := tuple(key), given, device, now, self._known.get(found)))
         except TypeError:  # an argument cannot be hashed
             return None
 
-    def _placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[tuple[int | None, Any]]:
-        """Each value with the place of its parameter; None for a name that is none."""
-        return *enumerate(args), *((self._places.get(name), value) for name, value in kwargs.items())
+    def _place(self, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        """The place of the parameter that the value at this position was given for; None for a name that is none."""
+        return at if at < len(args) else self._places.get(list(kwargs)[at - len(args)])
 
-    def place_of(self, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    def position_of(self, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
         """Which of the given values the parameter at this place is."""
-        return next((i for i, (place, _) in enumerate(self._placed(args, kwargs)) if place == at), None)
+        found = (at for at in range(len(args) + len(kwargs)) if self._place(at, args, kwargs) == place)
+        return next(found, None)
 
-    def is_free(self, at: int) -> bool:
-        return at in self._free_at
+    def is_free(self, place: int) -> bool:
+        return place in self._free_at
 
     def keep(self, call: Call, compiled: Compiled) -> None:
         """For calls like this one, unless something has changed since it was looked up."""

@@ -137,14 +137,14 @@ def compiled(
         if isinstance(value, Tensor):
             places = [i for i, one in enumerate(call.given) if one is value]
             if len(places) > 1 and definition.rearrange is None:
-                places = [at for at in places if at == cache.place_of(place, args, kwargs)]
+                places = [at for at in places if at == cache.position_of(place, args, kwargs)]
             if len(places) != 1:  # one tensor stands for several operands, and another call may give several
                 return None
             slots.append((places[0], None))
         elif isinstance(value, list | tuple):
             return None
         elif value.__class__ is float and cache.is_free(place):
-            slots.append((cache.place_of(place, args, kwargs), value))
+            slots.append((cache.position_of(place, args, kwargs), value))
         else:
             slots.append((None, value))
     named = None if definition.present is None else bound.named
