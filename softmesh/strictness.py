@@ -13,7 +13,7 @@ from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
-_LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
+LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
 
 
 @contextmanager
@@ -23,15 +23,15 @@ def lenient() -> Iterator[None]:
     The tail of an uneven split is filled with zeros so that all shards have one shape; the true extent
     is remembered, and composing cuts the filler off again.
     """
-    token = _LENIENT.set(True)
+    token = LENIENT.set(True)
     try:
         yield
     finally:
-        _LENIENT.reset(token)
+        LENIENT.reset(token)
 
 
 def is_lenient() -> bool:
-    return _LENIENT.get()
+    return LENIENT.get()
 
 
 def is_strict() -> bool:

@@ -19,7 +19,7 @@ from softmesh import epoch
 from softmesh.dispatch.signature import Signature
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
-from softmesh.strictness import is_lenient
+from softmesh.strictness import LENIENT
 from softmesh.tensor.tensor import Tensor
 
 _MOST = 4096  # of one op: a program that needs more is making up shapes, and starts over
@@ -84,7 +84,7 @@ class CallCache:
         if self._epoch != now:
             self._known.clear()
             self._epoch = now
-        key: list[Any] = [is_lenient()]
+        key: list[Any] = [LENIENT.get()]
         given: list[Any] = [*args, *kwargs.values()] if kwargs else list(args)
         device: MeshDevice | None = None
         training = GRADIENTS.in_use and torch.is_grad_enabled()

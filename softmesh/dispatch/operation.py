@@ -35,7 +35,7 @@ from softmesh.dispatch.signature import Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
-from softmesh.runtime.commands import observed
+from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
@@ -130,7 +130,7 @@ class Operation(EntryPoint):
             made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
-        if observed():
+        if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
 
@@ -170,7 +170,7 @@ class Operation(EntryPoint):
         if device is None:
             if not self.definition.on_host:
                 self._refuse_devices(tensors)
-        elif not device.is_open:
+        elif device.closed:
             device.check_open(self.name)
         if bound.target is not None:
             self._check_targets(bound, device)

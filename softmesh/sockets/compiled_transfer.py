@@ -1,13 +1,14 @@
 """Compiled transfers: the fast path for a send or receive like an earlier one on the socket (a cache of checks).
 
-Only between processes of one host, and for tensors that are sent as they are stored, or filled as a whole. An entry
-holds what the full checks found out; whatever can have changed since is looked at again, and where something has
-changed, the ordinary path is taken.
+`CompiledSend` and `CompiledReceive` are for processes of one host, and for tensors that are sent as they are stored, or
+filled as a whole: they copy straight to and from shared memory. Any other transfer is `CheckedTransfer`: it is started
+without the checks. An entry holds what the full checks found out; where something has changed since, the transfer is
+made in full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from softmesh import epoch
@@ -49,6 +50,21 @@ class CompiledTransfer:
             and storage.device is self._mesh
             and storage.dist in self._dists
         )
+
+
+class CheckedTransfer(CompiledTransfer):
+    """`start(tensor, socket)` begins it; a receive returns its tensor."""
+
+    def __init__(self, tensor: Tensor, start: Callable[[Tensor, Any], list[Tensor]]) -> None:
+        storage = tensor.storage
+        assert storage.device is not None
+        dist = pending_tensor.dist_now(storage)
+        super().__init__(storage.device, {dist: dist})
+        self._start = start
+
+    def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensor, socket = args
+        return self._start(tensor, socket) if self.accepts(tensor) else NotImplemented
 
 
 class CompiledSend(CompiledTransfer):

@@ -18,7 +18,7 @@ from softmesh.processes.context import DistributedContext
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets import handshake
 from softmesh.sockets.channels import LocalChannel, RankChannel
-from softmesh.sockets.compiled_transfer import CompiledReceive, CompiledSend
+from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive, CompiledSend
 from softmesh.sockets.handshake import HandshakeMessage, exchange_handshake, handshake_message
 from softmesh.sockets.shm_channel import channel_between
 from softmesh.sockets.socket_checks import check_connections, check_end, check_fabric
@@ -73,10 +73,12 @@ class MeshSocket:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
         self._address = _FIRST_ADDRESS + next(_ADDRESSES) * _CONFIG_BYTES
         self._nodes = nodes
-        self.compiled_transfers: dict[tuple[str, TensorSpec], CompiledSend | CompiledReceive] = {}
+        self.compiled_transfers: dict[
+            tuple[str, TensorSpec], CompiledSend | CompiledReceive | CheckedTransfer
+        ] = {}
 
     def keep_compiled(
-        self, op: str, spec: TensorSpec, compiled: CompiledSend | CompiledReceive | None
+        self, op: str, spec: TensorSpec, compiled: CompiledSend | CompiledReceive | CheckedTransfer | None
     ) -> None:
         """For the op's next transfer of a tensor of this spec."""
         if compiled is not None:

@@ -7,7 +7,7 @@ full, and submitted to the transfer queue. A receive returns at once: reading th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from softmesh.runtime.queues.queue_base import on_synchronize
 from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets import pending_tensor
 from softmesh.sockets.channels import LocalChannel, RankChannel
-from softmesh.sockets.compiled_transfer import CompiledReceive, CompiledSend
+from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive, CompiledSend
 from softmesh.sockets.mesh_socket import Lane, MeshSocket
 from softmesh.sockets.pending_tensor import PendingReceive
 from softmesh.sockets.socket_config import SocketEndpoint
@@ -69,6 +69,9 @@ def check(op: str, name: str, tensor: Tensor, socket: MeshSocket, end: SocketEnd
         )
 
 
+AnyCompiled = CompiledSend | CompiledReceive | CheckedTransfer
+
+
 class SocketCalls:
     """The compiled transfers of one op, each kept with its socket: they go when it goes."""
 
@@ -82,7 +85,7 @@ class SocketCalls:
         return Call((), list(args), args[1].get_mesh_device(), epoch.current, compiled)
 
 
-def lookup_compiled(op: str, tensor: object, socket: object) -> CompiledSend | CompiledReceive | None:
+def lookup_compiled(op: str, tensor: object, socket: object) -> AnyCompiled | None:
     """What was compiled for tensors of this spec on this socket."""
     if type(tensor) is Tensor and type(socket) is MeshSocket:
         return socket.compiled_transfers.get((op, tensor.spec))
@@ -182,21 +185,29 @@ def recv_direct_async(
 
 
 def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> list[Tensor]:
-    messages = _send_in_full(op, tensor, socket, queue)
-    compiled = lookup_compiled(op, tensor, socket)
-    if len(socket.lanes) == 1 and (compiled is None or not compiled.is_known(tensor)):
-        lane = socket.lanes[0]
-        socket.keep_compiled(op, tensor.spec, CompiledSend.of(tensor, lane.channel, lane.routes, messages[0]))
-    return []
-
-
-def _send_in_full(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> list[TensorMessage]:
     check(op, "input_tensor", tensor, socket, SocketEndpoint.SENDER)
     tensor.check_readable(op)
     for lane in socket.lanes:
         warn_if_undefined(tensor, op, lane.routes.devices)
     messages = [pack_message(tensor, lane.routes, op) for lane in socket.lanes]
     note(op, socket, tensor, (tensor,), (), queue)
+    _start_send(op, messages, socket)
+    compiled = lookup_compiled(op, tensor, socket)
+    if compiled is None or not compiled.is_known(tensor):
+        lane = socket.lanes[0]
+        found: AnyCompiled | None = None
+        if len(socket.lanes) == 1:
+            found = CompiledSend.of(tensor, lane.channel, lane.routes, messages[0])
+        socket.keep_compiled(op, tensor.spec, found or CheckedTransfer(tensor, partial(_send_again, op)))
+    return []
+
+
+def _send_again(op: str, tensor: Tensor, socket: MeshSocket) -> list[Tensor]:
+    _start_send(op, [pack_message(tensor, lane.routes, op) for lane in socket.lanes], socket)
+    return []
+
+
+def _start_send(op: str, messages: Sequence[TensorMessage], socket: MeshSocket) -> None:
     for lane, message in zip(socket.lanes, messages, strict=True):
         with TRANSFERS.lock:
             is_sent = (
@@ -204,7 +215,6 @@ def _send_in_full(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None
             )
             if not is_sent:
                 TRANSFERS.submit(_send_task(op, message, socket, lane))
-    return messages
 
 
 def _send_task(op: str, message: TensorMessage, socket: MeshSocket, lane: Lane) -> Task:
@@ -241,9 +251,16 @@ def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> l
     now.check_readable(op)
     for lane in socket.lanes:
         check_covered(op, now, lane.routes, "receiver")
+    if compiled is None or not compiled.is_known(output):
+        socket.keep_compiled(op, output.spec, CheckedTransfer(output, partial(_receive_again, op)))
+    _receive_again(op, output, socket)
+    note(op, socket, output, (), (output,), queue)
+    return [output]
+
+
+def _receive_again(op: str, output: Tensor, socket: MeshSocket) -> list[Tensor]:
     for lane in socket.lanes:
         _submit_receive(op, output, socket, lane)
-    note(op, socket, output, (), (output,), queue)
     return [output]
 
 
