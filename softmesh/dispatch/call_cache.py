@@ -69,7 +69,8 @@ class CallCache:
     """`free_floats`: the value of a float that stands for an operand is handed on, and no part of the key."""
 
     def __init__(self, signature: Signature | None = None, *, free_floats: bool = True) -> None:
-        self._known: dict[tuple[Any, ...], Compiled] = {}
+        # With the epoch of each: one that another thread has just ended may still be written down.
+        self._known: dict[tuple[Any, ...], tuple[int, Compiled]] = {}
         self._epoch = epoch.current
         self._places = signature.places if signature is not None else {}
         operands = signature.operand_at if signature is not None and free_floats else ()
@@ -115,10 +116,12 @@ class CallCache:
         if kwargs:
             key += kwargs
         try:
-            # As Call(...) would, in half the time: this is done at every call.
-            return tuple.__new__(Call, (found := tuple(key), given, device, now, self._known.get(found)))
+            known = self._known.get(found := tuple(key))
         except TypeError:  # an argument cannot be hashed
             return None
+        compiled = known[1] if known is not None and known[0] == now else None
+        # As Call(...) would, in half the time: this is done at every call.
+        return tuple.__new__(Call, (found, given, device, now, compiled))
 
     def _place(self, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
         """The place of the parameter that the value at this position was given for; None for a name that is none."""
@@ -138,4 +141,4 @@ class CallCache:
             return
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[call.key] = compiled
+        self._known[call.key] = call.epoch, compiled

@@ -1,4 +1,4 @@
-"""A call like the last one: what comes of it is what would have come, whatever has changed in between."""
+"""A call that was compiled: what comes of it is what would have come, whatever has changed in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program comes out the same whether its ops remember their last calls or forget them before each one."""
+"""A program comes out the same whether its calls are compiled or every one of them is made in full."""
 
 from __future__ import annotations
 
@@ -143,5 +143,5 @@ def outcomes(steps: list[tuple[str, int]], forgetting: bool) -> list[object]:
 
 @settings(max_examples=60)
 @given(STEPS)
-def test_what_ops_remember_changes_nothing(steps):
+def test_compiled_calls_change_nothing(steps):
     assert outcomes(steps, forgetting=False) == outcomes(steps, forgetting=True)
