@@ -140,7 +140,7 @@ _DEVICE = (
     "runtime.profiling",
     "runtime.dispatch_modes",
     "runtime.memory.memory_reports",
-    "dispatch.kernel_cache",
+    "dispatch.registry",
 )
 
 # Modules of TT-NN for whose names the top namespace answers; before it, modules that have names of their own.
@@ -207,7 +207,7 @@ _LAZY = {
     "DistributedLayerNormStage": "ops.device_operations",
     "dot_access": "",
     "dram_prefetcher": "ops.prefetcher.tensor_prefetcher",
-    "dump_operations": "dispatch.listing",
+    "dump_operations": "dispatch.registry",
     "enable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
     "explain": "distributed.explanation",
     "fabric_connection_rt_args": "kernels.program.packed_args",
@@ -248,7 +248,7 @@ _LAZY = {
     "operation_tracer": "",
     "OverlappedTensor": "tensor.native_names",
     "ProgramDescriptor": "kernels.program.program_descriptor",
-    "query_registered_operations": "dispatch.listing",
+    "query_registered_operations": "dispatch.registry",
     "ReadDeviceProfiler": "runtime.profiling",
     "ReaderConfigDescriptor": "kernels.program.kernel_descriptor",
     "register_post_operation_hook": "dispatch.hooks",

@@ -7,10 +7,10 @@ from typing import cast
 
 import torch
 
+from softmesh.dispatch.argument_forms import named_by_position
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import named_by_position
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch.argument_forms import with_mesh_axes
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.mesh_axes import with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from softmesh.dispatch.mesh_axes import with_mesh_axes
+from softmesh.dispatch.argument_forms import Rearrange, named_by_position, one_after_the_other, with_mesh_axes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import Rearrange, named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.kv_cache.kv_cache import OPTIONS, Data, check_inside, write_rows

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.argument_forms import named_by_position, one_after_the_other
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
-from softmesh.dispatch.overloads import named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError

@@ -1,4 +1,4 @@
-"""All ops that there are, as a list and as a table in a file."""
+"""The registry as users ask for it: all ops as a list or a file, and the plans that they keep, dropped on request."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def dump_operations(csv_file: str | os.PathLike[str], include_experimental: bool
                 table.writerow([op.python_fully_qualified_name, is_experimental, has_golden, False])
     except OSError as error:
         raise MeshError(f"dump_operations: cannot write {os.fspath(csv_file)}: {error}.") from None
+
+
+def ClearKernelCache() -> None:
+    """What ops learnt from their first calls is gone; results stay the same. Program caches of meshes are others'."""
+    for op in set(OPERATIONS.values()):
+        op.forget_plans()
