@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from softmesh.errors import ArgumentValueError
 from softmesh.tensor.composers import MeshToTensor
@@ -32,3 +33,9 @@ def distribute(default: Mapper | MeshToTensor) -> Iterator[None]:
         yield
     finally:
         setattr(namespace, name, before)
+
+
+def public_function(name: str) -> Callable[..., Any]:
+    """What `ttnn.<name>` is at this moment: inside of a `distribute` block, the function with its default."""
+    found: Callable[..., Any] = getattr(sys.modules["softmesh"], name)
+    return found

@@ -378,6 +378,14 @@ class MeshCoordinateRangeSet:
         return f"MeshCoordinateRangeSet([{', '.join(map(repr, self._ranges))}])"
 
 
+def check_same_size(old: MeshShape, new: MeshShape) -> None:
+    if math.prod(old) != math.prod(new):
+        raise MeshError(
+            f"New shape must have the same number of devices as current shape: {new} has "
+            f"{new.mesh_size()}, {old} has {old.mesh_size()}."
+        )
+
+
 def line_order(shape: MeshShape) -> list[MeshCoordinate]:
     """Every coordinate along one path of neighbours: there along a row, back along the next.
 

@@ -15,9 +15,8 @@ from softmesh.fabric.mesh_binding import Binding
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
 from softmesh.fabric.routing.network import Network
 from softmesh.fabric.settings import FabricSettings
-from softmesh.fabric.system import check_same_size
 from softmesh.hardware import ClusterType
-from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.mesh import MeshCoordinate, MeshShape, check_same_size
 from softmesh.strictness import warn_or_raise
 from softmesh.systems.chip import Chip
 from softmesh.systems.machine import Machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
@@ -12,7 +11,7 @@ from softmesh.fabric import settings
 from softmesh.fabric.mesh_binding import Binding
 from softmesh.fabric.mesh_graph import LogicalMesh
 from softmesh.hardware import ClusterType, FabricConfig
-from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.mesh import MeshCoordinate, MeshShape, check_same_size
 from softmesh.systems.chip import WORMHOLE, Chip
 from softmesh.systems.system_choice import chosen_machine, own_host
 
@@ -95,14 +94,6 @@ class System(Protocol):
     def bring_up(self) -> None:
         """Start the fabric as configured; refuse where the machine's links do not allow it."""
         ...
-
-
-def check_same_size(old: MeshShape, new: MeshShape) -> None:
-    if math.prod(old) != math.prod(new):
-        raise MeshError(
-            f"New shape must have the same number of devices as current shape: {new} has "
-            f"{new.mesh_size()}, {old} has {old.mesh_size()}."
-        )
 
 
 # The machine that is there when none was chosen.

@@ -15,10 +15,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
-from softmesh.tensor.storage import Storage
-from softmesh.tensor.tensor import Tensor
 
 Node = dict[str, Any]
 
@@ -94,7 +93,7 @@ class GraphCapture:
         self._with_sites = with_sites
         self._tensors: dict[int, int] = {}  # tensor id -> counter
         self._buffers: dict[int, int] = {}  # id of a storage -> counter
-        self._watched: list[weakref.finalize[Any, Storage]] = []
+        self._watched: list[weakref.finalize[Any, TensorMemory]] = []
         self._nodes.add(CAPTURE_START)
 
     # -- what ran ----------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ class GraphCapture:
 
     # -- tensors and their memory --------------------------------------------------------------------
 
-    def _tensor(self, tensor: Tensor) -> int:
+    def _tensor(self, tensor: CommandTensor) -> int:
         known = self._tensors.get(tensor.tensor_id)
         if known is not None:
             return known
@@ -153,7 +152,7 @@ class GraphCapture:
             self._nodes.join(self._buffer(tensor.storage), counter)
         return counter
 
-    def _buffer(self, storage: Storage) -> int:
+    def _buffer(self, storage: TensorMemory) -> int:
         known = self._buffers.get(id(storage))
         if known is None:
             known = self._buffers[id(storage)] = self._nodes.add(BUFFER, buffer_params(storage))
@@ -162,7 +161,7 @@ class GraphCapture:
             self._watched.append(watch)
         return known
 
-    def _allocate(self, tensor: Tensor) -> None:
+    def _allocate(self, tensor: CommandTensor) -> None:
         storage = tensor.storage
         if storage.device is None or id(storage) in self._buffers:
             return
@@ -187,7 +186,7 @@ def native_name(name: str) -> str:
     return f"ttnn::{name.replace('.', '::')}"
 
 
-def buffer_params(storage: Storage) -> dict[str, str]:
+def buffer_params(storage: TensorMemory) -> dict[str, str]:
     """What TT-NN tells of a buffer: sizes are those on one chip."""
     spec, device = storage.spec, storage.device
     assert spec is not None

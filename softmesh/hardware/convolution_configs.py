@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config_base import HardwareConfig
-from softmesh.hardware.enums import NativeEnum
-
-if TYPE_CHECKING:
-    from softmesh.hardware.memory_config import TensorMemoryLayout
-    from softmesh.tensor.dtype import DataType, Layout
+from softmesh.hardware.enums import DataType, Layout, NativeEnum
+from softmesh.hardware.memory_config import TensorMemoryLayout
 
 
 class PaddingMode(NativeEnum):
@@ -26,24 +23,6 @@ class SliceType(NativeEnum):
     L1Full = 0
     DRAMSliceHeight = 1
     DRAMSliceWidth = 2
-
-
-def _tile_layout() -> Layout:
-    from softmesh.tensor.dtype import Layout  # tensors are built on hardware, not the other way round
-
-    return Layout.TILE
-
-
-def _row_major_layout() -> Layout:
-    from softmesh.tensor.dtype import Layout
-
-    return Layout.ROW_MAJOR
-
-
-def _bfloat16() -> DataType:
-    from softmesh.tensor.dtype import DataType
-
-    return DataType.BFLOAT16
 
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)
@@ -62,7 +41,7 @@ class Conv2dConfig(HardwareConfig):
     shard_layout: TensorMemoryLayout | None = None
     core_grid: CoreRangeSet | None = None
     transpose_shards: bool = False
-    output_layout: Layout = field(default_factory=_tile_layout)
+    output_layout: Layout = Layout.TILE
     enable_act_double_buffer: bool = False
     enable_weights_double_buffer: bool = False
     full_inner_dim: bool = False
@@ -90,8 +69,8 @@ class Conv2dSliceConfig(HardwareConfig):
 class Conv3dConfig(HardwareConfig):
     """How a 3-D convolution is blocked; `C_in_block` and `alignment` also say how its weights were prepared."""
 
-    weights_dtype: DataType = field(default_factory=_bfloat16)
-    output_layout: Layout = field(default_factory=_row_major_layout)
+    weights_dtype: DataType = DataType.BFLOAT16
+    output_layout: Layout = Layout.ROW_MAJOR
     T_out_block: int = 1
     W_out_block: int = 1
     H_out_block: int = 1

@@ -36,6 +36,33 @@ class NativeEnum(Enum, metaclass=_NativeEnumMeta):
         return f"{type(self).__name__}::{self.name}"
 
 
+# What a tensor's memory holds: what an element is, and how elements follow each other.
+
+
+class DataType(NativeEnum):
+    """What one element of a tensor is on the chip."""
+
+    BFLOAT16 = 0
+    FLOAT32 = 1
+    UINT32 = 2
+    BFLOAT8_B = 3
+    BFLOAT4_B = 4
+    UINT8 = 5
+    UINT16 = 6
+    INT32 = 7
+    FP8_E4M3 = 8
+    INT8 = 9
+    INVALID = 10
+
+
+class Layout(NativeEnum):
+    """How elements follow each other in memory: row after row, or tile after tile."""
+
+    ROW_MAJOR = 0
+    TILE = 1
+    INVALID = 2
+
+
 # Chips, and who moves data on them: architectures, networks on chip, baby RISC-V processors.
 
 

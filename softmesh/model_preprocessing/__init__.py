@@ -1,6 +1,6 @@
 """The parameters of a torch module as ttnn tensors, laid out as ttnn's ops take them.
 
-`ttnn.from_torch` and `ttnn.to_device` are called through the namespace, so `with ttnn.distribute(mapper):`
+`ttnn.from_torch` and `ttnn.to_device` are called as the namespace has them, so `with ttnn.distribute(mapper):`
 decides how every parameter is spread over the mesh. TT-NN's file cache (`model_name`, `version`) is not
 kept: the model is converted anew each time, with the same result.
 """
@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-import softmesh as ttnn  # the namespace, not its parts: `distribute` rebinds names in it
+from softmesh.distribute import public_function
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.model_preprocessing.module_args import (
     Conv2dArgs,
@@ -160,11 +160,9 @@ def preprocess_embedding_weight(weight: torch.Tensor, *, dtype: DataType) -> Ten
 def _from_torch(
     value: torch.Tensor, dtype: DataType | None, layout: Layout, mesh_mapper: Mapper | None = None
 ) -> Tensor:
-    if mesh_mapper is None:  # and not passed on: an explicit None would win over an enclosing `distribute`
-        made = ttnn.from_torch(value.detach(), dtype, layout=layout)
-    else:
-        made = ttnn.from_torch(value.detach(), dtype, layout=layout, mesh_mapper=mesh_mapper)
-    assert made is not None
+    # None is not passed on: it would win over an enclosing `distribute`.
+    chosen = {} if mesh_mapper is None else {"mesh_mapper": mesh_mapper}
+    made: Tensor = public_function("from_torch")(value.detach(), dtype, layout=layout, **chosen)
     return made
 
 
@@ -252,7 +250,7 @@ def move_to_device(object: Any, device: MeshDevice) -> Any:
         return ParameterDict({name: move_to_device(value, device) for name, value in object.items()})
     if isinstance(object, ParameterList):
         return ParameterList([move_to_device(value, device) for value in object])
-    return ttnn.to_device(object, device) if isinstance(object, Tensor) else object
+    return public_function("to_device")(object, device) if isinstance(object, Tensor) else object
 
 
 def preprocess_model_parameters(

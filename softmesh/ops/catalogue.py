@@ -41,6 +41,7 @@ from softmesh.ops.embedding import (
     embedding,  # noqa: F401
     rotary_embedding,  # noqa: F401
 )
+from softmesh.ops.golden import golden_functions  # noqa: F401
 from softmesh.ops.kv_cache import (
     kv_cache,  # noqa: F401
     padded_kv_cache,  # noqa: F401

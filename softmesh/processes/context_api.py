@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentValueError
-from softmesh.processes import context
+from softmesh.processes import current_context
 
 
 @dataclass(frozen=True)
@@ -50,37 +50,37 @@ _INT_MAX = 2**31 - 1
 
 def init_distributed_context() -> None:
     """Join the other processes of the job, if there are any. Opening a device does it too."""
-    context.init()
+    current_context.init()
 
 
 def distributed_context_is_initialized() -> bool:
-    return context.is_initialized()
+    return current_context.is_initialized()
 
 
 def using_distributed_env() -> bool:
     """Whether there are other processes."""
-    return context.is_initialized() and context.world_context().size > 1
+    return current_context.is_initialized() and current_context.world_context().size > 1
 
 
 def distributed_context_get_rank() -> Rank:
     """In the sub-context, where the job is split."""
-    return Rank(context.current_world().rank)
+    return Rank(current_context.current_world().rank)
 
 
 def distributed_context_get_size() -> Size:
-    return Size(context.current_world().size)
+    return Size(current_context.current_world().size)
 
 
 def distributed_context_world_rank() -> Rank:
-    return Rank(context.world_context().rank)
+    return Rank(current_context.world_context().rank)
 
 
 def distributed_context_world_size() -> Size:
-    return Size(context.world_context().size)
+    return Size(current_context.world_context().size)
 
 
 def distributed_context_barrier() -> None:
-    context.current_world().barrier()
+    current_context.current_world().barrier()
 
 
 def distributed_context_allgather_int(value: int) -> list[int]:
@@ -89,7 +89,7 @@ def distributed_context_allgather_int(value: int) -> list[int]:
     value = checked_int(where, "value", value)
     if not -(2**63) <= value < 2**63:
         raise ArgumentValueError(f"{where}: value must fit into 64 bits, got {value}")
-    return context.current_world().allgather_int(value)
+    return current_context.current_world().allgather_int(value)
 
 
 def distributed_context_send_bytes(data: bytes, dest: int, tag: int = 0) -> None:
@@ -97,7 +97,7 @@ def distributed_context_send_bytes(data: bytes, dest: int, tag: int = 0) -> None
     data = checked(where, "data", data, bytes, "bytes")
     dest, tag = _number(where, "dest", dest), _tag(where, tag)
     _check_size(where, len(data))
-    context.current_world().send(data, dest, tag, op="send_bytes")
+    current_context.current_world().send(data, dest, tag, op="send_bytes")
 
 
 def distributed_context_recv_bytes(size: int, source: int, tag: int = 0) -> bytes:
@@ -106,7 +106,7 @@ def distributed_context_recv_bytes(size: int, source: int, tag: int = 0) -> byte
     size, source = checked_int(where, "size", size), _number(where, "source", source)
     tag = _tag(where, tag)
     _check_size(where, size)
-    world = context.current_world()
+    world = current_context.current_world()
     data = bytearray(size)
     world.recv(data, source, tag, op="recv_bytes")
     return bytes(data)
@@ -114,19 +114,19 @@ def distributed_context_recv_bytes(size: int, source: int, tag: int = 0) -> byte
 
 def distributed_context_subcontext_id() -> int | None:
     """None unless the job is split."""
-    return context.world_context().layout.id
+    return current_context.world_context().layout.id
 
 
 def distributed_context_subcontext_count() -> int:
-    return len(context.world_context().layout.sizes)
+    return len(current_context.world_context().layout.sizes)
 
 
 def distributed_context_subcontext_sizes() -> list[int]:
-    return list(context.world_context().layout.sizes)
+    return list(current_context.world_context().layout.sizes)
 
 
 def distributed_context_subcontext_size(subcontext_id: int | SubcontextId) -> Size:
-    layout = context.world_context().layout
+    layout = current_context.world_context().layout
     return Size(layout.size(_number("distributed_context_subcontext_size", "subcontext_id", subcontext_id)))
 
 
@@ -134,7 +134,7 @@ def distributed_context_local_to_world_rank(
     subcontext_id: int | SubcontextId, local_rank: int | Rank
 ) -> Rank:
     where = "distributed_context_local_to_world_rank"
-    layout = context.world_context().layout
+    layout = current_context.world_context().layout
     return Rank(
         layout.world_rank(
             _number(where, "subcontext_id", subcontext_id), _number(where, "local_rank", local_rank)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from softmesh.tensor.tensor import Tensor
+    from softmesh.runtime.command_tensor import CommandTensor
 
 
 _SHORT = {
@@ -66,12 +66,12 @@ class CommandLog:
         return len(self.rows)
 
 
-def _shape(tensor: Tensor) -> str:
+def _shape(tensor: CommandTensor) -> str:
     """`bf16 1x1x32x64`"""
     return f"{_SHORT[tensor.dtype.name]} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
 
 
-def _placement(tensor: Tensor) -> str:
+def _placement(tensor: CommandTensor) -> str:
     return ", ".join(map(repr, tensor.view_distribution().placements))
 
 

@@ -18,9 +18,9 @@ from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRan
 
 if TYPE_CHECKING:
     from softmesh.runtime.buffers.paged_memory import PagedMemory
+    from softmesh.runtime.command_tensor import CommandTensor
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.queues.events import MeshEvent
-    from softmesh.tensor.tensor import Tensor
 
 
 class Cost(NamedTuple):
@@ -60,8 +60,8 @@ class Command:
     def __init__(
         self,
         name: str,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        inputs: Sequence[CommandTensor],
+        outputs: Sequence[CommandTensor],
         coords: Sequence[MeshCoordinate],
         queue: int,
         device: MeshDevice | None,
@@ -159,8 +159,8 @@ def observe(observer: Observer) -> Iterator[Observer]:
 
 def emit(
     name: str,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    inputs: Sequence[CommandTensor],
+    outputs: Sequence[CommandTensor],
     *,
     coords: Sequence[MeshCoordinate],
     arguments: Arguments = None,
@@ -188,7 +188,7 @@ def tell(command: Command) -> None:
         observer.on_command(command)
 
 
-def _device_of(tensors: Sequence[Tensor]) -> MeshDevice | None:
+def _device_of(tensors: Sequence[CommandTensor]) -> MeshDevice | None:
     for tensor in tensors:
         device = tensor.storage.device
         if device is not None:

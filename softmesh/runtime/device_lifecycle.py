@@ -14,7 +14,7 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric.system import System, current_system
 from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.processes import context
+from softmesh.processes import current_context
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.lockstep_check import watch
@@ -87,7 +87,7 @@ def open_mesh_device(
     >>> open_mesh_device(MeshShape(2, 4))
     MeshDevice(2x4 grid, 8 devices)
     """
-    context.init()  # first of all: a rank that fails from here on takes the others down with its own message
+    current_context.init()  # first of all: a rank that fails from here on takes the others down with its own message
     system = current_system()
     shape = system.shape if mesh_shape is None else _checked_shape(mesh_shape)
     if offset is not None:
@@ -142,7 +142,7 @@ def _holding_of(system: System, ids: Sequence[int]) -> Holding:
 
 def _ranks_sharing_mesh(system: System) -> RankGrid | None:
     """The processes that hold the system mesh together with this one."""
-    world = context.current_world()
+    world = current_context.current_world()
     hosts = system.host_grid
     if math.prod(hosts) == 1:
         return None

@@ -13,7 +13,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
 from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinate
-from softmesh.processes import context
+from softmesh.processes import current_context
 from softmesh.processes.context import DistributedContext
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets import handshake
@@ -50,7 +50,7 @@ class MeshSocket:
         mesh = checked("MeshSocket", "device", device, MeshDevice, _A_MESH)
         _checked_config("MeshSocket", config)
         check_connections(config._connections)
-        world = context.init()
+        world = current_context.init()
         sides, endpoint = handshake.sides_of(config, mesh, world)
         check_end(mesh, endpoint, config._connections, config._memory)
         check_fabric(None, same_mesh=True)
@@ -181,9 +181,9 @@ def _checked_config(where: str, config: object) -> SocketConfig:
 
 def _check_same_process(config: SocketConfig) -> None:
     named = {rank for rank in config._ranks if rank is not None}
-    if named and named != {context.init().rank}:
+    if named and named != {own := current_context.init().rank}:
         raise MeshError(
-            f"create_socket_pair makes both ends in this process, rank {context.init().rank}, and the config names "
+            f"create_socket_pair makes both ends in this process, rank {own}, and the config names "
             f"ranks {sorted(named)}. Leave sender_rank and receiver_rank out, or make each end with ttnn.MeshSocket."
         )
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from softmesh.errors import MeshError
-from softmesh.processes import context
+from softmesh.processes import current_context
 from softmesh.processes.context import Pending
 from softmesh.processes.waits import Wait
 from softmesh.runtime.device import MeshDevice
@@ -247,7 +247,7 @@ class Transfers:
         except Exception:
             traceback.print_exc()
             sys.stderr.flush()
-            context.world_context().abort(1)
+            current_context.world_context().abort(1)
         self._ends.set()
         if thread is not None:
             thread.join(_SECONDS_TO_STOP)

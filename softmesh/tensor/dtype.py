@@ -1,7 +1,7 @@
-"""Data types and layouts: their names, their sizes, and the torch types that hold their values.
+"""Data types and layouts: their short names, their sizes, and the torch types that hold their values.
 
-Knows facts per dtype and nothing else: how values are converted and block floats rounded is in `convert`, how tiles pad
-a shape is in `tile`.
+The enums themselves are hardware values (`hardware.enums`). Knows facts per dtype and nothing else: how values are
+converted and block floats rounded is in `convert`, how tiles pad a shape is in `tile`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,9 @@ import torch
 from torch import dtype as TorchDtype
 
 from softmesh.errors import ArgumentError, ArgumentValueError
-from softmesh.hardware.enums import NativeEnum
+from softmesh.hardware.enums import DataType, Layout
 
 TILE_SIZE = 32
-
-
-class DataType(NativeEnum):
-    """What one element of a tensor is on the chip."""
-
-    BFLOAT16 = 0
-    FLOAT32 = 1
-    UINT32 = 2
-    BFLOAT8_B = 3
-    BFLOAT4_B = 4
-    UINT8 = 5
-    UINT16 = 6
-    INT32 = 7
-    FP8_E4M3 = 8
-    INT8 = 9
-    INVALID = 10
-
-
-class Layout(NativeEnum):
-    """How elements follow each other in memory: row after row, or tile after tile."""
-
-    ROW_MAJOR = 0
-    TILE = 1
-    INVALID = 2
-
 
 bfloat16 = DataType.BFLOAT16
 float32 = DataType.FLOAT32

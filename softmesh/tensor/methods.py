@@ -301,5 +301,5 @@ def enqueue_read_tensor(
     copy_device_to_host_tensor(device_tensor, host_tensor, blocking, self.id())
 
 
-MeshCommandQueue.enqueue_write_tensor = enqueue_write_tensor  # type: ignore[method-assign]
-MeshCommandQueue.enqueue_read_tensor = enqueue_read_tensor  # type: ignore[method-assign]
+MeshCommandQueue.enqueue_write_tensor = enqueue_write_tensor  # type: ignore[method-assign,assignment]
+MeshCommandQueue.enqueue_read_tensor = enqueue_read_tensor  # type: ignore[method-assign,assignment]

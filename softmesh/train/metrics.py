@@ -14,10 +14,10 @@ from typing import Any
 
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
-from softmesh.processes.context import launched
+from softmesh.processes.current_context import launched
+from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.tensor import Tensor
 
 
 class Traffic:
@@ -38,7 +38,7 @@ class Traffic:
         return {"calls": self.calls.total(), "bytes": self.bytes.total(), "by_name": by_name}
 
 
-def _bytes(tensor: Tensor) -> int:
+def _bytes(tensor: CommandTensor) -> int:
     return tensor.logical_volume() * facts(tensor.dtype).bits // 8
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.processes import context, context_api
-from softmesh.processes.context import byte_view
+from softmesh.processes import context_api, current_context
+from softmesh.processes.context import SingleProcess, byte_view
 from softmesh.processes.context_api import Rank, Size, SubcontextId
 from softmesh.processes.subcontext_layout import ID, SIZES, SubcontextLayout, read_layout
 from softmesh.processes.wait_report import WaitKind
@@ -33,16 +33,16 @@ GETTERS = {
 
 @pytest.fixture(autouse=True)
 def not_initialized(monkeypatch):
-    monkeypatch.setattr(context._Current, "world", None)
-    monkeypatch.setattr(context._Current, "current", None)
-    for name in (*context._LAUNCHED_BY, ID, SIZES):
+    monkeypatch.setattr(current_context._Current, "world", None)
+    monkeypatch.setattr(current_context._Current, "current", None)
+    for name in (*current_context._LAUNCHED_BY, ID, SIZES):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def alone():
     context_api.init_distributed_context()
-    return context.world_context()
+    return current_context.world_context()
 
 
 @pytest.mark.parametrize("kind", [Rank, Size, SubcontextId])
@@ -86,9 +86,9 @@ def test_initialisation_is_told_and_idempotent():
     assert not context_api.distributed_context_is_initialized()
     assert not context_api.using_distributed_env()
     assert context_api.init_distributed_context() is None
-    first = context.current_world()
+    first = current_context.current_world()
     context_api.init_distributed_context()
-    assert context.current_world() is first
+    assert current_context.current_world() is first
     assert context_api.distributed_context_is_initialized()
     assert not context_api.using_distributed_env()
 
@@ -184,16 +184,16 @@ def test_collectives_are_numbered_for_the_reports(alone):
 
 
 def test_the_current_world_can_be_replaced_while_the_whole_world_stays(alone):
-    other = context.SingleProcess()
-    context.set_current_world(other)
-    assert context.current_world() is other
-    assert context.world_context() is alone
+    other = SingleProcess()
+    current_context.set_current_world(other)
+    assert current_context.current_world() is other
+    assert current_context.world_context() is alone
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE"])
 def test_a_launcher_is_known_by_what_it_leaves_in_the_environment(name):
-    assert context.launched({name: "0"})
-    assert not context.launched({"PATH": "/bin"})
+    assert current_context.launched({name: "0"})
+    assert not current_context.launched({"PATH": "/bin"})
 
 
 def test_a_job_that_is_not_split_is_one_context():

@@ -6,17 +6,14 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch, to_torch
-
-if TYPE_CHECKING:
-    from softmesh.dispatch.operation import Operation
-
 
 # -- the table: op name -> reference -----------------------------------------------------------------
 
@@ -215,6 +212,9 @@ def known_golden(op: Operation) -> Golden | None:
         importlib.import_module(f"softmesh.ops.golden.{family}")
     found = REFERENCES.get(op.name) or REFERENCES.get(op.name.removesuffix("_")) or backward_reference(op)
     return None if found is None else Golden(op, found)
+
+
+Operation.known_golden = known_golden  # type: ignore[method-assign,assignment]
 
 
 def get_golden_function(operation: Any) -> Callable[..., Any]:

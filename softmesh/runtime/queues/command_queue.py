@@ -21,8 +21,8 @@ from softmesh.runtime.queues.workload import MeshWorkload, Touched
 from softmesh.runtime.traces.trace import BLOCKING, EVENT_SYNCHRONIZATION, WRITES
 
 if TYPE_CHECKING:
+    from softmesh.runtime.command_tensor import CommandTensor
     from softmesh.runtime.traces.recording import MeshTraceId
-    from softmesh.tensor.tensor import Tensor
 
 
 class MeshCommandQueue(BufferCommands):
@@ -31,10 +31,10 @@ class MeshCommandQueue(BufferCommands):
     if TYPE_CHECKING:
         # bound in tensor.methods
         def enqueue_write_tensor(
-            self, host_tensor: Tensor, device_tensor: Tensor, blocking: bool = False
+            self, host_tensor: CommandTensor, device_tensor: CommandTensor, blocking: bool = False
         ) -> None: ...
         def enqueue_read_tensor(
-            self, device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True
+            self, device_tensor: CommandTensor, host_tensor: CommandTensor, blocking: bool = True
         ) -> None: ...
 
         # bound in runtime.traces.trace_api

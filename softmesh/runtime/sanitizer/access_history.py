@@ -16,7 +16,7 @@ from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.sanitizer.vector_clocks import Agent, Clock, Places, Step
 
 if TYPE_CHECKING:
-    from softmesh.tensor.storage import Storage
+    from softmesh.runtime.command_tensor import TensorMemory
 
 
 class Where(NamedTuple):
@@ -203,21 +203,21 @@ class HostMemory:
     """Only what is being filled is known here: everything else the host alone reads and writes."""
 
     def __init__(self) -> None:
-        self.filling: dict[int, tuple[weakref.ref[Storage], History]] = {}
+        self.filling: dict[int, tuple[weakref.ref[TensorMemory], History]] = {}
 
-    def fill(self, storage: Storage, touch: Touch, clock: Clock) -> Sequence[Touch]:
+    def fill(self, storage: TensorMemory, touch: Touch, clock: Clock) -> Sequence[Touch]:
         """A queue writes to it, some time; those that write to it too, in no order."""
         if id(storage) not in self.filling:
             self._remember(storage, History())
         return self.filling[id(storage)][1].add(touch, clock)
 
-    def share(self, storage: Storage, others: Iterable[Storage]) -> None:
+    def share(self, storage: TensorMemory, others: Iterable[TensorMemory]) -> None:
         """Others are made of the same memory."""
         if id(storage) in self.filling:
             for other in others:
                 self._remember(other, self.filling[id(storage)][1])
 
-    def unfinished(self, storage: Storage, host: Clock) -> list[Touch]:
+    def unfinished(self, storage: TensorMemory, host: Clock) -> list[Touch]:
         """The writes that the host cannot know to be over."""
         known = self.filling.get(id(storage))
         if known is None:
@@ -227,6 +227,6 @@ class HostMemory:
             del self.filling[id(storage)]
         return unfinished
 
-    def _remember(self, storage: Storage, history: History) -> None:
+    def _remember(self, storage: TensorMemory, history: History) -> None:
         key, filling = id(storage), self.filling
         filling[key] = (weakref.ref(storage, lambda _: filling.pop(key, None)), history)

@@ -17,11 +17,11 @@ from softmesh.runtime.sanitizer.vector_clocks import Agent, Step
 
 if TYPE_CHECKING:
     from softmesh.runtime.buffers.paged_memory import PagedMemory
+    from softmesh.runtime.command_tensor import CommandTensor
     from softmesh.runtime.commands import Access, Command
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.traces.trace import Trace
-    from softmesh.tensor.tensor import Tensor
 
 LAUNCH = "enqueue_mesh_workload"
 _TRANSFERS = frozenset(
@@ -160,7 +160,7 @@ def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memor
     for tensors in (inputs, outputs):
         for tensor in tensors:
             storage = tensor.storage
-            span = storage._span or storage.span()
+            span = storage.span()
             if span is None:  # on the host, or without a byte
                 continue
             where = arriving
@@ -182,7 +182,7 @@ def touches_of_replay(trace: Trace, step: Step) -> list[Touch]:
     return [Touch(step, is_write, EVERYWHERE, span) for span, is_write in reads + writes if span is not None]
 
 
-def _moves_nothing(inputs: Sequence[Tensor], made: Tensor) -> bool:
+def _moves_nothing(inputs: Sequence[CommandTensor], made: CommandTensor) -> bool:
     """A reshape in place: its result is another tensor that lies where its operand does."""
     address = made.storage.address
     return all(t is not made for t in inputs) and any(t.storage.address == address for t in inputs)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from softmesh.placement.placements import LOCAL, REPLICATE
+from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label
 from softmesh.train.equivalence.run_recorder import Op, Place, Run
 from softmesh.train.equivalence.values import is_partial
@@ -51,11 +51,11 @@ def _origin(ops: Sequence[Op], user: int, axis: int) -> Op | None:
     return found
 
 
-def _partial_input(command: Command, axis: int) -> Tensor | None:
+def _partial_input(command: Command, axis: int) -> CommandTensor | None:
     return next((tensor for tensor in command.inputs if is_partial(tensor, axis)), None)
 
 
-def _producer(ops: Sequence[Op], before: int, tensor: Tensor) -> int | None:
+def _producer(ops: Sequence[Op], before: int, tensor: CommandTensor) -> int | None:
     """Found by where the values lie: what hands a tensor on makes a new one over the same memory."""
     place = _address(tensor)
     for at in reversed(range(before)):
@@ -64,7 +64,7 @@ def _producer(ops: Sequence[Op], before: int, tensor: Tensor) -> int | None:
     return None
 
 
-def _address(tensor: Tensor) -> int:
+def _address(tensor: CommandTensor) -> int:
     data = tensor.storage.data
     return 0 if data is None else data.data_ptr()
 

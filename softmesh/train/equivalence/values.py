@@ -12,8 +12,8 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
+from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label
 
 _RATIO_ROOM = 10  # times the tolerance: what a value may be off a multiple of another and count as one
@@ -34,7 +34,7 @@ class Value(NamedTuple):
     dist: Distribution
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Value:
+    def of(cls, tensor: CommandTensor) -> Value:
         return cls(*along_the_mesh(tensor.view_data().detach(), tensor.view_distribution()))
 
     @property
@@ -139,6 +139,6 @@ def placement_text(mesh: MeshDevice, words: Sequence[Placement]) -> str:
     return ", ".join(shown)
 
 
-def is_partial(of: Value | Tensor, axis: int) -> bool:
+def is_partial(of: Value | CommandTensor, axis: int) -> bool:
     words = of.words if isinstance(of, Value) else of.view_distribution().placements
     return axis < len(words) and isinstance(words[axis], Partial)

@@ -17,7 +17,7 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinateRange
-from softmesh.processes import context
+from softmesh.processes import current_context
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.mesh_socket import MeshSocket, create_socket_pair
 from softmesh.sockets.send_recv import recv_async, send_async
@@ -117,7 +117,7 @@ class Descriptions:
     """Specs sent between ranks, ahead of the tensors."""
 
     def __init__(self) -> None:
-        self._world = context.init().duplicate()
+        self._world = current_context.init().duplicate()
 
     def send_spec(self, rank: int, spec: TensorSpec) -> None:
         words = json.dumps([list(spec.shape), spec.dtype.name, spec.layout.name]).encode()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from softmesh.arguments import checked, checked_all, checked_ints, described, refused
 from softmesh.errors import ArgumentValueError, MeshError
-from softmesh.processes import context
+from softmesh.processes import current_context
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.module import Module
@@ -100,7 +100,7 @@ class Stages:
 def stages_of(stages: Stage | Sequence[Stage]) -> Stages:
     """One stage is this rank's, of as many as there are ranks; a list are all of them."""
     if isinstance(stages, Stage):
-        world = context.init()
+        world = current_context.init()
         return Stages({world.rank: stages}, world.size)
     given = checked_all(
         "Pipeline", "stages", stages, (Stage,), "Stage(mesh, module), in the order of the model"
