@@ -19,6 +19,7 @@ from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
 from softmesh.report.mesh_svg import mesh_svg, placed_svg
+from softmesh.report.picture_output import is_page, output_option, write_picture
 from softmesh.report.shard_layout import PlacedTensor, grid_text, planned
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
 from softmesh.report.wiring.show_target import Request, UnknownTarget, UnusableTarget, wiring_of
@@ -33,7 +34,6 @@ _MOST_ELEMENTS = 2**40
 _MOST_AXES = 8
 _MOST_DIGITS = 15
 _RANK = 4
-_SUFFIXES = (".svg", ".html")
 
 Splits = tuple[int | None, ...]  # a tensor dim for each mesh axis, or one for all devices; None replicates
 
@@ -89,12 +89,6 @@ def _parse_splits(context: click.Context, option: click.Parameter, text: str | N
     return tuple(None if entry == "none" else int(entry) for entry in entries)
 
 
-def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in _SUFFIXES:
-        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
-    return path
-
-
 def _parse_fabric(context: click.Context, option: click.Parameter, text: str | None) -> FabricConfig | None:
     if text is None:
         return None
@@ -145,13 +139,7 @@ Examples:
     metavar="D|D,D",
     help="Tensor dim to split over all devices, or one for each mesh axis; none replicates.",
 )
-@click.option(
-    "-o",
-    "--output",
-    callback=_parse_output,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the picture here (.svg or .html) instead of printing it.",
-)
+@output_option("Write the picture here (.svg or .html) instead of printing it.")
 def show(
     target: str | None,
     system: str | None,
@@ -200,9 +188,8 @@ def _show_wiring(request: Request, output: Path | None) -> None:
         raise click.ClickException(str(error)) from None
     if output is None:
         print_pictures(WiringPicture(wiring))
-        return
-    _write(output, wiring_page(wiring) if _is_page(output) else wiring_svg(wiring))
-    click.echo(f"Wrote {output}")
+    else:
+        write_picture(output, wiring_page(wiring) if is_page(output) else wiring_svg(wiring))
 
 
 def _show_mesh(
@@ -213,8 +200,7 @@ def _show_mesh(
     tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
     if output is not None:
         picture = mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor)
-        _write(output, _html(output.stem, picture) if _is_page(output) else picture)
-        click.echo(f"Wrote {output}")
+        write_picture(output, _html(output.stem, picture) if is_page(output) else picture)
     elif tensor is None:
         print_pictures(mesh_grid(tuple(mesh), ids))
     else:
@@ -283,17 +269,6 @@ def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
         f"dim {dim} of {list(shape)} has {shape[dim]} elements, which {devices} devices cannot share evenly; "
         f"{-(-shape[dim] // devices) * devices} would do."
     )
-
-
-def _is_page(path: Path) -> bool:
-    return path.suffix.lower() == ".html"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
 
 
 def _html(title: str, picture: str) -> str:

@@ -11,6 +11,7 @@ from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_sy
 from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
 from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.report.picture_output import output_option, write_picture
 from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
@@ -33,12 +34,6 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
     if 0 in shape or len(shape) > _MOST_AXES:
         raise click.BadParameter(f"{text} cannot be drawn: 1 to {_MOST_AXES} extents of at least 1 can.")
     return shape
-
-
-def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in PAINTERS:
-        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
-    return path
 
 
 def _parse_name(context: click.Context, argument: click.Parameter, name: str) -> str:
@@ -86,13 +81,7 @@ Examples:
 @click.option("--dst", type=int, help="Where it ends. Default: the last device.")
 @click.option("--system", metavar="NAME", help="Chips of this machine: T3000, torus:4x4 ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken there: chip:5, link:3-7.")
-@click.option(
-    "-o",
-    "--output",
-    callback=_parse_output,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a film strip (.svg) or a page that plays (.html) instead of printing.",
-)
+@output_option("Write a film strip (.svg) or a page that plays (.html) instead of printing.")
 def schedule(
     collective: str,
     devices: int | None,
@@ -119,9 +108,8 @@ def schedule(
         raise click.UsageError(str(error)) from None
     if output is None:
         print_pictures(SchedulePicture(replay))
-        return
-    _write(output, PAINTERS[output.suffix.lower()](replay))
-    click.echo(f"Wrote {output}")
+    else:
+        write_picture(output, PAINTERS[output.suffix.lower()](replay))
 
 
 def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -169,10 +157,3 @@ def _wraps(group: tuple[int, ...], topology: str | None, seats: ChipAssignment |
     if seats is not None:
         return seats.wraps
     return (group[0] > 1,) if len(group) == 1 else (False,) * len(group)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
