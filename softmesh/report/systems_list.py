@@ -11,7 +11,8 @@ import click
 
 from softmesh.report.terminal import print_pictures
 from softmesh.systems.machine import Machine
-from softmesh.systems.named_systems import Entry, entries, load
+from softmesh.systems.named_systems import entries, load
+from softmesh.systems.system_files import Variant
 
 _GIB = 2**30
 _SHORT = {"wormhole_b0": "WH", "blackhole": "BH"}
@@ -63,7 +64,7 @@ def systems(as_json: bool) -> None:
         _print_table(listed)
 
 
-def described(entry: Entry) -> Listed:
+def described(entry: Variant) -> Listed:
     machine = load(entry.name)
     return Listed(
         entry.name,

@@ -9,7 +9,6 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from softmesh.dispatch.operation import OPERATIONS
@@ -111,9 +110,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __init__(self, every: int) -> None:
         self.every = every
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def show(self, measured: Measured) -> None:
@@ -144,9 +141,7 @@ class Bar(Lines):
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def show(self, measured: Measured) -> None:

@@ -54,7 +54,7 @@ class Launcher:
 @pytest.fixture
 def launcher(monkeypatch):
     launcher = Launcher()
-    monkeypatch.setenv(rank_reporter.ADDRESS, launcher.address)
+    monkeypatch.setenv(rank_reporter.REPORTS, launcher.address)
     yield launcher
     launcher.close()
 
@@ -215,7 +215,7 @@ def test_messages_are_bounded():
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1#token", "nonsense", ":", "127.0.0.1:notaport"])
 def test_a_launcher_that_is_not_there_disturbs_nobody(monkeypatch, address):
-    monkeypatch.setenv(rank_reporter.ADDRESS, address)
+    monkeypatch.setenv(rank_reporter.REPORTS, address)
     monkeypatch.setenv(waits.TIMEOUT, str(SECONDS))
     waits.identify(2, 4)
     with waits.waiting("all_reduce") as wait:

@@ -25,7 +25,7 @@ import torch
 import softmesh as ttnn
 from softmesh.bench.harness import Peer, interleave, put
 from softmesh.bench.mpi import OURS, RAW, ROWS
-from softmesh.processes.rank_reporter import ADDRESS
+from softmesh.processes.rank_reporter import REPORTS
 
 _TILE = 32
 _COLUMNS = 512
@@ -219,7 +219,7 @@ def compared(rank: Rank, trial: Trial, order: dict[str, Any]) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> None:
     results, order = Path(argv[0]), json.loads(argv[1])
     if order.get("plain"):
-        os.environ.pop(ADDRESS, None)
+        os.environ.pop(REPORTS, None)
     rank = Rank()
     rows = list(measured(rank, order))
     if rank.rank == 0:

@@ -38,7 +38,7 @@ from softmesh.fabric.matching.relaxation import (
 )
 from softmesh.fabric.matching.solver import Task, solve
 from softmesh.fabric.matching.tiles import TileCache
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, policy_name
 
 # Refusals that need no search: what the machine does not have at all.
 
@@ -260,7 +260,7 @@ class _Diagnosis:
         meshes = sorted({*culprit.a.meshes, *culprit.b.meshes})
         chips = self.fits(self._with_first(number))
         have = connection_links(Match(self.task.graph, self.task.machine, chips), culprit) if chips else 0
-        mode = "STRICT" if culprit.strict else "RELAXED"
+        mode = policy_name(culprit.strict)
         return _Blame(
             "connection",
             f"Inter-mesh mapping failed after 1 attempt(s). Logical meshes being mapped: {meshes}. "
