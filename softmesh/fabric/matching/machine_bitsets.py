@@ -30,11 +30,11 @@ def union(indices: Iterable[int]) -> int:
     return either(1 << index for index in indices)
 
 
-def _next_to(chips: int, joined: Sequence[int]) -> int:
-    """All that these chips are joined with."""
+def union_over(chips: int, tables: Sequence[int]) -> int:
+    """What the tables of these chips hold, together; a loop, as searches ask it often."""
     found = 0
     for chip in bits(chips):
-        found |= joined[chip]
+        found |= tables[chip]
     return found
 
 
@@ -90,14 +90,14 @@ class Wiring:
 
     def neighbours_of(self, chips: int) -> int:
         """The chips next to a set, itself left out."""
-        return _next_to(chips, self.joined()) & ~chips
+        return union_over(chips, self.joined()) & ~chips
 
     def component(self, start: int, within: int, at_least: int = 1) -> int:
         """Every chip of `within` that can be reached from the set `start` through `within`."""
         joined = self.joined(at_least)
         reached = edge = start & within
         while edge:
-            edge = _next_to(edge, joined) & within & ~reached
+            edge = union_over(edge, joined) & within & ~reached
             reached |= edge
         return reached
 
@@ -106,7 +106,7 @@ class Wiring:
         joined = self.joined()
         reached = edge = chips & -chips
         while edge and chips & ~reached:
-            edge = _next_to(edge, joined) & within & ~reached
+            edge = union_over(edge, joined) & within & ~reached
             reached |= edge
         return not chips & ~reached
 
@@ -123,7 +123,7 @@ class Wiring:
         colours = [edge, 0]
         turn = 0
         while edge:
-            near = _next_to(edge, joined) & region
+            near = union_over(edge, joined) & region
             if near & colours[turn]:
                 return None
             turn = 1 - turn
