@@ -150,13 +150,8 @@ class Bar(Lines):
         self._progress.update(self._task, completed=measured.step, text=text)
 
 
-class NoDisplay(Lines):
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
 def display(wants_bar: bool, every: int, done: int, steps: int, speaks: bool = True) -> Lines:
     """`speaks` is False in all but one of the processes that train together. A launcher's output is never drawn on."""
     if not speaks:
-        return NoDisplay()
+        return Lines(0)
     return Bar(every, done, steps) if wants_bar and sys.stdout.isatty() and not launched() else Lines(every)

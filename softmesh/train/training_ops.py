@@ -34,7 +34,6 @@ from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.placement import rules
 from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.tensor import Tensor
 
 _LOSS_COST = flops_per_element(8)
 
@@ -270,10 +269,6 @@ def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Colle
         return GroupComputation(compute, (group.dist if is_same else local_placement(group),))
 
     return CollectiveSpec(cluster_axis, move)
-
-
-def ring_shift_forward(x: Tensor, axis: int, steps: int) -> Any:
-    return ring_shift(x, steps, cluster_axis=axis)
 
 
 # As ttnn.mesh_partition, along any axis and also inside of tiles: features of a layer divide among devices, whether

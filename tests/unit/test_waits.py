@@ -102,7 +102,7 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
     assert "world (bfloat16, [32, 64])" in text
     assert "for ranks 0-1, 3, of which at least one did not come" in text
     assert f"at {Site(*raised.value.report.site)}" in text
-    assert "test_waiting.py" in text
+    assert "test_waits.py" in text
     assert "last completed here: all_gather of world" in text
     assert "SOFTMESH_TIMEOUT" in text
     assert isinstance(raised.value, MeshError)
