@@ -40,7 +40,7 @@ class Wanted:
 
 def descriptor_text(machine: Machine, wanted: Wanted) -> str:
     kinds = ", ".join("RING" if ring else "LINE" for ring in wanted.rings)
-    instances = [_mesh(i) for i in range(len(machine.hosts))]
+    instances = [f'mesh {{ mesh_descriptor: "M" mesh_id: {i} }}' for i in range(len(machine.hosts))]
     lines = [
         f'mesh_descriptors {{ name: "M" arch: {machine.chip.arch.name}',
         f"  device_topology {{ dims: {list(wanted.shape)} dim_types: [{kinds}] }}",
@@ -56,10 +56,6 @@ def descriptor_text(machine: Machine, wanted: Wanted) -> str:
         'top_level_instance { graph { graph_descriptor: "G" graph_id: 0 } }',
     ]
     return "\n".join(lines)
-
-
-def _mesh(number: int) -> str:
-    return f'mesh {{ mesh_descriptor: "M" mesh_id: {number} }}'
 
 
 def links_between_hosts(machine: Machine) -> Counter[tuple[int, int]]:

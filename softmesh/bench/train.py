@@ -102,12 +102,8 @@ def torch_weights(size: Size) -> Weights:
         model = MeshGPT(mesh, size, None)
         values = {name: ttnn.to_torch(tensor.detach()) for name, tensor in model.named_parameters()}
     shapes = {name: tensor.shape for name, tensor in TorchGPT(size).state_dict().items()}
-    found = {_torch_name(name): tensor for name, tensor in values.items()}
+    found = {name.replace(".attention.", ".").replace(".mlp.", "."): values[name] for name in values}
     return {name: found[name].reshape(shape).clone() for name, shape in shapes.items()}
-
-
-def _torch_name(name: str) -> str:
-    return name.replace(".attention.", ".").replace(".mlp.", ".")
 
 
 TORCH, DDP = "torch", "torch DDP, 8 processes"

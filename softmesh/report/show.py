@@ -18,8 +18,8 @@ from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
+from softmesh.report.command_options import is_page, output_option, when_given, write_picture
 from softmesh.report.mesh_svg import mesh_svg, placed_svg
-from softmesh.report.picture_output import is_page, output_option, write_picture
 from softmesh.report.shard_layout import PlacedTensor, grid_text, planned
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
 from softmesh.report.wiring.show_target import Request, UnknownTarget, UnusableTarget, wiring_of
@@ -46,9 +46,7 @@ def _is_dim(text: str) -> bool:
     return text == "none" or (text.removeprefix("-").isdecimal() and len(text) <= _MOST_DIGITS)
 
 
-def _parse_mesh(context: click.Context, option: click.Parameter, text: str | None) -> MeshShape | None:
-    if text is None:
-        return None
+def _parse_mesh(text: str) -> MeshShape:
     extents = text.lower().split("x")
     if not all(map(_is_extent, extents)):
         raise click.BadParameter(f"{text!r} is not a mesh; write its extents as in 2x4, each at least 1.")
@@ -62,9 +60,7 @@ def _parse_mesh(context: click.Context, option: click.Parameter, text: str | Non
     return shape
 
 
-def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
-    if text is None:
-        return None
+def _parse_shape(text: str) -> list[int]:
     extents = [extent.strip() for extent in text.split(",")]
     if not all(map(_is_extent, extents)):
         raise click.BadParameter(
@@ -78,9 +74,7 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
     return shape
 
 
-def _parse_splits(context: click.Context, option: click.Parameter, text: str | None) -> Splits | None:
-    if text is None:
-        return None
+def _parse_splits(text: str) -> Splits:
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not all(map(_is_dim, entries)):
         raise click.BadParameter(
@@ -89,9 +83,7 @@ def _parse_splits(context: click.Context, option: click.Parameter, text: str | N
     return tuple(None if entry == "none" else int(entry) for entry in entries)
 
 
-def _parse_fabric(context: click.Context, option: click.Parameter, text: str | None) -> FabricConfig | None:
-    if text is None:
-        return None
+def _parse_fabric(text: str) -> FabricConfig:
     try:
         return FabricConfig[text.upper()]
     except KeyError:
@@ -119,23 +111,26 @@ Examples:
 )
 @click.option(
     "--fabric",
-    callback=_parse_fabric,
+    callback=when_given(_parse_fabric),
     metavar="CONFIG",
     help="Draw the links this fabric uses: FABRIC_2D ...",
 )
 @click.option(
-    "--mesh", callback=_parse_mesh, metavar="2x4", help="Shape of the mesh; default: the machine's own."
+    "--mesh",
+    callback=when_given(_parse_mesh),
+    metavar="2x4",
+    help="Shape of the mesh; default: the machine's own.",
 )
 @click.option(
     "--shape",
-    callback=_parse_shape,
+    callback=when_given(_parse_shape),
     metavar="1,1,64,256",
     help="Shape of the whole tensor; default: one 32x32 tile per device.",
 )
 @click.option(
     "--shard",
     "splits",
-    callback=_parse_splits,
+    callback=when_given(_parse_splits),
     metavar="D|D,D",
     help="Tensor dim to split over all devices, or one for each mesh axis; none replicates.",
 )

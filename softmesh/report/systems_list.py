@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import click
+from rich import box
+from rich.table import Table
 
 from softmesh.report.terminal import print_pictures
 from softmesh.systems.machine import Machine
@@ -98,9 +100,6 @@ def _links_per_edge(machine: Machine) -> int:
 
 
 def _print_table(listed: list[Listed]) -> None:
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for head in ("system", "chips", "mesh", "links", "hosts", "arch", "GiB"):
         is_text = head in ("system", "arch")

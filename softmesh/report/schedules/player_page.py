@@ -113,13 +113,12 @@ def _data(replay: ScheduleReplay, geometry: Geometry) -> dict[str, Any]:
         "bytes": replay.piece_bytes is not None,
         "states": [_state(replay, geometry, step) for step in range(len(replay.schedule.steps) + 1)],
         "steps": [_tokens(replay, step, number) for step in steps],
-        "captions": ["Start: nothing has been sent.", *(_caption(replay, step) for step in steps)],
+        "captions": [
+            "Start: nothing has been sent.",
+            *(f"Step {step + 1} of {len(steps)}: {summary(replay, step)}." for step in steps),
+        ],
         "sentences": [[], *(_sentences(replay, step) for step in steps)],
     }
-
-
-def _caption(replay: ScheduleReplay, step: int) -> str:
-    return f"Step {step + 1} of {len(replay.schedule.steps)}: {summary(replay, step)}."
 
 
 def _sentences(replay: ScheduleReplay, step: int) -> list[str]:

@@ -11,7 +11,7 @@ from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_sy
 from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
 from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
-from softmesh.report.picture_output import output_option, write_picture
+from softmesh.report.command_options import output_option, when_given, write_picture
 from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
@@ -24,9 +24,7 @@ _MOST_AXES = 4
 _TOPOLOGIES = {"line": False, "mesh": False, "ring": True, "torus": True}
 
 
-def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
+def _parse_shape(text: str) -> tuple[int, ...]:
     extents = text.lower().split("x")
     if not all(extent.isascii() and extent.isdigit() and 0 < len(extent) < 6 for extent in extents):
         raise click.BadParameter(f"{text[:60]!r} is not a shape; write its extents as in 2x4.")
@@ -36,7 +34,7 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
     return shape
 
 
-def _parse_name(context: click.Context, argument: click.Parameter, name: str) -> str:
+def _parse_name(name: str) -> str:
     if name not in GENERATORS:
         raise click.BadParameter(
             f"there is no schedule for {name[:60]!r}.{did_you_mean(name, GENERATORS)} "
@@ -55,11 +53,11 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("collective", callback=_parse_name)
+@click.argument("collective", callback=when_given(_parse_name))
 @click.option(
     "--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8."
 )
-@click.option("--shape", callback=_parse_shape, metavar="2x4", help="Devices in a grid instead.")
+@click.option("--shape", callback=when_given(_parse_shape), metavar="2x4", help="Devices in a grid instead.")
 @click.option(
     "--topology",
     type=click.Choice(list(_TOPOLOGIES)),

@@ -1,23 +1,32 @@
-"""The --output option of `softmesh show` and `softmesh schedule`: a picture goes into an .svg or an .html file."""
+"""Options of `softmesh show` and `softmesh schedule`: values that are parsed, and --output, an .svg or .html file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+_Value = TypeVar("_Value")
 
-def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in (".svg", ".html"):
+
+def when_given(
+    parse: Callable[[Any], _Value],
+) -> Callable[[click.Context, click.Parameter, Any], _Value | None]:
+    """A callback of click that leaves alone what was not given."""
+    return lambda context, option, value: None if value is None else parse(value)
+
+
+def _parse_output(path: Path) -> Path:
+    if path.suffix.lower() not in (".svg", ".html"):
         raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
     return path
 
 
 def output_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("-o", "--output", callback=_parse_output, type=kind, help=about)
+    return click.option("-o", "--output", callback=when_given(_parse_output), type=kind, help=about)
 
 
 def is_page(path: Path) -> bool:
