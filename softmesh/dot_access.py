@@ -15,7 +15,10 @@ class DotAccessDict(dict[Any, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"there is no entry {name!r}.{did_you_mean(name, map(str, self))}") from None
+            raise AttributeError(f"{self._no_such(name)}.{did_you_mean(name, map(str, self))}") from None
+
+    def _no_such(self, name: str) -> str:
+        return f"there is no entry {name!r}"
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value

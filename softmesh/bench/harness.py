@@ -5,13 +5,15 @@ Peers are interleaved round by round, so that a machine with other things to do 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,26 @@ from softmesh.tensor.mappers import Mapper
 DTYPES = {"float32": (ttnn.float32, torch.float32), "bfloat16": (ttnn.bfloat16, torch.bfloat16)}
 
 
-def put(values: torch.Tensor, dtype: str, mesh: ttnn.MeshDevice, mapper: Mapper) -> ttnn.Tensor:
+def put(values: torch.Tensor, dtype: str, mesh: ttnn.MeshDevice, mapper: Mapper | None = None) -> ttnn.Tensor:
     made = ttnn.from_torch(values, DTYPES[dtype][0], layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
     assert made is not None
     return made
+
+
+@contextmanager
+def under_fabric() -> Iterator[None]:
+    """With a fabric, which collectives need; without one again afterwards."""
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        yield
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+@contextmanager
+def connected_mesh(*shape: int) -> Iterator[ttnn.MeshDevice]:
+    with under_fabric(), ttnn.create_mesh_device(ttnn.MeshShape(shape)) as mesh:
+        yield mesh
 
 
 _PATIENCE = 60.0  # seconds
@@ -94,7 +112,20 @@ def interleave(
     return {name: Timing(tuple(seconds)) for name, seconds in seen.items()}
 
 
-# Output: the machine that the numbers hold for, tables, and JSON.
+# The command: its options, the machine that the numbers hold for, tables, and JSON.
+
+
+def options(
+    name: str, about: str | None, quick: str, interpreters: Mapping[str, str] | None = None
+) -> argparse.ArgumentParser:
+    """Those of `softmesh bench NAME`; `interpreters` names the package that --KEY-python is to have."""
+    parser = argparse.ArgumentParser(prog=f"softmesh bench {name}", description=(about or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    for peer, package in (interpreters or {}).items():
+        about_python = f"the interpreter that has {package} (default: this)"
+        parser.add_argument(f"--{peer}-python", default=sys.executable, metavar="PATH", help=about_python)
+    return parser
 
 
 _WIDTH_IN_FILES = 132
@@ -126,6 +157,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wor
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
+
+
+def digits(us: float) -> str:
+    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
 
 
 def show(*parts: Table | str) -> None:

@@ -25,7 +25,18 @@ import torch
 
 import softmesh as ttnn
 from softmesh.alias import aliased
-from softmesh.bench.harness import DTYPES, Timing, interleave, machine, show, show_json, table, timed
+from softmesh.bench.harness import (
+    DTYPES,
+    Timing,
+    interleave,
+    machine,
+    options,
+    show,
+    show_json,
+    table,
+    timed,
+    under_fabric,
+)
 from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
 
 # The workload. The example is no part of the installed package: it is found in the checkout, or where the user says.
@@ -311,9 +322,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="softmesh bench llama", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser = options("llama", __doc__, "a tiny model and two rounds")
     parser.add_argument(
         "--example",
         type=Path,
@@ -330,20 +339,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-@contextmanager
-def _under_a_fabric() -> Iterator[None]:
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    try:
-        yield
-    finally:
-        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     effort = QUICK if given.quick else Effort()
     example = load_example(given.example)
-    with _under_a_fabric():
+    with under_fabric():
         rows = [row for dtype in DTYPES for row in measure(example, effort, dtype)]
     present(rows, effort.load, as_json=given.json)
     return 0 if all(row.agrees for row in rows) else 1

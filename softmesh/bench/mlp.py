@@ -19,10 +19,8 @@ All take turns in one run, and each result is checked against float64.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
@@ -31,8 +29,20 @@ import torch
 import torch.nn.functional as F
 
 import softmesh as ttnn
-from softmesh.bench.harness import DTYPES, Peer, interleave, machine, put, show, show_json, table, timed
-from softmesh.bench.peer_process import JAX_MLP_WORKER, JaxMissing, JaxPeer
+from softmesh.bench.harness import (
+    DTYPES,
+    Peer,
+    connected_mesh,
+    interleave,
+    machine,
+    options,
+    put,
+    show,
+    show_json,
+    table,
+    timed,
+)
+from softmesh.bench.peer_process import PeerProcess, interpreted, jax_worker, peer_or_note
 
 # The workload. TT-NN has it in three forms, which differ in what is split over the devices and in what travels
 # between them.
@@ -69,9 +79,6 @@ class Operands:
     def in_torchs_order(self) -> Operands:
         """w1 and w2 as (out, in), which is how torch.nn.Linear keeps them."""
         return replace(self, w1=self.w1.T.contiguous(), w2=self.w2.T.contiguous())
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: value.float().numpy() for name, value in vars(self).items()}
 
 
 def torch_mlp(o: Operands) -> torch.Tensor:
@@ -141,6 +148,17 @@ def torch_peers(dtype: str, operands: Operands) -> dict[str, Callable[[], torch.
     return peers
 
 
+class MlpPeer(PeerProcess):
+    """A worker that runs the MLP in the form it is told."""
+
+    def prepare(self, form: str, dtype: str, operands: Operands) -> torch.Tensor:
+        """Give it the operands, and see what it makes of them."""
+        arrays = {name: value.float().numpy() for name, value in vars(operands).items()}
+        np.savez(self.folder / "operands.npz", **arrays)
+        self.ask(prepare=form, dtype=dtype)
+        return torch.from_numpy(np.load(self.folder / "result.npy"))
+
+
 MESH = (1, 8)
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2}  # of the error's norm, relative to the result's
 OURS = "softmesh"
@@ -178,16 +196,15 @@ class Row:
 
 
 def measure(
-    form: str, dtype: str, operands: Operands, sizes: Sizes, mesh: ttnn.MeshDevice, jax: JaxPeer | None
+    form: str, dtype: str, operands: Operands, sizes: Sizes, mesh: ttnn.MeshDevice, jax: MlpPeer | None
 ) -> list[Row]:
     ours = MeshMlp(mesh, operands, dtype, form)
     calls = torch_peers(dtype, operands)
     results = {OURS: ours.result(), **{name: call() for name, call in calls.items()}}
     peers: dict[str, Peer] = {OURS: timed(ours), **{name: timed(call) for name, call in calls.items()}}
     if jax is not None:
-        jax.run(dtype, form)
-        results[JAX] = torch.from_numpy(jax.result(dtype, form))
-        peers[JAX] = lambda: jax.run(dtype, form)
+        results[JAX] = jax.prepare(form, dtype, operands)
+        peers[JAX] = lambda: jax.run(1)
     errors = relative_errors(results, operands)
     seen = interleave(peers, sizes.rounds)
     rows = len(operands.x)
@@ -227,66 +244,24 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def left_out(python: str, cause: JaxMissing) -> str:
-    return (
-        f"JAX is left out: {python} does not run it ({cause}). "
-        "Install it with pip install 'softmesh[bench]', or name an interpreter that has it: --jax-python PATH."
-    )
-
-
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="softmesh bench mlp", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny MLP and two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    parser.add_argument(
-        "--jax-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="the interpreter that runs JAX (default: this)",
-    )
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    given = arguments(argv)
+    given = options("mlp", __doc__, "a tiny MLP and two rounds", {"jax": "JAX"}).parse_args(argv)
     sizes = QUICK if given.quick else Sizes()
-    note = ""
     rows: list[Row] = []
-    with connected_mesh() as mesh:
+    of_jax = interpreted("JAX", given.jax_python, "'softmesh[bench]'")
+    with (
+        connected_mesh(*MESH) as mesh,
+        peer_or_note("JAX", lambda: MlpPeer(*jax_worker(given.jax_python, "jax_mlp.py")), **of_jax) as (
+            jax,
+            note,
+        ),
+    ):
         for count in sizes.rows:
             drawn = Operands.random(count, sizes.width, sizes.inner)
-            operands = {dtype: drawn.to(torch_dtype) for dtype, (_, torch_dtype) in DTYPES.items()}
-            with jax_or_note(given.jax_python, operands) as (jax, note):
-                for form, dtype in product(FORMS, DTYPES):
-                    rows += measure(form, dtype, operands[dtype], sizes, mesh, jax)
+            for form, (dtype, (_, torch_dtype)) in product(FORMS, DTYPES.items()):
+                rows += measure(form, dtype, drawn.to(torch_dtype), sizes, mesh, jax)
     present(rows, sizes, note, as_json=given.json)
     return 0 if all(r.agrees for r in rows) else 1
-
-
-@contextmanager
-def connected_mesh() -> Iterator[ttnn.MeshDevice]:
-    """A line of devices under a fabric, which collectives need; without one again afterwards."""
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    try:
-        with ttnn.create_mesh_device(ttnn.MeshShape(MESH)) as mesh:
-            yield mesh
-    finally:
-        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-
-
-@contextmanager
-def jax_or_note(python: str, operands: Mapping[str, Operands]) -> Iterator[tuple[JaxPeer | None, str]]:
-    """JAX where `python` runs it, and what to say of it."""
-    peer = JaxPeer(
-        [python, str(JAX_MLP_WORKER)], {dtype: values.arrays() for dtype, values in operands.items()}
-    )
-    with ExitStack() as stack:
-        try:
-            jax = stack.enter_context(peer)
-        except JaxMissing as cause:
-            yield None, left_out(python, cause)
-        else:
-            yield jax, f"JAX {jax.version}"
 
 
 def present(rows: Sequence[Row], sizes: Sizes, note: str, *, as_json: bool) -> None:

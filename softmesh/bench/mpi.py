@@ -14,7 +14,6 @@ A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -27,18 +26,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softmesh.bench.harness import machine, show, show_json, table
-from softmesh.bench.peer_process import PeerMissing, launcher
+from softmesh.bench.harness import machine, options, show, show_json, size, table
+from softmesh.bench.peer_process import AS_ROOT, PeerMissing, bare_mpirun, launcher, worker
 
 # Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
 
 
 OURS, RAW = "softmesh", "mpi4py"
 ROWS = 4  # devices of each rank
-WORKER = Path(__file__).with_name("workers") / "big_mesh_rank.py"
-STARTER = Path(__file__).with_name("workers") / "job_startup.py"
 _TT_RUN = Path(__file__).parents[2] / "softmesh_launcher.py"
-_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 _DEADLINE = 900.0  # seconds of one job
 
 
@@ -71,18 +67,13 @@ def tt_run(ranks: int, folder: Path, program: Sequence[str]) -> list[str]:
     graph, bound = folder / f"mesh{ranks}.textproto", folder / f"ranks{ranks}.yaml"
     graph.write_text(descriptor(ranks))
     bound.write_text(binding(ranks, graph))
-    return [sys.executable, str(_TT_RUN), "--rank-binding", str(bound), "--", *program]
-
-
-def bare_mpirun(ranks: int, program: Sequence[str]) -> list[str]:
-    sharing_cores = ["--oversubscribe", "--bind-to", "none"]
-    return [launcher(sys.executable), "-n", str(ranks), *sharing_cores, *program]
+    return [sys.executable, str(_TT_RUN), "--rank-binding", str(bound), "--", sys.executable, *program]
 
 
 def measured_by_ranks(ranks: int, folder: Path, order: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the ranks of one job have measured."""
     results = folder / "results.json"
-    _run(tt_run(ranks, folder, [sys.executable, str(WORKER), str(results), json.dumps(order)]))
+    _run(tt_run(ranks, folder, [worker("big_mesh_rank.py"), str(results), json.dumps(order)]))
     found: list[dict[str, Any]] = json.loads(results.read_text())
     results.unlink()
     return found
@@ -91,8 +82,9 @@ def measured_by_ranks(ranks: int, folder: Path, order: Mapping[str, Any]) -> lis
 def seconds_to_start(ranks: int, folder: Path, kind: str) -> float:
     """From the command until all ranks are there."""
     started = folder / "started"
-    program = [sys.executable, str(STARTER), str(started), kind]
-    command = tt_run(ranks, folder, program) if kind == "softmesh" else bare_mpirun(ranks, program)
+    program = [worker("job_startup.py"), str(started), kind]
+    is_ours = kind == "softmesh"
+    command = tt_run(ranks, folder, program) if is_ours else bare_mpirun(sys.executable, ranks, program)
     begun = time.time()
     _run(command)
     seconds = float(started.read_text()) - begun
@@ -106,7 +98,7 @@ def _run(command: Sequence[str]) -> None:
     }
     try:
         job = subprocess.run(
-            command, env=environ | _AS_ROOT, capture_output=True, text=True, timeout=_DEADLINE, check=False
+            command, env=environ | AS_ROOT, capture_output=True, text=True, timeout=_DEADLINE, check=False
         )
     except subprocess.TimeoutExpired as late:
         raise PeerMissing(f"a job did not end within {_DEADLINE:.0f} s") from late
@@ -206,17 +198,13 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
             r.work + ("" if r.is_right else " (!)"),
             str(r.ranks),
             str(r.devices),
-            _size(r.bytes),
+            size(r.bytes),
             f"{r.microseconds[OURS]:,.0f}",
             f"{r.microseconds[RAW]:,.0f}",
             f"{r.ratio:.2f}",
         ]
         for r in rows
     ]
-
-
-def _size(count: int) -> str:
-    return f"{count // _MIB} MiB" if count >= _MIB else f"{count // _KIB} KiB"
 
 
 def in_words(found: Found) -> list[str]:
@@ -228,7 +216,7 @@ def in_words(found: Found) -> list[str]:
         if worst is not None:
             said.append(
                 f"{work}: no slower than mpi4py in {len(of_it) - len(slower)} of {len(of_it)}; at most "
-                f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {_size(worst.bytes)})."
+                f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {size(worst.bytes)})."
             )
     said += [
         f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s."
@@ -254,10 +242,7 @@ def present(found: Found, effort: Effort, *, as_json: bool) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="softmesh bench mpi", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="2 ranks, two sizes, two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    given = parser.parse_args(argv)
+    given = options("mpi", __doc__, "2 ranks, two sizes, two rounds").parse_args(argv)
     effort = QUICK if given.quick else Effort()
     try:
         check_engine()

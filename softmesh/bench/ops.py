@@ -9,7 +9,6 @@ bfloat16 matmul, where softmesh computes in fp32 and rounds.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -24,8 +23,10 @@ from softmesh.bench.harness import (
     DTYPES,
     Peer,
     Timing,
+    digits,
     interleave,
     machine,
+    options,
     put,
     repetitions_for,
     show,
@@ -208,13 +209,9 @@ def small_op_rows(measured: Sequence[SmallOp]) -> list[list[str]]:
     """One row for each op, operands and dtype; a cell for each number of devices."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for m in measured:
-        cell = f"{_digits(m.softmesh_us)}/{_digits(m.torch_us)} {m.above_us:+.1f}"
+        cell = f"{digits(m.softmesh_us)}/{digits(m.torch_us)} {m.above_us:+.1f}"
         rows.setdefault((m.op, m.operands, m.dtype), []).append(cell)
     return [[*names, *cells] for names, cells in rows.items()]
-
-
-def _digits(us: float) -> str:
-    return f"{us:.1f}" if us < 100 else f"{us:.0f}"
 
 
 def rate_rows(measured: Sequence[Rate]) -> list[list[str]]:
@@ -224,15 +221,8 @@ def rate_rows(measured: Sequence[Rate]) -> list[list[str]]:
     ]
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="softmesh bench ops", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few rounds on 1 and 8 devices")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    given = arguments(argv)
+    given = options("ops", __doc__, "a few rounds on 1 and 8 devices").parse_args(argv)
     effort = QUICK if given.quick else Effort()
     small, rates = measure_small_ops(effort), measure_rates(effort)
     memory, importing = measure_replicated_memory(), measure_import(effort)

@@ -14,14 +14,12 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-
+from softmesh.bench.harness import Peer
 from softmesh.errors import SoftmeshError
 
 _DEADLINE = 120.0  # seconds for one answer; that may include compiling
@@ -32,6 +30,9 @@ class PeerMissing(SoftmeshError):
     """The peer does not run here, or went away."""
 
 
+_Process = TypeVar("_Process", bound="PeerProcess")
+
+
 class PeerProcess:
     """Use as a context manager; `command` is given the folder's name as its last argument."""
 
@@ -39,7 +40,7 @@ class PeerProcess:
         self._command = command
         self._environment = {**os.environ, **(environment or {})}
 
-    def __enter__(self) -> PeerProcess:
+    def __enter__(self: _Process) -> _Process:
         self._made = tempfile.TemporaryDirectory(prefix="softmesh-bench-")
         self.folder = Path(self._made.name)
         try:
@@ -54,9 +55,7 @@ class PeerProcess:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def ask(self, **order: object) -> dict[str, Any]:
@@ -67,6 +66,15 @@ class PeerProcess:
         except BrokenPipeError:
             raise PeerMissing(self._last_words()) from None
         return self._answer()
+
+    def run(self, repetitions: int) -> float:
+        """Seconds of one call of what it has prepared."""
+        return float(self.ask(repeat=repetitions)["seconds"])
+
+    def timed(self, seconds: float) -> Peer:
+        """As `harness.timed`, with as many repetitions as fill this time."""
+        repetitions = max(1, round(seconds / self.run(1)))
+        return lambda: self.run(repetitions)
 
     def _start(self) -> None:
         with open(self.folder / "errors", "wb") as errors:
@@ -130,16 +138,49 @@ def _killed_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[No
         timer.cancel()
 
 
+@contextmanager
+def peer_or_note(
+    name: str, start: Callable[[], _Process], refusal: str = "it does not run here", remedy: str = ""
+) -> Iterator[tuple[_Process | None, str]]:
+    """The peer where it runs, and what to say of it."""
+    with ExitStack() as stack:
+        try:
+            process = start()
+            stack.enter_context(process)
+        except PeerMissing as cause:
+            yield None, f"{name} is left out: {refusal} ({cause}). {remedy}".rstrip()
+        else:
+            yield process, f"{name}: {process.version}"
+
+
+def interpreted(name: str, python: str, packages: str) -> dict[str, str]:
+    """What `peer_or_note` says of a peer that the interpreter named by --NAME-python cannot run."""
+    remedy = (
+        f"Install it with pip install {packages}, "
+        f"or name an interpreter that has it: --{name.lower()}-python PATH."
+    )
+    return {"refusal": f"{python} does not run it", "remedy": remedy}
+
+
 PROCESSES = 8
-MPI_WORKER = Path(__file__).with_name("workers") / "mpi_collectives.py"
-_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # containers have no other
+_WORKERS = Path(__file__).with_name("workers")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # containers have no other
 
 
-def mpi_process(python: str, processes: int = PROCESSES) -> PeerProcess:
+def worker(name: str) -> str:
+    return str(_WORKERS / name)
+
+
+def jax_worker(python: str, name: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a worker with 8 virtual CPU devices, which jax asks for as it is imported."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={PROCESSES}"
+    return [python, worker(name)], {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+
+
+def bare_mpirun(python: str, processes: int, program: Sequence[str]) -> list[str]:
     # More processes than cores: none is tied to one, and who waits lets others work.
     sharing_cores = ["--oversubscribe", "--bind-to", "none"]
-    command = [launcher(python), "-n", str(processes), *sharing_cores, python, str(MPI_WORKER)]
-    return PeerProcess(command, _AS_ROOT)
+    return [launcher(python), "-n", str(processes), *sharing_cores, python, *program]
 
 
 def launcher(python: str) -> str:
@@ -152,88 +193,3 @@ def launcher(python: str) -> str:
     if mpirun is None:
         raise PeerMissing(f"there is no mpirun beside {python} or on the PATH")
     return mpirun
-
-
-JAX_MLP_WORKER = Path(__file__).with_name("workers") / "jax_mlp.py"
-_JAX_DEADLINE = 120.0  # seconds for one answer; the first of each kind includes compiling
-
-
-class JaxMissing(SoftmeshError):
-    """The interpreter that was to run JAX cannot."""
-
-
-class JaxPeer:
-    """Use as a context manager; ends the worker on leaving.
-
-    `command` starts the worker and is given the folder with the operands; `operands[dtype]` are its
-    float32 arrays by name.
-    """
-
-    def __init__(self, command: Sequence[str], operands: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        self._command = command
-        self._operands = operands
-
-    def __enter__(self) -> JaxPeer:
-        self._folder = tempfile.TemporaryDirectory(prefix="softmesh-bench-")
-        for dtype, arrays in self._operands.items():
-            np.savez(Path(self._folder.name) / f"{dtype}.npz", **arrays)  # type: ignore[arg-type]
-        try:
-            self._worker = subprocess.Popen(
-                [*self._command, self._folder.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        except OSError as error:
-            self._folder.cleanup()
-            raise JaxMissing(f"cannot start {self._command[0]}: {error.strerror}") from error
-        try:
-            self.version: str = self._answer()["ready"]
-        except JaxMissing:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def run(self, dtype: str, form: str) -> float:
-        """Seconds of one call."""
-        assert self._worker.stdin is not None
-        self._worker.stdin.write(f"{dtype} {form}\n")
-        self._worker.stdin.flush()
-        return float(self._answer()["seconds"])
-
-    def result(self, dtype: str, form: str) -> np.ndarray:
-        """What the MLP gave, once it has run."""
-        return np.load(Path(self._folder.name) / f"{dtype}.{form}.npy")
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._worker.stdout is not None
-        assert self._worker.stderr is not None
-        with _jax_killed_after(_JAX_DEADLINE, self._worker):
-            line = self._worker.stdout.readline()
-        if not line:
-            said = self._worker.stderr.read().strip().splitlines()
-            raise JaxMissing(
-                said[-1] if said else f"{self._command[0]} gave no answer in {_JAX_DEADLINE:.0f} s"
-            )
-        return dict(json.loads(line))
-
-    def _end(self) -> None:
-        self._worker.kill()
-        self._worker.communicate()
-        self._folder.cleanup()
-
-
-@contextmanager
-def _jax_killed_after(seconds: float, worker: subprocess.Popen[str]) -> Iterator[None]:
-    timer = threading.Timer(seconds, worker.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

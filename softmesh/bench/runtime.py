@@ -9,7 +9,6 @@ it wrote; the rest is told in microseconds. Peers take turns, figures are median
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from softmesh.bench.harness import (
     Timing,
     interleave,
     machine,
+    options,
     repetitions_for,
     show,
     show_json,
@@ -154,12 +154,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="softmesh bench runtime", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    given = parser.parse_args(argv)
+    given = options("runtime", __doc__, "small sizes, few rounds").parse_args(argv)
     effort = QUICK if given.quick else Effort()
     rows = measure(effort)
     if given.json:

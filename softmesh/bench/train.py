@@ -8,13 +8,11 @@ one run, and the loss of the first step is compared with torch's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,8 @@ import torch
 
 import softmesh as ttnn
 from softmesh import train
-from softmesh.bench.harness import Peer, Timing, interleave, machine, show, show_json, table, timed
-from softmesh.bench.peer_process import PeerMissing, PeerProcess
+from softmesh.bench.harness import Peer, Timing, interleave, machine, options, show, show_json, table, timed
+from softmesh.bench.peer_process import PeerMissing, PeerProcess, peer_or_note, worker
 from softmesh.bench.torch_gpt import Size, TorchGPT, TorchTraining
 
 # The workload: steps of a GPT on a mesh, with the weights and the batch that plain torch has.
@@ -104,17 +102,12 @@ def torch_weights(size: Size) -> Weights:
         model = MeshGPT(mesh, size, None)
         values = {name: ttnn.to_torch(tensor.detach()) for name, tensor in model.named_parameters()}
     shapes = {name: tensor.shape for name, tensor in TorchGPT(size).state_dict().items()}
-    found = {_torch_name(name): tensor for name, tensor in values.items()}
+    found = {name.replace(".attention.", ".").replace(".mlp.", "."): values[name] for name in values}
     return {name: found[name].reshape(shape).clone() for name, shape in shapes.items()}
-
-
-def _torch_name(name: str) -> str:
-    return name.replace(".attention.", ".").replace(".mlp.", ".")
 
 
 TORCH, DDP = "torch", "torch DDP, 8 processes"
 FORMS = {"1 device": (1, 1), "DP 8": (8, 1), "TP 8": (1, 8), "DP 2 x TP 4": (2, 4)}
-_WORKER = Path(__file__).with_name("workers") / "ddp_training.py"
 _PROCESSES = 8
 _SAME = 1e-4  # of the loss
 
@@ -141,7 +134,6 @@ class Row:
 def measure(effort: Effort) -> tuple[list[Row], list[str]]:
     size = effort.size
     weights, batch = torch_weights(size), batch_of(size)
-    notes: list[str] = []
     with ExitStack() as stack:
         steps = {TORCH: _torch_step(size, weights, batch)}
         for name, (rows, columns) in FORMS.items():
@@ -149,11 +141,11 @@ def measure(effort: Effort) -> tuple[list[Row], list[str]]:
             steps[name] = MeshTraining(mesh, size, batch).step
         peers: dict[str, Peer] = {name: timed(step) for name, step in steps.items()}
         losses = {name: step() for name, step in steps.items()}
-        ddp = stack.enter_context(_ddp(size, weights, batch, notes))
+        ddp, note = stack.enter_context(peer_or_note(DDP, lambda: _DdpProcess(size, weights, batch)))
         if ddp is not None:
-            peers[DDP] = ddp
+            peers[DDP] = lambda: ddp.run(1)
         seen = interleave(peers, effort.rounds)
-    return _rows(seen, losses, size), notes
+    return _rows(seen, losses, size), [note]
 
 
 def _torch_step(
@@ -164,25 +156,11 @@ def _torch_step(
     return TorchTraining(model, *batch).step
 
 
-@contextmanager
-def _ddp(
-    size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor], notes: list[str]
-) -> Iterator[Peer | None]:
-    process = _DdpProcess(size, weights, batch)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(process)
-        except PeerMissing as gone:
-            notes.append(f"{DDP} is left out: it does not run here ({gone}).")
-            yield None
-        else:
-            notes.append(f"DDP: {process.version}")
-            yield lambda: float(process.ask(repeat=1)["seconds"])
-
-
 class _DdpProcess(PeerProcess):
     def __init__(self, size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        super().__init__([sys.executable, str(_WORKER), str(_PROCESSES)], {"OMP_NUM_THREADS": "1"})
+        super().__init__(
+            [sys.executable, worker("ddp_training.py"), str(_PROCESSES)], {"OMP_NUM_THREADS": "1"}
+        )
         self._work = (size, weights, batch)
 
     def _start(self) -> None:
@@ -209,15 +187,8 @@ def _rows(seen: Mapping[str, Timing], losses: Mapping[str, float], size: Size) -
     ]
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="softmesh bench train", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    given = arguments(argv)
+    given = options("train", __doc__, "a tiny model and two rounds").parse_args(argv)
     effort = QUICK if given.quick else Effort()
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     try:

@@ -18,22 +18,30 @@ The peers, all of which take turns in one run, and whose results are checked bit
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.harness import Peer, interleave, machine, repetitions_for, show, show_json, table, timed
-from softmesh.bench.peer_process import PeerMissing, PeerProcess
+from softmesh.bench.harness import (
+    Peer,
+    connected_mesh,
+    interleave,
+    machine,
+    options,
+    repetitions_for,
+    show,
+    show_json,
+    table,
+    timed,
+)
+from softmesh.bench.peer_process import PROCESSES, PeerMissing, interpreted, peer_or_note
 from softmesh.bench.unified_workload import FORMS, MeshWork, UnifiedPeer, Work, dtensor_process, jax_process
 
 OURS, HAND, JAX, DTENSOR = "unified", "by hand", "JAX", "DTensor"
-_JAX_DEVICES = 8
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class Summary:
 
 
 def takes(peer: str, work: Work) -> bool:
-    return peer != JAX or work.devices == _JAX_DEVICES
+    return peer != JAX or work.devices == PROCESSES
 
 
 def measure(
@@ -121,33 +129,9 @@ def measure(
 def measure_all(effort: Effort, others: Mapping[str, UnifiedPeer | None]) -> list[Row]:
     rows = []
     for work in effort.works():
-        with grid_of(work.mesh) as mesh:
+        with connected_mesh(*work.mesh) as mesh:
             rows.append(measure(work, effort, mesh, others))
     return rows
-
-
-@contextmanager
-def grid_of(shape: tuple[int, int]) -> Iterator[ttnn.MeshDevice]:
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    try:
-        with ttnn.create_mesh_device(ttnn.MeshShape(shape)) as mesh:
-            yield mesh
-    finally:
-        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-
-
-@contextmanager
-def peer_or_note(
-    name: str, start: Callable[[], PeerProcess], remedy: str
-) -> Iterator[tuple[UnifiedPeer | None, str]]:
-    """The peer where it runs, and what to say of it."""
-    with ExitStack() as stack:
-        try:
-            process = stack.enter_context(start())
-        except PeerMissing as cause:
-            yield None, f"{name} is left out: it does not run here ({cause}). {remedy}"
-        else:
-            yield UnifiedPeer(process), f"{name}: {process.version}"
 
 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
@@ -176,23 +160,9 @@ def in_words(summary: Summary) -> list[str]:
     return [sentence.format(value) for value, sentence in parts if value is not None]
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="softmesh bench unified", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="a tiny product on 8 devices, two rounds")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    parser.add_argument(
-        "--jax-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="the interpreter that has JAX (default: this)",
-    )
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    given = arguments(argv)
+    parser = options("unified", __doc__, "a tiny product on 8 devices, two rounds", {"jax": "JAX"})
+    given = parser.parse_args(argv)
     effort = QUICK if given.quick else Effort()
     try:
         rows, notes = measured_with_peers(effort, given.jax_python)
@@ -205,13 +175,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measured_with_peers(effort: Effort, jax_python: str) -> tuple[list[Row], list[str]]:
     """The rows, and what to say of each peer."""
-    install = "Install it with pip install 'softmesh[bench]', or name an interpreter: --jax-python PATH."
+    of_jax = interpreted(JAX, jax_python, "'softmesh[bench]'")
     newer = "It needs torch 2.10 or newer, with its local-tensor mode."
     with (
-        peer_or_note(JAX, lambda: jax_process(jax_python), install) as (jax, of_jax),
-        peer_or_note(DTENSOR, dtensor_process, newer) as (dtensor, of_dtensor),
+        peer_or_note(JAX, lambda: jax_process(jax_python), **of_jax) as (jax, about_jax),
+        peer_or_note(DTENSOR, dtensor_process, remedy=newer) as (dtensor, about_dtensor),
     ):
-        return measure_all(effort, {JAX: jax, DTENSOR: dtensor}), [of_jax, of_dtensor]
+        return measure_all(effort, {JAX: jax, DTENSOR: dtensor}), [about_jax, about_dtensor]
 
 
 def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.harness import Peer, put
-from softmesh.bench.peer_process import PeerProcess
+from softmesh.bench.harness import put
+from softmesh.bench.peer_process import PeerProcess, jax_worker, worker
 from softmesh.distributed.linear_and_embedding import matmul
 from softmesh.distributed.placement_requests import wanted_layout
 
@@ -116,35 +115,19 @@ class MeshWork:
 # JAX and DTensor as peers: the same product of the same factors, placed alike, prepared and then repeated.
 
 
-_JAX_WORKER = Path(__file__).with_name("workers") / "jax_unified.py"
-_DTENSOR_WORKER = Path(__file__).with_name("workers") / "dtensor_unified.py"
-
-
-class UnifiedPeer:
+class UnifiedPeer(PeerProcess):
     """A worker that multiplies when told to."""
-
-    def __init__(self, process: PeerProcess) -> None:
-        self._process = process
 
     def prepare(self, work: Work, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """Give it the factors, and see what it makes of them."""
-        folder = self._process.folder
-        np.savez(folder / "factors.npz", a=a.numpy(), b=b.numpy())
-        self._process.ask(prepare=work.order())
-        return torch.from_numpy(np.load(folder / "result.npy"))
-
-    def timed(self, seconds: float) -> Peer:
-        """As `timing.timed`, with as many repetitions as fill this time."""
-        repetitions = max(1, round(seconds / self._run(1)))
-        return lambda: self._run(repetitions)
-
-    def _run(self, repetitions: int) -> float:
-        return float(self._process.ask(repeat=repetitions)["seconds"])
+        np.savez(self.folder / "factors.npz", a=a.numpy(), b=b.numpy())
+        self.ask(prepare="matmul", **work.order())
+        return torch.from_numpy(np.load(self.folder / "result.npy"))
 
 
-def jax_process(python: str) -> PeerProcess:
-    return PeerProcess([python, str(_JAX_WORKER)])
+def jax_process(python: str) -> UnifiedPeer:
+    return UnifiedPeer(*jax_worker(python, "jax_unified.py"))
 
 
-def dtensor_process() -> PeerProcess:
-    return PeerProcess([sys.executable, str(_DTENSOR_WORKER)])
+def dtensor_process() -> UnifiedPeer:
+    return UnifiedPeer([sys.executable, worker("dtensor_unified.py")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.default_graphs import GALAXIES, default_graph
+from softmesh.fabric.descriptors.default_graphs import default_graph
 from softmesh.fabric.descriptors.loader import load_mesh_graph
 from softmesh.fabric.matching.find_match import discover
 from softmesh.fabric.mesh_binding import Binding
@@ -20,7 +20,7 @@ from softmesh.systems.machine import Machine
 # A fabric configuration may leave wrap-around links unused; it cannot add them.
 
 
-_TORUSES = {
+TORUSES = {
     FabricConfig.FABRIC_2D_TORUS_X: FabricType.TORUS_X,
     FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
     FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
@@ -30,12 +30,12 @@ _RINGS_ON_GALAXIES = (FabricConfig.FABRIC_1D_RING, FabricConfig.FABRIC_1D_NEIGHB
 
 def requested_type(config: FabricConfig, cluster_type: ClusterType) -> FabricType | None:
     """Which wraps a configuration asks for; None: whichever the descriptor declares."""
-    if config in _RINGS_ON_GALAXIES and cluster_type in GALAXIES:
+    if config in _RINGS_ON_GALAXIES and cluster_type.is_galaxy:
         return FabricType.TORUS_XY
     # Elsewhere rings come from the descriptor alone: a T3000 is a ring of eight with a 1x8 RING descriptor.
     if config in (FabricConfig.FABRIC_1D_RING, FabricConfig.CUSTOM):
         return None
-    return _TORUSES.get(config, FabricType.MESH)
+    return TORUSES.get(config, FabricType.MESH)
 
 
 def effective_graph(graph: MeshGraph, config: FabricConfig, cluster_type: ClusterType) -> MeshGraph:
@@ -70,14 +70,6 @@ def _check_offers(mesh: LogicalMesh, requested: FabricType, config: FabricConfig
     )
 
 
-_TORUS = {
-    FabricConfig.FABRIC_2D_TORUS_X: FabricType.TORUS_X,
-    FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
-    FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
-}
-_GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
-
-
 def declared_graph(machine: Machine, binding: Binding, config: FabricConfig) -> MeshGraph:
     """The descriptor's graph, or the one the machine has of its own for this fabric."""
     if binding.descriptor is None:
@@ -95,7 +87,7 @@ def graph_in_use(declared: MeshGraph, machine: Machine, binding: Binding, config
     descriptor was chosen); a descriptor of the user's own is held to what it declares.
     """
     falls_back = binding.descriptor is None and machine.grid is None
-    if falls_back and config in _TORUS and not _provides(declared, _TORUS[config]):
+    if falls_back and config in TORUSES and not _provides(declared, TORUSES[config]):
         config = FabricConfig.FABRIC_2D
     return effective_graph(declared, config, machine.cluster_type)
 
@@ -114,9 +106,9 @@ def _own_graph(machine: Machine, config: FabricConfig) -> MeshGraph:
 
 
 def _wanted_type(machine: Machine, config: FabricConfig) -> FabricType:
-    if machine.cluster_type in _GALAXIES and config is FabricConfig.FABRIC_1D_RING:
+    if machine.cluster_type.is_galaxy and config is FabricConfig.FABRIC_1D_RING:
         return FabricType.TORUS_XY
-    return _TORUS.get(config, FabricType.MESH)
+    return TORUSES.get(config, FabricType.MESH)
 
 
 def _links_per_edge(machine: Machine) -> int:

@@ -22,9 +22,8 @@ def line_through(rows: int, columns: int, start: Place, length: int) -> list[Pla
         return perimeter(rows, columns, start)[:length]
     grid = _Grid(rows, columns, start, length)
     if start == (0, 0) and length == rows * columns:
-        return _comb(rows, columns) or grid.path() or _serpentine(rows, columns)
-    serpentine = _serpentine(rows, columns)[:length] if start == (0, 0) else None
-    return grid.ring() or grid.path() or serpentine
+        return _comb(rows, columns) or grid.path() or serpentine(rows, columns)
+    return grid.ring() or grid.path() or (serpentine(rows, columns)[:length] if start == (0, 0) else None)
 
 
 def perimeter(rows: int, columns: int, start: Place) -> list[Place]:
@@ -38,7 +37,7 @@ def perimeter(rows: int, columns: int, start: Place) -> list[Place]:
     return around[at:] + around[:at]
 
 
-def _serpentine(rows: int, columns: int) -> list[Place]:
+def serpentine(rows: int, columns: int) -> list[Place]:
     """Row by row, every other one backwards."""
     return [(r, c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)]
 

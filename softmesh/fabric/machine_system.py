@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 from itertools import pairwise
 
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning, ranges_text
 from softmesh.fabric.graph_selection import bound_mesh, declared_graph, graph_in_use
 from softmesh.fabric.grid_paths import line_through
 from softmesh.fabric.matching.find_match import discover, match
@@ -145,7 +145,7 @@ class MachineSystem:
             down = {asic.id for asic in self.machine.down_chips}
             reason = "is down" if unknown[0] in down else "does not exist"
             raise MeshError(
-                f"Device {unknown[0]} {reason} on {self.name}: its devices are {_ranges(self.device_ids())}."
+                f"Device {unknown[0]} {reason} on {self.name}: its devices are {ranges_text(self.device_ids())}."
             )
 
     def node_of(self, device_id: int) -> tuple[int, int]:
@@ -292,14 +292,3 @@ class MachineSystem:
     def _pairs(self) -> list[tuple[int, int]]:
         """All neighbours in the mesh: what an axis of one device has to go by."""
         return [(self._ids[a], self._ids[b]) for a, b, _ in self.mesh.edges()]
-
-
-def _ranges(ids: list[int]) -> str:
-    """0-3, 5, 7-9"""
-    runs: list[list[int]] = []
-    for id in ids:
-        if runs and id == runs[-1][-1] + 1:
-            runs[-1].append(id)
-        else:
-            runs.append([id])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -93,6 +93,10 @@ class LogicalMesh:
         return math.prod(self.hosts)
 
 
+def policy_name(strict: bool) -> str:
+    return "STRICT" if strict else "RELAXED"
+
+
 @dataclass(frozen=True)
 class Side:
     """One end of a connection: any chip of any of these meshes, or one chip of one mesh."""

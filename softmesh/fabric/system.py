@@ -38,62 +38,49 @@ class System(Protocol):
     @property
     def meshes(self) -> tuple[LogicalMesh, ...]:
         """All meshes of the descriptor as it was written, whatever the active fabric makes of them."""
-        ...
 
     @property
     def own_meshes(self) -> tuple[LogicalMesh, ...]:
         """Those that this process works on: the one it is bound to, or all of them."""
-        ...
 
     @property
     def host_grid(self) -> tuple[int, ...]:
         """How many hosts hold the mesh of this process, along each axis."""
-        ...
 
     @property
     def host_rank(self) -> int | None:
         """Which of them this process runs on, where its binding says so."""
-        ...
 
     def device_ids(self) -> list[int]: ...
 
     def pcie_ids(self) -> list[int]:
         """The chips that hang on a host directly."""
-        ...
 
     def pcie_chip_of(self, device_id: int) -> int:
         """The chip through which the host reaches this one."""
-        ...
 
     def choose_devices(
         self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
     ) -> list[int]:
         """Physical ids for a mesh of this shape, row-major; an error where there are none."""
-        ...
 
     def check_devices(self, ids: list[int]) -> None:
         """Refuse ids that the machine does not have."""
-        ...
 
     def reshape_devices(self, ids: list[int], old: MeshShape, new: MeshShape) -> list[int]:
         """The order of the same devices under another shape."""
-        ...
 
     def node_of(self, device_id: int) -> tuple[int, int]:
         """Mesh id and chip id of a device in the fabric."""
-        ...
 
     def are_joined(self, line: list[int], axis: int) -> bool:
         """Whether the fabric as configured links the last of these devices, along a mesh axis, to the first."""
-        ...
 
     def links_along(self, lines: list[list[int]], axis: int | None) -> int:
         """How many links in parallel the fabric has along all of these lines of devices."""
-        ...
 
     def bring_up(self) -> None:
         """Start the fabric as configured; refuse where the machine's links do not allow it."""
-        ...
 
 
 # The machine that is there when none was chosen.

@@ -141,6 +141,10 @@ class ClusterType(NativeEnum):
     P300_X2 = 17
     CUSTOM = 18
 
+    @property
+    def is_galaxy(self) -> bool:
+        return self in (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
+
 
 # Arguments of the older broadcasting op: what it computes, and along which dims its second operand has extent 1.
 

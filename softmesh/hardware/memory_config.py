@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from softmesh.arguments import checked_ints
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType, NativeEnum
-from softmesh.hardware.shape import Shape
+from softmesh.hardware.shape import Shape, divup, roundup
 
 JsonObject = dict[str, Any]
 
@@ -61,7 +61,45 @@ def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
         )
 
 
-class ShardSpec:
+_Spec = TypeVar("_Spec", bound="_SpecOfShards")
+
+
+class _SpecOfShards:
+    """What both kinds of shard spec do alike. `_key` has their values in the order of the constructor."""
+
+    __slots__ = ()
+    grid: CoreRangeSet
+
+    def num_cores(self) -> int:
+        return self.grid.num_cores()
+
+    def to_json(self) -> str:
+        return _dumps(self._as_json())
+
+    @classmethod
+    def from_json(cls: type[_Spec], text: str) -> _Spec:
+        return cls._of_json(json.loads(text))
+
+    def _as_json(self) -> JsonObject:
+        raise NotImplementedError
+
+    @classmethod
+    def _of_json(cls: type[_Spec], data: JsonObject) -> _Spec:
+        raise NotImplementedError
+
+    def _key(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def _copy(self: _Spec) -> _Spec:
+        return type(self)(*self._key())
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, type(self)) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+class ShardSpec(_SpecOfShards):
     """The 2-D shards of a tensor: their height and width, and the cores they lie on.
 
     Attributes may be set; a MemoryConfig keeps a copy and hands out copies.
@@ -94,16 +132,6 @@ class ShardSpec:
             )
         self._shape = height_width
 
-    def num_cores(self) -> int:
-        return self.grid.num_cores()
-
-    def to_json(self) -> str:
-        return _dumps(self._as_json())
-
-    @classmethod
-    def from_json(cls, text: str) -> ShardSpec:
-        return cls._of_json(json.loads(text))
-
     def _as_json(self) -> JsonObject:
         return {"grid": self.grid._as_json(), "shape": self.shape, "orientation": self.orientation.name}
 
@@ -115,19 +143,11 @@ class ShardSpec:
         grid, orientation = _grid_text(self.grid), self.orientation.cpp_name
         return f"ShardSpec{{grid={grid}, shape={self.shape}, orientation={orientation}}}"
 
-    def _key(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[Any, ...]:
         return self.grid, self._shape, self.orientation
 
-    def _copy(self) -> ShardSpec:
-        return ShardSpec(self.grid, self._shape, self.orientation)
 
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, ShardSpec) else NotImplemented
-
-    __hash__ = object.__hash__
-
-
-class NdShardSpec:
+class NdShardSpec(_SpecOfShards):
     """Shards of any rank. Attributes may be set; a MemoryConfig keeps a copy and hands out copies."""
 
     __slots__ = ("_shard_shape", "grid", "orientation", "shard_distribution_strategy")
@@ -154,16 +174,6 @@ class NdShardSpec:
     def shard_shape(self, shape: Iterable[int]) -> None:
         self._shard_shape = Shape(shape)
 
-    def num_cores(self) -> int:
-        return self.grid.num_cores()
-
-    def to_json(self) -> str:
-        return _dumps(self._as_json())
-
-    @classmethod
-    def from_json(cls, text: str) -> NdShardSpec:
-        return cls._of_json(json.loads(text))
-
     def _as_json(self) -> JsonObject:
         return {
             "shard_shape": list(self._shard_shape),
@@ -188,16 +198,8 @@ class NdShardSpec:
             f"shard_distribution_strategy={self.shard_distribution_strategy.cpp_name}}}"
         )
 
-    def _key(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[Any, ...]:
         return self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy
-
-    def _copy(self) -> NdShardSpec:
-        return NdShardSpec(self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy)
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, NdShardSpec) else NotImplemented
-
-    __hash__ = object.__hash__
 
 
 class MemoryConfig:
@@ -376,9 +378,9 @@ def create_sharded_memory_config_(
         shard = _last_two(shape, orientation)
     else:
         tensor, parts = _height_and_width(shape), _parts(layout, grid, orientation)
-        shard = _divide_up(tensor.height, parts.height), _divide_up(tensor.width, parts.width)
+        shard = divup(tensor.height, parts.height), divup(tensor.width, parts.width)
     if tile_layout:
-        shard = _divide_up(shard[0], _TILE) * _TILE, _divide_up(shard[1], _TILE) * _TILE
+        shard = roundup(shard[0], _TILE), roundup(shard[1], _TILE)
     return _l1_sharded(layout, grid, shard, orientation)
 
 
@@ -439,10 +441,6 @@ def _l1_sharded(
     layout: TensorMemoryLayout, grid: CoreRangeSet, shard: Sequence[int], orientation: ShardOrientation
 ) -> MemoryConfig:
     return MemoryConfig(layout, BufferType.L1, ShardSpec(grid, shard, orientation))
-
-
-def _divide_up(number: int, divisor: int) -> int:
-    return -(-number // divisor)
 
 
 def _grid_text(grid: CoreRangeSet) -> str:

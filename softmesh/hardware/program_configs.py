@@ -99,11 +99,8 @@ class MatmulMultiCoreReuseProgramConfig(MatmulProgramConfig):
 
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)
-class MatmulMultiCoreReuseMultiCastProgramConfig(MatmulProgramConfig):
-    """Rows of cores share blocks of the first operand, columns those of the second.
-
-    An output block that is not given is what a core computes in all: per_core_M x per_core_N.
-    """
+class _MultiCastProgramConfig(MatmulProgramConfig):
+    """An output block that is not given is what a core computes in all: per_core_M x per_core_N."""
 
     compute_with_storage_grid_size: CoreCoord
     in0_block_w: int
@@ -113,10 +110,6 @@ class MatmulMultiCoreReuseMultiCastProgramConfig(MatmulProgramConfig):
     out_block_w: int | None = None
     per_core_M: int
     per_core_N: int
-    transpose_mcast: bool
-    fused_activation: UnaryWithParam | None = None
-    fuse_batch: bool = True
-    allowed_worker_cores: CoreRangeSet | None = None
 
     def __post_init__(self) -> None:
         if self.out_block_h is None:
@@ -126,17 +119,19 @@ class MatmulMultiCoreReuseMultiCastProgramConfig(MatmulProgramConfig):
 
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)
-class MatmulMultiCoreReuseMultiCast1DProgramConfig(MatmulProgramConfig):
+class MatmulMultiCoreReuseMultiCastProgramConfig(_MultiCastProgramConfig):
+    """Rows of cores share blocks of the first operand, columns those of the second."""
+
+    transpose_mcast: bool
+    fused_activation: UnaryWithParam | None = None
+    fuse_batch: bool = True
+    allowed_worker_cores: CoreRangeSet | None = None
+
+
+@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+class MatmulMultiCoreReuseMultiCast1DProgramConfig(_MultiCastProgramConfig):
     """One operand is shared with all cores, the other split among them; output blocks as in the 2-D form."""
 
-    compute_with_storage_grid_size: CoreCoord
-    in0_block_w: int
-    out_subblock_h: int
-    out_subblock_w: int
-    out_block_h: int | None = None
-    out_block_w: int | None = None
-    per_core_M: int
-    per_core_N: int
     fuse_batch: bool
     fused_activation: UnaryWithParam | None = None
     mcast_in0: bool
@@ -146,12 +141,6 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(MatmulProgramConfig):
     untilize_out: bool = False
     allowed_worker_cores: CoreRangeSet | None = None
     stream_in1: bool = False
-
-    def __post_init__(self) -> None:
-        if self.out_block_h is None:
-            self.out_block_h = self.per_core_M
-        if self.out_block_w is None:
-            self.out_block_w = self.per_core_N
 
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)

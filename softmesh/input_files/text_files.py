@@ -82,14 +82,7 @@ class Finding:
         return f"{head}{self.severity.value}: {self.message} [{self.rule}]{fix}"
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "rule": self.rule,
-            "severity": self.severity.value,
-            "message": self.message,
-            "fix": self.fix,
-            "file": self.file,
-            "line": self.line,
-        }
+        return {**vars(self), "severity": self.severity.value}
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:

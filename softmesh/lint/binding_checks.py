@@ -166,7 +166,7 @@ def lint_bindings(path: Path, context: LintContext) -> FileReport:
         return file_report(str(path), KIND, "invalid", findings)
     bindings = result.bindings
     descriptor = lint_descriptor(relative_to_cwd(result.bindings.descriptor), context)
-    verdict = _verdict(bindings)
+    verdict = "valid; host ranks left unset" if _without_host_rank(bindings) else "valid"
     if descriptor.report.is_refused:
         findings.append(_refused_descriptor(bindings, descriptor.report))
         verdict = f"its mesh graph descriptor: {descriptor.report.verdict}"
@@ -177,10 +177,6 @@ def lint_bindings(path: Path, context: LintContext) -> FileReport:
         if errors_of(differing):
             verdict = "disagrees with its mesh graph descriptor"
     return file_report(str(path), KIND, verdict, findings)
-
-
-def _verdict(bindings: RankBindings) -> str:
-    return "valid; host ranks left unset" if _without_host_rank(bindings) else "valid"
 
 
 def _refused_descriptor(bindings: RankBindings, report: FileReport) -> Finding:

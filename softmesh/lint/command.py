@@ -53,16 +53,11 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _report_lines(report: FileReport) -> Iterator[Text]:
-    yield Text.assemble(
-        (report.file, "bold"), f" ({report.kind}): ", (report.verdict, _verdict_style(report))
-    )
+    style = "bold red" if report.is_refused else "green"
+    yield Text.assemble((report.file, "bold"), f" ({report.kind}): ", (report.verdict, style))
     sources: dict[str, list[str]] = {}
     for finding in report.findings:
         yield from _finding_lines(finding, sources)
-
-
-def _verdict_style(report: FileReport) -> str:
-    return "bold red" if report.is_refused else "green"
 
 
 def _finding_lines(finding: Finding, sources: dict[str, list[str]]) -> Iterator[Text]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import check
-from softmesh.fabric.graph_selection import effective_graph
+from softmesh.fabric.graph_selection import TORUSES, effective_graph
 from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.matching.match import Match, MatchError
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
@@ -25,11 +25,6 @@ from softmesh.systems.machine import Machine
 # Whether a fabric configuration can drive a mesh graph, before any machine is looked at.
 
 
-_TORI = {
-    FabricConfig.FABRIC_2D_TORUS_X: FabricType.TORUS_X,
-    FabricConfig.FABRIC_2D_TORUS_Y: FabricType.TORUS_Y,
-    FabricConfig.FABRIC_2D_TORUS_XY: FabricType.TORUS_XY,
-}
 _AXES = ("rows (N-S)", "columns (E-W)")
 
 
@@ -60,7 +55,7 @@ def _two_dimensional(graph: MeshGraph) -> list[str]:
     def provided(wanted: FabricType) -> bool:
         return all(not wanted.wraps[axis] or mesh.rings[axis] for mesh in graph.meshes for axis in (0, 1))
 
-    return ["FABRIC_2D", *(config.name for config, wanted in _TORI.items() if provided(wanted))]
+    return ["FABRIC_2D", *(config.name for config, wanted in TORUSES.items() if provided(wanted))]
 
 
 def _listed(names: list[str]) -> str:
@@ -86,12 +81,12 @@ def _rings_without_wrap(graph: MeshGraph, config: FabricConfig) -> Iterator[Find
             message = f"{names} of {_shape(mesh)}: {config.name} finds no wrap ({why}) and works as FABRIC_1D"
             fix = "declare RING on an axis of more than 2 chips, or choose FABRIC_1D"
             yield Finding("fabric/ring-without-wrap", Severity.WARNING, message, fix, line=mesh.line)
-        if config in _TORI:
+        if config in TORUSES:
             yield from _short_torus_axes(mesh, names, config)
 
 
 def _short_torus_axes(mesh: LogicalMesh, names: str, config: FabricConfig) -> Iterator[Finding]:
-    for axis, asked in enumerate(_TORI[config].wraps):
+    for axis, asked in enumerate(TORUSES[config].wraps):
         if asked and mesh.shape[axis] <= 2:
             message = (
                 f"{names} of {_shape(mesh)}: {mesh.shape[axis]} chips along its {_AXES[axis]} cannot wrap, "

@@ -38,12 +38,7 @@ class FileReport:
         return sum(finding.severity is severity for finding in self.findings)
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "file": self.file,
-            "kind": self.kind,
-            "verdict": self.verdict,
-            "findings": [finding.as_json() for finding in self.findings],
-        }
+        return {**vars(self), "findings": [finding.as_json() for finding in self.findings]}
 
 
 def file_report(file: str, kind: str, verdict: str, findings: Iterable[Finding]) -> FileReport:

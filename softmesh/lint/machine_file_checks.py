@@ -63,12 +63,8 @@ def lint_trays(path: Path, context: LintContext) -> FileReport:
         arch, trays = _arch(reader, root), _trays(reader, root)
         if context.machine is not None and not errors_of(reader.findings):
             _compare(reader, context.machine, arch, trays, root)
-    findings = [_of_trays(finding) for finding in reader.findings]
+    findings = [replace(one, rule=one.rule.replace("bindings/", "trays/", 1)) for one in reader.findings]
     return file_report(str(path), TRAY_MAPPING, _verdict(findings, context.machine), findings)
-
-
-def _of_trays(finding: Finding) -> Finding:
-    return replace(finding, rule=finding.rule.replace("bindings/", "trays/", 1))
 
 
 def _verdict(findings: list[Finding], machine: Machine | None) -> str:

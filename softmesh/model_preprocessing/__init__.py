@@ -14,7 +14,8 @@ from typing import Any, SupportsIndex
 import torch
 
 from softmesh.distribute import public_function
-from softmesh.errors import ArgumentError, MeshError, did_you_mean
+from softmesh.dot_access import DotAccessDict
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.model_preprocessing.module_args import (
     Conv2dArgs,
     ConvTranspose2dArgs,
@@ -57,23 +58,11 @@ ConvertToTtnn = Callable[[torch.nn.Module, str], bool]
 CustomPreprocessor = Callable[..., Mapping[str, Any] | None]
 
 
-class ParameterDict(dict[str, Any]):
+class ParameterDict(DotAccessDict):
     """Parameters and submodules by name: `parameters["dense"]["weight"]` is `parameters.dense.weight`."""
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(
-                f"there is no parameter or submodule {name!r}; there are: {', '.join(self) or 'none'}."
-                f"{did_you_mean(name, self)}"
-            ) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        del self[name]
+    def _no_such(self, name: str) -> str:
+        return f"there is no parameter or submodule {name!r}; there are: {', '.join(self) or 'none'}"
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -197,7 +186,7 @@ def convert_torch_model_to_ttnn_model(
     For each module the first of these that has an answer gives it: `custom_preprocessor`, the default
     for its kind, its own parameters as they are plus the modules inside it.
     """
-    convert = convert_to_ttnn or _always
+    convert: ConvertToTtnn = convert_to_ttnn or (lambda model, name: True)
     custom = _ask(custom_preprocessor, model, name, ttnn_module_args, convert)
     if custom:
         return make_parameter_dict(custom)
@@ -221,10 +210,6 @@ def convert_torch_model_to_ttnn_model(
     return ParameterDict(
         parameters | {child_name: inside for child_name, inside in children.items() if inside}
     )
-
-
-def _always(model: torch.nn.Module, name: str) -> bool:
-    return True
 
 
 def _ask(

@@ -8,26 +8,15 @@ from typing import Any
 
 import torch
 
-from softmesh.errors import ArgumentError, MeshError, did_you_mean
+from softmesh.dot_access import DotAccessDict
+from softmesh.errors import ArgumentError, MeshError
 
 
-class ModuleArgs(dict[Any, Any]):
+class ModuleArgs(DotAccessDict):
     """Arguments by name, as attributes too. Inside a Sequential or a ModuleList, `args[0]` is `args["0"]`."""
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(
-                f"there is no {name!r} among {', '.join(map(str, self)) or 'no arguments'}."
-                f"{did_you_mean(name, map(str, self))}"
-            ) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        del self[name]
+    def _no_such(self, name: str) -> str:
+        return f"there is no {name!r} among {', '.join(map(str, self)) or 'no arguments'}"
 
     def __missing__(self, key: Any) -> Any:
         if isinstance(key, int) and str(key) in self:

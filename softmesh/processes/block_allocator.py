@@ -9,6 +9,7 @@ after `reclaim_holes`, when all processes are known to have dropped the block.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ FIRST = 1 << 20  # where blocks begin; before are the words by which ranks find 
 _PAGE = 1 << 12
 _SHARE_OF_MEMORY = 16  # of the machine's: where there is more than this, idle blocks go
 _MOST_VIEWS = 16
+_MOST_LOOKS = 16  # at blocks of a queue, each time
 
 _Made = TypeVar("_Made")
 
@@ -59,6 +61,16 @@ class Block:
         """Nobody uses it: only now may kept views be dropped, as `is_idle` counts them."""
         if len(self._views) > _MOST_VIEWS:
             self._views.clear()
+
+
+def retire(queue: deque[Block], is_over: Callable[[Block], bool], end: Callable[[Block], object]) -> None:
+    """Look at some blocks of the queue, in turns; `end` those for which it is over."""
+    for _ in range(min(len(queue), _MOST_LOOKS)):
+        block = queue.popleft()
+        if is_over(block):
+            end(block)
+        else:
+            queue.append(block)
 
 
 class BlockAllocator:

@@ -8,7 +8,7 @@ copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,20 @@ class _LocalMemory(SharedMemory):
         self.blocks = ()
 
 
+def _unsupported(method: str) -> MeshError:
+    return MeshError(
+        f"method {method} is unsupported for single-host distributed contexts. "
+        f"This process is alone: start the program with tt-run or mpirun to have others"
+    )
+
+
+def _refusing(method: str) -> Callable[..., Any]:
+    def refuse(*args: object, **options: object) -> Any:
+        raise _unsupported(method)
+
+    return refuse
+
+
 class SingleProcess(DistributedContext):
     """Rank 0 of 1: there is nobody to wait for, nor to send to."""
 
@@ -224,15 +238,9 @@ class SingleProcess(DistributedContext):
     ) -> list[memoryview]:
         return [memoryview(bytes(byte_view(data)))]
 
-    def all_to_all(
-        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
-    ) -> None:
-        raise _unsupported("all_to_all")
-
-    def broadcast(
-        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
-    ) -> None:
-        raise _unsupported("broadcast")
+    all_to_all, broadcast = _refusing("all_to_all"), _refusing("broadcast")
+    duplicate, create_sub_context = _refusing("duplicate"), _refusing("create_sub_context")
+    incoming_size = _refusing("snoop_incoming_msg_size")
 
     def isend(
         self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
@@ -244,17 +252,8 @@ class SingleProcess(DistributedContext):
     ) -> Pending:
         raise _unsupported(op)
 
-    def incoming_size(self, source: int, tag: int = 0, *, op: str = "recv") -> int:
-        raise _unsupported("snoop_incoming_msg_size")
-
-    def duplicate(self) -> DistributedContext:
-        raise _unsupported("duplicate")
-
     def split(self, color: int, key: int, *, about: str = "") -> DistributedContext | None:
         return self
-
-    def create_sub_context(self, ranks: Sequence[int]) -> DistributedContext:
-        raise _unsupported("create_sub_context")
 
     @property
     def one_host(self) -> bool:
@@ -265,10 +264,3 @@ class SingleProcess(DistributedContext):
 
     def abort(self, code: int) -> None:
         raise SystemExit(code)
-
-
-def _unsupported(method: str) -> MeshError:
-    return MeshError(
-        f"method {method} is unsupported for single-host distributed contexts. "
-        f"This process is alone: start the program with tt-run or mpirun to have others"
-    )

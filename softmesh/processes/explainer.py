@@ -19,11 +19,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import IO, Any
 
 from softmesh.processes import program_location
-from softmesh.processes.hang_verdict import Cause, Verdict, explained
+from softmesh.processes.hang_verdict import ANSWERS_WITHIN, Cause, Verdict, explained
 from softmesh.processes.job_state import JobState
 from softmesh.processes.program_location import user_site
 from softmesh.processes.rank_reporter import LONGEST_LINE
@@ -32,7 +31,6 @@ from softmesh.processes.waits import timeout as waiting_timeout
 
 _LOOKED_EVERY = 0.1
 _ASKED_EVERY = 0.5
-_ANSWERS_WITHIN = 2.0
 _STACK_WITHIN = 0.5
 _MOST_FRAMES = 100
 _MOST_UNIDENTIFIED = 64
@@ -79,9 +77,7 @@ class Explainer:
     def __enter__(self) -> Explainer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def process_died(self, rank: int, how: str) -> None:
@@ -204,7 +200,7 @@ class Explainer:
     def _stacks_are_due(self, found: Verdict, now: float) -> bool:
         """Whether the odd ranks of a deadline do not answer and were, just now, asked by other means."""
         if found.cause is Cause.DEADLINE and not self._stacks_due:
-            late = [rank for rank in found.odd if found.states[rank].quiet > _ANSWERS_WITHIN]
+            late = [rank for rank in found.odd if found.states[rank].quiet > ANSWERS_WITHIN]
             unheard = [connection for connection in self._connections.values() if connection.rank in late]
             asked = [connection for connection in unheard if self._stack_requested(connection)]
             self._stacks_due = now + _STACK_WITHIN if asked else 0.0

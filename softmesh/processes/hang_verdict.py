@@ -242,7 +242,7 @@ def _awaited(rank: int, states: Mapping[int, RankState]) -> set[int]:
 
 
 _MOST_LINES = 20
-_ANSWERS_WITHIN = 2.0  # seconds; one that is well takes milliseconds
+ANSWERS_WITHIN = 2.0  # seconds; one that is well takes milliseconds
 
 _REMEDIES = {
     Cause.RAISED: "the traceback of {odd} is above; the other ranks ended because it did",
@@ -359,7 +359,7 @@ def _place(rank: int, verdict: Verdict) -> str:
 def _computing(state: RankState, cause: Cause) -> str:
     if state.sampled:
         return f"computing, without an answer for {state.quiet:.0f} s: this call lets no other thread run"
-    if state.quiet > _ANSWERS_WITHIN:
+    if state.quiet > ANSWERS_WITHIN:
         return f"last seen computing, {state.quiet:.0f} s ago"
     return "last seen computing" if cause in (Cause.RAISED, Cause.DIED) else "computing"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, verdict
-from softmesh.processes.wait_report import Site, WaitReport, site_from_data, text, wait_from_data
+from softmesh.processes.wait_report import Site, site_from_data, text, wait_from_data
 
 # A hang is believed when every stuck rank said twice that it still looks, in vain, for the same thing.
 _CONFIRMED_AFTER = 0.2
@@ -54,7 +54,7 @@ class JobState:
         old = self.states[rank]
         doing = Doing(message["state"])
         last = text(message.get("last", old.last))
-        done = _done(message) or old.done
+        done = wait_from_data(message["done"]) if message.get("done") else old.done
         if doing is Doing.WAITING:
             wait = wait_from_data(message["wait"])
             self._began[rank] = now - wait.seconds
@@ -144,7 +144,3 @@ class JobState:
             return False
         looked = all(polls[rank] > before.polls[rank] or not serials[rank] for rank in polls)
         return looked and now - before.since >= _CONFIRMED_AFTER
-
-
-def _done(message: Mapping[str, Any]) -> WaitReport | None:
-    return wait_from_data(message["done"]) if message.get("done") else None

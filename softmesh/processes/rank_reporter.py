@@ -19,7 +19,7 @@ from collections.abc import Callable
 from softmesh.processes.program_location import dump_stack_on_signal
 from softmesh.processes.wait_report import LONGEST_TEXT
 
-ADDRESS = "SOFTMESH_REPORTS"
+REPORTS = "SOFTMESH_REPORTS"
 LONGEST_LINE = 64 * 1024
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
@@ -117,7 +117,7 @@ _reporter: Reporter | None = None
 def start(rank: int, size: int, where: Callable[[], Message]) -> None:
     """Connect to the launcher, where there is one."""
     global _reporter
-    if address := os.environ.get(ADDRESS):
+    if address := os.environ.get(REPORTS):
         _reporter = Reporter(address, rank, size, where)
 
 

@@ -16,7 +16,7 @@ from collections import deque
 
 import torch
 
-from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator
+from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, retire
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.shared_memory import Segment, shared_segment
 from softmesh.processes.waits import Wait, mismatch_error
@@ -26,7 +26,6 @@ _MASK = SLOTS // 8  # bytes
 _LINE = 64  # bytes that processors keep together
 _RANK_STRIDE = 4 * _LINE  # of each rank: a line for its word, and one for each of two masks
 MOST_RANKS = FIRST // _RANK_STRIDE
-_MOST_LOOKS = 16  # at shared blocks, for each barrier
 
 
 class ShmBarrier:
@@ -69,7 +68,7 @@ class ShmBarrier:
     def wait_for_all(self, wait: Wait, digest: int) -> None:
         """Go on when all ranks have come; what each wrote before, all can read after."""
         if self._shared:
-            self._free_unread()
+            retire(self._shared, Block.is_idle, self.free_block)
         step = self._step = self._step + 1
         order = self._segment.order
         at = self._own_masks[step & 1]
@@ -104,15 +103,6 @@ class ShmBarrier:
             if other != word and other >> 32 == step:
                 return True
         return False
-
-    def _free_unread(self) -> None:
-        shared = self._shared
-        for _ in range(min(len(shared), _MOST_LOOKS)):
-            block = shared.popleft()
-            if block.is_idle():
-                self.free_block(block)
-            else:
-                shared.append(block)
 
     def _idle_on_all_ranks(self) -> int:
         free, memory = self._own_idle_mask(), self._map

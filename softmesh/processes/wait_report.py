@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from softmesh.errors import ranges_text
+
 LONGEST_TEXT = 2000
 _MOST_RANKS = 100_000
 
@@ -129,13 +131,7 @@ def _number_or_none(value: Any) -> int | None:
 
 def ranges(ranks: Sequence[int]) -> str:
     """`0-4, 6` for [0, 1, 2, 3, 4, 6]; the order is lost."""
-    parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    return ranges_text(sorted(ranks))
 
 
 def ranks_of(text: str) -> tuple[int, ...]:

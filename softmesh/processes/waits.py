@@ -244,9 +244,7 @@ class blocking_wait:
         _Process.slow.append(self._wait)
         rank_reporter.send_last(state_message())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _Process.slow.remove(self._wait)
         rank_reporter.send(state_message)
 

@@ -188,6 +188,13 @@ class Panel:
         self.width, self.height = max(self.width, right), max(self.height, bottom)
 
 
+def titled_page(heading: str, subheading: str) -> Panel:
+    page = Panel()
+    page.text(0, 13, heading, 15, bold=True, mono=False)
+    page.text(0, 32, subheading, 12, fill=FADED, mono=False)
+    return page
+
+
 def picture(content: Panel, description: str, margin: float = 16) -> str:
     """A whole SVG document around one panel, on white so that it reads on dark pages too."""
     width, height = _number(content.width + 2 * margin), _number(content.height + 2 * margin)

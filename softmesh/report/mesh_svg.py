@@ -9,7 +9,18 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Extents, mesh_coordinates
 from softmesh.placement.placements import Shard
-from softmesh.report.drawing import EMPTY, FADED, LINE, PAPER, Panel, picture, shaded_tints, text_width, tints
+from softmesh.report.drawing import (
+    EMPTY,
+    FADED,
+    LINE,
+    PAPER,
+    Panel,
+    picture,
+    shaded_tints,
+    text_width,
+    tints,
+    titled_page,
+)
 from softmesh.report.shard_layout import (
     Piece,
     PlacedTensor,
@@ -178,7 +189,7 @@ def mesh_svg(shape: Sequence[int], ids: Sequence[int], title: str | None = None)
         for device_id, coordinate in zip(ids, coordinates, strict=True)
     ]
     heading = title or f"Mesh of {grid_text(extents)}"
-    page = _page(heading, device_count(extents))
+    page = titled_page(heading, device_count(extents))
     page.put(mesh_panel(extents, cells), 0, 44)
     return picture(page, heading)
 
@@ -204,7 +215,7 @@ def tensor_svg(tensor: Tensor) -> str:
 def placed_svg(tensor: PlacedTensor) -> str:
     fills = _fills(tensor)
     mesh = _under("what each device holds", mesh_panel(tensor.dist.mesh, _cells(tensor, fills)))
-    page = _page(tensor.title(), tensor.summary())
+    page = titled_page(tensor.title(), tensor.summary())
     page.put(mesh, 0, _TOP)
     beside = mesh.width + _GAP + _TENSOR_ROOM <= _WIDEST
     whole = tensor_panel(tensor, fills, _TENSOR_ROOM if beside else mesh.width - _GAP)
@@ -213,13 +224,6 @@ def placed_svg(tensor: PlacedTensor) -> str:
     page.put(_under(caption, whole, indent=40), x, y)
     page.put(_legend(tensor), 0, page.height + _GAP)
     return picture(page, tensor.title())
-
-
-def _page(heading: str, subheading: str) -> Panel:
-    page = Panel()
-    page.text(0, 13, heading, 15, bold=True, mono=False)
-    page.text(0, 32, subheading, 12, fill=FADED, mono=False)
-    return page
 
 
 def _under(caption: str, panel: Panel, indent: float = 18) -> Panel:

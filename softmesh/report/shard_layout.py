@@ -8,7 +8,7 @@ and the shape of one piece, and knows nothing of values or devices. A `PlacedTen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -123,7 +123,7 @@ def cut(dist: Distribution, local_shape: Extents) -> Cutting:
     shape = tuple(_whole_extent(dist, axes[dim], local_shape[dim]) for dim in dims)
     own_axes = [axis for axis, word in enumerate(dist.placements) if _is_own(word, len(local_shape))]
     pieces = []
-    for coordinate, position in zip(dist.coordinates(), _positions(dist.grid), strict=True):
+    for coordinate, position in zip(dist.coordinates(), product(*map(range, dist.grid)), strict=True):
         spans = tuple(_span(dist.grid, axes[dim], position, local_shape[dim], shape[dim]) for dim in dims)
         pieces.append(Piece(coordinate, position, spans, tuple(position[axis] for axis in own_axes)))
     return Cutting(shape, tuple(dim for dim in dims if axes[dim]), tuple(pieces))
@@ -143,10 +143,6 @@ def _whole_extent(dist: Distribution, axes: list[int], local: int) -> int:
     words = [dist.placements[axis] for axis in axes]
     true = [word.size for word in words if isinstance(word, Shard) and word.size is not None]
     return min([local * math.prod(dist.grid[axis] for axis in axes), *true])
-
-
-def _positions(grid: Extents) -> Iterator[Extents]:
-    return product(*map(range, grid))
 
 
 def _span(grid: Extents, axes: list[int], position: Extents, local: int, whole: int) -> Span:

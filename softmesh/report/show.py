@@ -18,6 +18,7 @@ from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
+from softmesh.report.command_options import is_page, output_option, when_given, write_picture
 from softmesh.report.mesh_svg import mesh_svg, placed_svg
 from softmesh.report.shard_layout import PlacedTensor, grid_text, planned
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
@@ -33,7 +34,6 @@ _MOST_ELEMENTS = 2**40
 _MOST_AXES = 8
 _MOST_DIGITS = 15
 _RANK = 4
-_SUFFIXES = (".svg", ".html")
 
 Splits = tuple[int | None, ...]  # a tensor dim for each mesh axis, or one for all devices; None replicates
 
@@ -46,9 +46,7 @@ def _is_dim(text: str) -> bool:
     return text == "none" or (text.removeprefix("-").isdecimal() and len(text) <= _MOST_DIGITS)
 
 
-def _parse_mesh(context: click.Context, option: click.Parameter, text: str | None) -> MeshShape | None:
-    if text is None:
-        return None
+def _parse_mesh(text: str) -> MeshShape:
     extents = text.lower().split("x")
     if not all(map(_is_extent, extents)):
         raise click.BadParameter(f"{text!r} is not a mesh; write its extents as in 2x4, each at least 1.")
@@ -62,9 +60,7 @@ def _parse_mesh(context: click.Context, option: click.Parameter, text: str | Non
     return shape
 
 
-def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
-    if text is None:
-        return None
+def _parse_shape(text: str) -> list[int]:
     extents = [extent.strip() for extent in text.split(",")]
     if not all(map(_is_extent, extents)):
         raise click.BadParameter(
@@ -78,9 +74,7 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
     return shape
 
 
-def _parse_splits(context: click.Context, option: click.Parameter, text: str | None) -> Splits | None:
-    if text is None:
-        return None
+def _parse_splits(text: str) -> Splits:
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not all(map(_is_dim, entries)):
         raise click.BadParameter(
@@ -89,15 +83,7 @@ def _parse_splits(context: click.Context, option: click.Parameter, text: str | N
     return tuple(None if entry == "none" else int(entry) for entry in entries)
 
 
-def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in _SUFFIXES:
-        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
-    return path
-
-
-def _parse_fabric(context: click.Context, option: click.Parameter, text: str | None) -> FabricConfig | None:
-    if text is None:
-        return None
+def _parse_fabric(text: str) -> FabricConfig:
     try:
         return FabricConfig[text.upper()]
     except KeyError:
@@ -125,33 +111,30 @@ Examples:
 )
 @click.option(
     "--fabric",
-    callback=_parse_fabric,
+    callback=when_given(_parse_fabric),
     metavar="CONFIG",
     help="Draw the links this fabric uses: FABRIC_2D ...",
 )
 @click.option(
-    "--mesh", callback=_parse_mesh, metavar="2x4", help="Shape of the mesh; default: the machine's own."
+    "--mesh",
+    callback=when_given(_parse_mesh),
+    metavar="2x4",
+    help="Shape of the mesh; default: the machine's own.",
 )
 @click.option(
     "--shape",
-    callback=_parse_shape,
+    callback=when_given(_parse_shape),
     metavar="1,1,64,256",
     help="Shape of the whole tensor; default: one 32x32 tile per device.",
 )
 @click.option(
     "--shard",
     "splits",
-    callback=_parse_splits,
+    callback=when_given(_parse_splits),
     metavar="D|D,D",
     help="Tensor dim to split over all devices, or one for each mesh axis; none replicates.",
 )
-@click.option(
-    "-o",
-    "--output",
-    callback=_parse_output,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the picture here (.svg or .html) instead of printing it.",
-)
+@output_option("Write the picture here (.svg or .html) instead of printing it.")
 def show(
     target: str | None,
     system: str | None,
@@ -200,9 +183,8 @@ def _show_wiring(request: Request, output: Path | None) -> None:
         raise click.ClickException(str(error)) from None
     if output is None:
         print_pictures(WiringPicture(wiring))
-        return
-    _write(output, wiring_page(wiring) if _is_page(output) else wiring_svg(wiring))
-    click.echo(f"Wrote {output}")
+    else:
+        write_picture(output, wiring_page(wiring) if is_page(output) else wiring_svg(wiring))
 
 
 def _show_mesh(
@@ -213,8 +195,7 @@ def _show_mesh(
     tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
     if output is not None:
         picture = mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor)
-        _write(output, _html(output.stem, picture) if _is_page(output) else picture)
-        click.echo(f"Wrote {output}")
+        write_picture(output, _html(output.stem, picture) if is_page(output) else picture)
     elif tensor is None:
         print_pictures(mesh_grid(tuple(mesh), ids))
     else:
@@ -283,17 +264,6 @@ def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
         f"dim {dim} of {list(shape)} has {shape[dim]} elements, which {devices} devices cannot share evenly; "
         f"{-(-shape[dim] // devices) * devices} would do."
     )
-
-
-def _is_page(path: Path) -> bool:
-    return path.suffix.lower() == ".html"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
 
 
 def _html(title: str, picture: str) -> str:

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import click
+from rich import box
+from rich.table import Table
 
 from softmesh.report.terminal import print_pictures
 from softmesh.systems.machine import Machine
-from softmesh.systems.named_systems import Entry, entries, load
+from softmesh.systems.named_systems import entries, load
+from softmesh.systems.system_files import Variant
 
 _GIB = 2**30
 _SHORT = {"wormhole_b0": "WH", "blackhole": "BH"}
@@ -63,7 +66,7 @@ def systems(as_json: bool) -> None:
         _print_table(listed)
 
 
-def described(entry: Entry) -> Listed:
+def described(entry: Variant) -> Listed:
     machine = load(entry.name)
     return Listed(
         entry.name,
@@ -97,9 +100,6 @@ def _links_per_edge(machine: Machine) -> int:
 
 
 def _print_table(listed: list[Listed]) -> None:
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for head in ("system", "chips", "mesh", "links", "hosts", "arch", "GiB"):
         is_text = head in ("system", "arch")

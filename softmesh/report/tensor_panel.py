@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from softmesh.errors import ranges_text
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.placements import Partial
 from softmesh.report.drawing import EMPTY, FADED, INK, Panel, text_width
@@ -176,27 +177,12 @@ def _names(tensor: PlacedTensor, held: list[MeshCoordinate]) -> tuple[str, str]:
     ops = [word.op for word in tensor.dist.placements if isinstance(word, Partial)]
     before = f"{ops[0]} of " if ops else ""
     if tensor.device_ids:
-        numbers = runs([tensor.device_ids[coordinate] for coordinate in held])
+        numbers = ranges_text([tensor.device_ids[coordinate] for coordinate in held])
         return f"{before}dev {numbers}", numbers
     if len(held) == 1:
         coordinate = coordinate_text(tuple(held[0]))
         return coordinate, coordinate
     return f"{before}{len(held)} devices", str(len(held))
-
-
-def runs(numbers: list[int]) -> str:
-    """
-    >>> runs([0, 1, 2, 3, 6])
-    '0-3, 6'
-    """
-    texts: list[str] = []
-    start = 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
-            first, last = numbers[start], numbers[end - 1]
-            texts.append(str(first) if first == last else f"{first}-{last}")
-            start = end
-    return ", ".join(texts)
 
 
 def _mark_edges(

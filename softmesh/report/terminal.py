@@ -8,7 +8,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.fabric.system import current_system
@@ -19,12 +25,6 @@ from softmesh.report.shard_layout import PlacedTensor, Plane, coordinate_text, g
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.machine_queries import SystemMeshDescriptor
 from softmesh.tensor.tensor import Tensor
-
-# rich is loaded by the first picture, not by `import softmesh`.
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.table import Table
-    from rich.text import Text
 
 _WIDTH = 30  # of a cell, where the console has room
 _PANEL_TITLE = "Placement Configuration"
@@ -59,9 +59,6 @@ class MeshGrid:
     cells: Sequence[Cell]  # row-major
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.columns import Columns
-        from rich.text import Text
-
         tables = [table for plane in planes(self.shape) for table in self._bands(plane, options.max_width)]
         if len(tables) == 1:
             tables[0].title = self.title
@@ -88,9 +85,6 @@ class MeshGrid:
         return min(_WIDTH, 2 + max((len(line) for cell in self.cells for line in cell.lines), default=0))
 
     def _table(self, plane: Plane, columns: range, width: int, title: str) -> Table:
-        from rich import box
-        from rich.table import Table
-
         table = Table(title=title or None, box=box.SQUARE, show_header=False, show_lines=True, padding=(0, 0))
         for _ in columns:
             table.add_column(justify="center", vertical="middle", width=width)
@@ -102,8 +96,6 @@ class MeshGrid:
 
 def _cell_texts(cells: Sequence[Cell], width: int) -> list[Text]:
     """All cells of a row at one height, so that a colour fills its box."""
-    from rich.text import Text
-
     wrapped = [cell.wrapped(width) for cell in cells]
     height = max(map(len, wrapped))
     return [
@@ -203,9 +195,6 @@ def _piece_lines(tensor: PlacedTensor, coordinate: MeshCoordinate, slice_text: s
 
 def tensor_picture(tensor: PlacedTensor) -> RenderableType:
     """The placements in a panel, the shards below it."""
-    from rich.console import Group
-    from rich.panel import Panel
-
     lines = [str(list(tensor.tt_placements))]
     if tensor.unnamed_placements():
         words = zip(tensor.axis_names(), tensor.dist.placements, strict=True)
@@ -257,8 +246,6 @@ def visualize_system_mesh() -> None:
 
 
 def print_pictures(*renderables: RenderableType) -> None:
-    from rich.console import Console
-
     console = Console()
     for renderable in renderables:
         console.print(renderable, markup=False, highlight=False)

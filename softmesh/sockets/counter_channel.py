@@ -14,8 +14,11 @@ from softmesh.sockets.named_shared_memory import SharedFile, checked_name, path_
 _LAYOUT = struct.Struct("<QQ")  # what it counts, and whether it is ready
 _READY = 0x6D657368
 _MOST = 2**64 - 1
-_LOOK_EVERY = 0.002
 _WHERE = "InterProcessCounterChannel"
+
+
+def _is_ready(file: SharedFile) -> bool:
+    return bool(_LAYOUT.unpack_from(file.memory)[1] == _READY)
 
 
 class InterProcessCounterChannel:
@@ -33,7 +36,8 @@ class InterProcessCounterChannel:
         """Waits until somebody has made it."""
         name = checked_name(_WHERE, "shm_name", shm_name)
         seconds = checked_int("connect", "connect_timeout_ms", connect_timeout_ms) / 1000
-        file = _opened(name, time.monotonic() + seconds)
+        path, deadline = path_of("counter", name), time.monotonic() + seconds
+        file = SharedFile.wait_for(path, _LAYOUT.size, deadline, _is_ready)
         if file is None:
             raise MeshError(
                 f"InterProcessCounterChannel.connect: nobody made {name!r} within {connect_timeout_ms} ms."
@@ -84,16 +88,3 @@ class InterProcessCounterChannel:
             raise MeshError(f"InterProcessCounterChannel {self._name!r} was shut down.")
         with self._file.locked(_WHERE):
             yield
-
-
-def _opened(name: str, deadline: float) -> SharedFile | None:
-    """Opened once it is complete: made, sized and marked as ready."""
-    while True:
-        file = SharedFile.open(path_of("counter", name), _LAYOUT.size)
-        if file is not None:
-            if _LAYOUT.unpack_from(file.memory)[1] == _READY:
-                return file
-            file.close()
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(_LOOK_EVERY)

@@ -29,8 +29,11 @@ _HEAD = struct.Struct("<QQQQQ")  # ready, page size, written, read, freed
 _LENGTH = struct.Struct("<I")
 _TEXT = _HEAD.size + _LENGTH.size
 _RING = 2048  # where it begins; the description is before it
-_LOOK_EVERY = 0.002
 _KIND = "socket"
+
+
+def _is_ready(file: SharedFile) -> bool:
+    return _HEAD.unpack_from(file.memory)[0] == _READY and not file.maker_is_gone()
 
 
 class SharedStream:
@@ -57,19 +60,8 @@ class SharedStream:
     @classmethod
     def open(cls, name: str, deadline: float) -> SharedStream | None:
         """None where nobody made it until then."""
-        while (found := cls._opened(name)) is None and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY)
-        return found
-
-    @classmethod
-    def _opened(cls, name: str) -> SharedStream | None:
-        file = SharedFile.open(path_of(_KIND, name), _RING)
-        if file is None:
-            return None
-        if _HEAD.unpack_from(file.memory)[0] == _READY and not file.maker_is_gone():
-            return cls(file, _description(file))
-        file.close()
-        return None
+        file = SharedFile.wait_for(path_of(_KIND, name), _RING, deadline, _is_ready)
+        return None if file is None else cls(file, _description(file))
 
     # -- how far it is -----------------------------------------------------------------------------
 

@@ -190,7 +190,8 @@ def exchange_handshake(pair: DistributedContext, mine: HandshakeMessage) -> Hand
     peer = 1 - pair.rank
     leaving = [pair.isend(part, peer, _TAG, op=_OP) for part in (_LENGTH.pack(len(text)), text)]
     length = bytearray(_LENGTH.size)
-    pair.recv(length, peer, _TAG, op=_OP, fingerprint=_summary(mine))
+    summary = f"socket from rank {mine.sender_rank} to rank {mine.receiver_rank}"
+    pair.recv(length, peer, _TAG, op=_OP, fingerprint=summary)
     size = _LENGTH.unpack(length)[0]
     if size > _LONGEST:
         raise MeshError(f"MeshSocket: the other end introduced itself with {size} bytes")
@@ -201,10 +202,6 @@ def exchange_handshake(pair: DistributedContext, mine: HandshakeMessage) -> Hand
     theirs = HandshakeMessage.decoded(bytes(data))
     check_agreement(mine, theirs)
     return theirs
-
-
-def _summary(mine: HandshakeMessage) -> str:
-    return f"socket from rank {mine.sender_rank} to rank {mine.receiver_rank}"
 
 
 def check_agreement(mine: HandshakeMessage, theirs: HandshakeMessage) -> None:

@@ -9,7 +9,6 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
-from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets import pending_tensor
@@ -65,14 +64,11 @@ def send_async_d2h(
     _checked_tensor(op, "input_tensor", input_tensor, d2h_socket)
     coord = d2h_socket.core.device_coord
     warn_if_undefined(input_tensor, op, frozenset([coord]))
-    data = to_bytes(_shard(input_tensor, coord), input_tensor.spec)
+    shard = input_tensor.pieces()[list(input_tensor.view_distribution().coordinates()).index(coord)]
+    data = to_bytes(shard, input_tensor.spec)
     TRANSFERS.submit(_task(op, d2h_socket, d2h_socket.stream.put(data), data.numel()))
     _note(op, (input_tensor,), (), input_tensor, d2h_socket, queue_id)
     return []
-
-
-def _shard(tensor: Tensor, coord: MeshCoordinate) -> torch.Tensor:
-    return tensor.pieces()[list(tensor.view_distribution().coordinates()).index(coord)]
 
 
 def _filling(output: Tensor, socket: H2DSocket, done: Callable[[torch.Tensor], None]) -> Iterator[None]:

@@ -7,8 +7,7 @@ was exported as, another process of the host connects to it, and needs no mesh.
 from __future__ import annotations
 
 import ctypes
-import itertools
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,7 +23,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.byte_stream import ByteStream, byte_count, from_bytes, to_bytes
 from softmesh.sockets.exported_stream import Exportable, run_to_end
 from softmesh.sockets.socket_checks import check_core
-from softmesh.sockets.socket_config import MeshCoreCoord
+from softmesh.sockets.socket_config import MeshCoreCoord, config_addresses
 from softmesh.sockets.tensor_message import Route, Routes
 from softmesh.sockets.transfer_queue import TRANSFERS
 from softmesh.tensor.tensor import Tensor
@@ -49,9 +48,10 @@ def memory_of(where: str, capsule: Any, nbytes: int) -> memoryview:
     return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
 
 
-_ADDRESSES = itertools.count(1)
-_CONFIG_BYTES = 64
-_FIRST_ADDRESS = 0x20000
+_ADDRESSES = config_addresses(0x20000)
+
+
+_Socket = TypeVar("_Socket", bound="HostSocket")
 
 
 class HostSocket(Exportable):
@@ -76,7 +76,7 @@ class HostSocket(Exportable):
         self.device = mesh.get_device_id(core.device_coord)
         self.stream = ByteStream(mesh, size, frozenset({self.device}) if sends else frozenset())
         self.is_owner = True
-        self._address = _FIRST_ADDRESS + next(_ADDRESSES) * _CONFIG_BYTES
+        self._address = next(_ADDRESSES)
 
     def get_active_cores(self) -> list[MeshCoreCoord]:
         return [self.core.copy()]
@@ -106,6 +106,11 @@ class HostSocket(Exportable):
     def export_descriptor(self, socket_id: str) -> str:
         """Under this id `connect` finds the socket, in any process of this host."""
         return self._export("socket_id", socket_id)
+
+    @classmethod
+    def connect(cls: type[_Socket], socket_id: str, timeout_ms: int | None = None) -> _Socket:
+        """The host's end of a socket that this or another process exported."""
+        return cls._connected("socket_id", socket_id, timeout_ms)
 
     def _describe(self) -> dict[str, Any]:
         core = self.core.core_coord
@@ -206,11 +211,6 @@ class H2DSocket(HostSocket):
             )
         self._drain(f"what was written is not received: {_RECEIVE}", timeout_ms)
 
-    @classmethod
-    def connect(cls, socket_id: str, timeout_ms: int | None = None) -> H2DSocket:
-        """The host's end of a socket that this or another process exported."""
-        return cls._connected("socket_id", socket_id, timeout_ms)
-
     def _describe(self) -> dict[str, Any]:
         return {**super()._describe(), "mode": self._mode.value}
 
@@ -277,8 +277,3 @@ class D2HSocket(HostSocket):
                 "for ever. Read them with read_tensor(...), or drop them with discard_pending_pages()."
             )
         self._drain(f"what was sent is not read: {_READ}", timeout_ms)
-
-    @classmethod
-    def connect(cls, socket_id: str, timeout_ms: int | None = None) -> D2HSocket:
-        """The host's end of a socket that this or another process exported."""
-        return cls._connected("socket_id", socket_id, timeout_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,15 +21,19 @@ from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive,
 from softmesh.sockets.handshake import HandshakeMessage, exchange_handshake, handshake_message
 from softmesh.sockets.shm_channel import channel_between
 from softmesh.sockets.socket_checks import check_connections, check_end, check_fabric
-from softmesh.sockets.socket_config import MeshCoreCoord, SocketConfig, SocketConnection, SocketEndpoint
+from softmesh.sockets.socket_config import (
+    MeshCoreCoord,
+    SocketConfig,
+    SocketConnection,
+    SocketEndpoint,
+    config_addresses,
+)
 from softmesh.sockets.tensor_message import Route, Routes
 from softmesh.sockets.transfer_queue import drain_at_exit
 from softmesh.tensor.spec import TensorSpec
 
 _A_MESH = "a MeshDevice such as ttnn.open_mesh_device(...) gives"
-_ADDRESSES = itertools.count(1)
-_CONFIG_BYTES = 64  # of the configuration a socket keeps on each core
-_FIRST_ADDRESS = 0x10000
+_ADDRESSES = config_addresses(0x10000)
 _MOST_COMPILED = 64  # kinds of tensors
 _Nodes = dict[SocketEndpoint, dict[MeshCoordinate, tuple[int, int]]]
 
@@ -71,7 +74,7 @@ class MeshSocket:
         nodes: _Nodes,
     ) -> None:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
-        self._address = _FIRST_ADDRESS + next(_ADDRESSES) * _CONFIG_BYTES
+        self._address = next(_ADDRESSES)
         self._nodes = nodes
         self.compiled_transfers: dict[
             tuple[str, TensorSpec], CompiledSend | CompiledReceive | CheckedTransfer

@@ -47,6 +47,7 @@ class HostWait(Wait):
 
 _FOLDER = "/dev/shm"
 _YOUNG_SECONDS = 10.0
+_LOOK_EVERY = 0.002
 _LOCK = struct.Struct("hhqqi4x")  # of the C library: type, whence, start, length, process
 _NAME = re.compile(r"/?[A-Za-z0-9_.-]{1,200}")
 
@@ -121,6 +122,21 @@ class SharedFile:
                 return cls(handle, path, mine=False)
             os.close(handle)
         return None
+
+    @classmethod
+    def wait_for(
+        cls, path: str, smallest: int, deadline: float, is_ready: Callable[[SharedFile], bool]
+    ) -> SharedFile | None:
+        """Opened once it is complete; None where nobody made it until then."""
+        while True:
+            file = cls.open(path, smallest)
+            if file is not None:
+                if is_ready(file):
+                    return file
+                file.close()
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_LOOK_EVERY)
 
     @property
     def is_open(self) -> bool:

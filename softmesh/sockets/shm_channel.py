@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, rounded
+from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, retire, rounded
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.shared_memory import SPAN, Segment, shared_segment
 from softmesh.sockets.channels import RankChannel
@@ -37,7 +37,6 @@ FIRST_RING = (
 )  # before: for each process, how often the other has done with each of its blocks
 MOST_CHANNELS = (FIRST - FIRST_RING) // RING
 _HALVES = (FIRST, SPAN // 2, SPAN - RING)  # of the addresses
-_MOST_LOOKS = 16
 
 
 class SharedPair:
@@ -58,12 +57,7 @@ class SharedPair:
     def take(self, size: int) -> Block | None:
         """Memory for a message; None where the other process holds on to too much already."""
         self.release_unread()
-        for _ in range(min(len(self._out), _MOST_LOOKS)):
-            block = self._out.popleft()
-            if self._is_done_with(block):
-                self._free |= block.bit
-            else:
-                self._out.append(block)
+        retire(self._out, self._is_done_with, self._free_block)
         found = self._allocator.take(size, self._free, releases_memory=True)
         if found is not None:
             self._allocator.reclaim_holes()
@@ -84,6 +78,9 @@ class SharedPair:
 
     def _is_done_with(self, block: Block) -> bool:
         return self._words[self._done_by_other + block.slot] == self._uses[block.slot]
+
+    def _free_block(self, block: Block) -> None:
+        self._free |= block.bit
 
     def _use(self, block: Block) -> None:
         self._free &= ~block.bit
@@ -108,12 +105,7 @@ class SharedPair:
 
     def release_unread(self) -> None:
         """Give back what nothing reads any more."""
-        for _ in range(min(len(self._read), _MOST_LOOKS)):
-            block = self._read.popleft()
-            if block.is_idle():
-                self.done(block)
-            else:
-                self._read.append(block)
+        retire(self._read, Block.is_idle, self.done)
 
 
 _LINE = 64  # bytes that processors keep together: the two counts have one each, before the entries

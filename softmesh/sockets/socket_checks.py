@@ -46,7 +46,7 @@ def check_end(
         core = connection.end(endpoint)
         if not mesh.shape.contains(core.device_coord):
             raise MeshError(
-                f"Coordinate {core.device_coord} not found in mesh {mesh.shape}: it is the {_name(endpoint)} of "
+                f"Coordinate {core.device_coord} not found in mesh {mesh.shape}: it is the {endpoint.name.lower()} of "
                 f"connection {number}. Coordinates count from 0 in the mesh (or submesh) of their own end."
             )
         check_core(mesh, core.core_coord, memory.sub_device(endpoint))
@@ -62,10 +62,6 @@ def check_core(mesh: MeshDevice, core: CoreCoord, sub_device: SubDeviceId | None
             f"Socket cores must be contained in the specified sub device: core ({core.x},{core.y}) is not in "
             f"{sub_device}. The loaded sub-devices are {loaded}."
         )
-
-
-def _name(endpoint: SocketEndpoint) -> str:
-    return endpoint.name.lower()
 
 
 def check_fabric(devices: set[int] | None, same_mesh: bool) -> None:

@@ -4,7 +4,8 @@ ranks or mesh ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from softmesh.arguments import checked, checked_all, checked_int, refused
@@ -17,6 +18,7 @@ from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinate
 from softmesh.processes.context_api import Rank
 
+_CONFIG_BYTES = 64  # of the configuration a socket keeps on each core
 _A_COORDINATE = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 0)"
 
 
@@ -62,6 +64,10 @@ class MeshCoreCoord:
 
     def __repr__(self) -> str:
         return f"MeshCoreCoord(device={self._device}, core=({self._core.x},{self._core.y}))"
+
+
+def config_addresses(first: int) -> Iterator[int]:
+    return itertools.count(first + _CONFIG_BYTES, _CONFIG_BYTES)
 
 
 _A_CORE = "a ttnn.MeshCoreCoord(device_coord, core_coord)"
@@ -160,12 +166,8 @@ class SocketConfig:
     ) -> None:
         where = "SocketConfig"
         if isinstance(sender_rank, MeshId):  # by position both forms look alike
-            sender_rank, receiver_rank, sender_mesh_id, receiver_mesh_id = (
-                None,
-                None,
-                sender_rank,
-                receiver_rank,
-            )
+            sender_mesh_id, receiver_mesh_id = sender_rank, receiver_rank
+            sender_rank = receiver_rank = None
         listed = checked_all(where, "connections", connections, (SocketConnection,), "ttnn.SocketConnections")
         memory = checked(where, "memory_config", memory_config, SocketMemoryConfig, "a SocketMemoryConfig")
         self._connections = tuple(connection.copy() for connection in listed)

@@ -36,7 +36,6 @@ class LocalStream(Protocol):
 
     def blocked(self) -> MeshError | None:
         """Why a chip would wait for ever, where what was sent does not fit into the FIFO."""
-        ...
 
 
 @dataclass(eq=False)

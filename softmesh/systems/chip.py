@@ -44,9 +44,9 @@ class Chip(NamedTuple):
     link_gb_per_s: float  # one link, one direction, as signalled
     largest_packet_bytes: int  # payload
     routing_planes: int
-    sfpu_eps: float
-    sfpu_nan: float
-    sfpu_inf: float
+    sfpu_eps: float = 1.19209e-07
+    sfpu_nan: float = 7.004e19
+    sfpu_inf: float = 1.7014e38
 
     @property
     def l1_base(self) -> int:
@@ -107,9 +107,6 @@ N300 = Chip(
     link_gb_per_s=12.5,
     largest_packet_bytes=7616,
     routing_planes=4,
-    sfpu_eps=1.19209e-07,
-    sfpu_nan=7.004e19,
-    sfpu_inf=1.7014e38,
 )
 # Ethernet dispatch frees no row on an n150: with nine rows, programs get eight either way.
 N150 = N300._replace(kind="n150", tensix_grid=(8, 9), default_dispatch=DispatchCoreType.WORKER)
@@ -144,9 +141,6 @@ P150 = Chip(
     link_gb_per_s=50.0,
     largest_packet_bytes=15_232,
     routing_planes=2,
-    sfpu_eps=1.19209e-07,
-    sfpu_nan=7.004e19,
-    sfpu_inf=1.7014e38,
 )
 P100 = P150._replace(
     kind="p100",

@@ -122,6 +122,16 @@ class Machine:
             outside=tuple(link for link in self.outside if link.near.chip not in chips),
         )
 
+    def restored(self) -> Machine:
+        """With everything up again that is down."""
+        return replace(
+            self,
+            asics=numbered((*self.asics.values(), *self.down_chips)),
+            links=(*self.links, *self.down_links),
+            down_chips=(),
+            down_links=(),
+        )
+
     def only(self, chips: Collection[int]) -> Machine:
         """What is left when nothing but these chips can be seen: links to others lead outside."""
 

@@ -6,23 +6,16 @@ import difflib
 import os
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from softmesh.errors import MeshError
 from softmesh.systems.machine import Machine
 from softmesh.systems.machine_builders import FORMS, build, generated, is_generated
-from softmesh.systems.system_files import SystemFile, read_system_file
+from softmesh.systems.system_files import SystemFile, Variant, read_system_file
 
 SYSTEMS_FOLDER = Path(__file__).parent / "data" / "systems"
 
 
-class Entry(NamedTuple):
-    name: str
-    aliases: tuple[str, ...]
-    summary: str
-
-
-def entries() -> list[Entry]:
+def entries() -> list[Variant]:
     """The built-in systems, small ones first and Wormhole before Blackhole."""
     machines = (_built_in(name) for name in _system_files())
     ordered = sorted(machines, key=lambda machine: (machine.chip.arch.value, len(machine.asics)))
@@ -92,9 +85,8 @@ def _names() -> dict[str, str]:
     return found
 
 
-def _entry(name: str) -> Entry:
-    variant = _system_files()[name].variants[name]
-    return Entry(variant.name, variant.aliases, variant.summary)
+def _entry(name: str) -> Variant:
+    return _system_files()[name].variants[name]
 
 
 @cache

@@ -14,17 +14,20 @@ gradients those of the whole. Along an axis of one device all of them are the id
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from softmesh.autograd.function import Context, Function
+from softmesh.autograd.function import Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
+from softmesh.train import training_ops
 from softmesh.train.axes import Axis, axis_number, axis_size
-from softmesh.train.training_ops import own_slice, ring_shift_forward
 
 _op = OPERATIONS
+Change = Callable[[Tensor], Tensor]
 
 
 def _mesh(op: str, tensor: Tensor) -> MeshDevice:
@@ -40,58 +43,21 @@ def _along(op: str, tensor: Tensor, axis: Axis) -> int | None:
     return axis_number(mesh, axis) if axis_size(mesh, axis) > 1 else None
 
 
-class _AllReduceOnly(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, axis: int) -> Any:
-        return _op["all_reduce"](x, cluster_axis=axis)
+class _Collective(Function):
+    """One collective forwards, and another one, or nothing, backwards."""
 
     @staticmethod
-    def backward(ctx: Context, gradient: Tensor) -> Any:
-        return gradient, None
-
-
-class _Broadcast(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: int) -> Any:
-        ctx.axis = axis
-        return x
+    def forward(ctx: Any, x: Tensor, there: Change, back: Change) -> Any:
+        ctx.back = back
+        return there(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _op["all_reduce"](gradient, cluster_axis=ctx.axis), None
+        return ctx.back(gradient), None, None
 
 
-class _GatherReplicated(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, axis: int) -> Any:
-        ctx.dim, ctx.axis = dim, axis
-        return _op["all_gather"](x, dim, cluster_axis=axis)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return own_slice(gradient, ctx.dim, cluster_axis=ctx.axis), None, None
-
-
-class _Scatter(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, axis: int) -> Any:
-        ctx.dim, ctx.axis = dim, axis
-        return own_slice(x, dim, cluster_axis=axis)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _op["all_gather"](gradient, ctx.dim, cluster_axis=ctx.axis), None, None
-
-
-class _RingShift(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: int, steps: int) -> Any:
-        ctx.axis, ctx.steps = axis, steps
-        return ring_shift_forward(x, axis, steps)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return ring_shift_forward(gradient, ctx.axis, -ctx.steps), None, None
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def all_reduce(x: Tensor, axis: Axis, *, noop_backward: bool = False) -> Tensor:
@@ -99,13 +65,16 @@ def all_reduce(x: Tensor, axis: Axis, *, noop_backward: bool = False) -> Tensor:
     along = _along("all_reduce", x, axis)
     if along is None:
         return x
-    return _AllReduceOnly.apply(x, along) if noop_backward else _op["all_reduce"](x, cluster_axis=along)
+    reduced = partial(_op["all_reduce"], cluster_axis=along)
+    return _Collective.apply(x, reduced, _unchanged) if noop_backward else reduced(x)
 
 
 def broadcast(x: Tensor, axis: Axis) -> Tensor:
     """x as it is, for devices that go on with different weights: backwards, their gradients are added up."""
     along = _along("broadcast", x, axis)
-    return x if along is None else _Broadcast.apply(x, along)
+    if along is None:
+        return x
+    return _Collective.apply(x, _unchanged, partial(_op["all_reduce"], cluster_axis=along))
 
 
 def all_gather(x: Tensor, dim: int, axis: Axis, *, gradients: str = "partial") -> Tensor:
@@ -117,9 +86,16 @@ def all_gather(x: Tensor, dim: int, axis: Axis, *, gradients: str = "partial") -
     along = _along("all_gather", x, axis)
     if along is None:
         return x
-    if gradients == "replicated":
-        return _GatherReplicated.apply(x, dim, along)
-    return _op["all_gather"](x, dim, cluster_axis=along)
+    gathered, own = _gathered_and_own(dim, along)
+    return _Collective.apply(x, gathered, own) if gradients == "replicated" else gathered(x)
+
+
+def _gathered_and_own(dim: int, along: int) -> tuple[Change, Change]:
+    """Two that undo each other: all pieces side by side, and one's own slice of them."""
+    return (
+        partial(_op["all_gather"], dim=dim, cluster_axis=along),
+        partial(training_ops.own_slice, dim=dim, cluster_axis=along),
+    )
 
 
 def reduce_scatter(x: Tensor, dim: int, axis: Axis) -> Tensor:
@@ -131,10 +107,16 @@ def reduce_scatter(x: Tensor, dim: int, axis: Axis) -> Tensor:
 def scatter(x: Tensor, dim: int, axis: Axis) -> Tensor:
     """Each device keeps its slice of what all of them hold."""
     along = _along("scatter", x, axis)
-    return x if along is None else _Scatter.apply(x, dim, along)
+    if along is None:
+        return x
+    gathered, own = _gathered_and_own(dim, along)
+    return _Collective.apply(x, own, gathered)
 
 
 def ring_shift(x: Tensor, axis: Axis, steps: int = 1) -> Tensor:
     """Each device gets the piece of the one `steps` before it along the axis, around the end."""
     along = _along("ring_shift", x, axis)
-    return x if along is None else _RingShift.apply(x, along, steps)
+    if along is None:
+        return x
+    there, back = (partial(training_ops.ring_shift, steps=n, cluster_axis=along) for n in (steps, -steps))
+    return _Collective.apply(x, there, back)

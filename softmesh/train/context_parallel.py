@@ -29,7 +29,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_number, axis_size, divided, on_mesh
 from softmesh.train.blockwise_attention import OP, attention_block, attention_block_gradient
 from softmesh.train.layers import Embedding, Initial, MultiHeadAttention, TransformerBlock
-from softmesh.train.training_ops import ring_shift_forward
+from softmesh.train.training_ops import ring_shift
 
 _SEQUENCE_DIM = 2
 
@@ -84,7 +84,7 @@ class Ring(NamedTuple):
         return device_index_along(self.mesh, [self.axis], OP)
 
     def shifted(self, *tensors: Tensor) -> list[Tensor]:
-        return [ring_shift_forward(tensor, self.axis, 1) for tensor in tensors]
+        return [ring_shift(tensor, 1, cluster_axis=self.axis) for tensor in tensors]
 
     def block_arguments(self, step: int) -> dict[str, Any]:
         return {"step": step, "scale": self.scale, "is_causal": self.is_causal}

@@ -36,9 +36,8 @@ class NotFiniteLoss(NotFinite):
         self.devices, self.value = devices, value
         more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
         named = ", ".join(map(str, devices[:_MOST_NAMED]))
-        super().__init__(
-            f"The loss of step {step} is {value} on {_devices(len(devices))} {named}{more}", step, checkpoint
-        )
+        where = "device" if len(devices) == 1 else f"{len(devices)} devices:"
+        super().__init__(f"The loss of step {step} is {value} on {where} {named}{more}", step, checkpoint)
 
     def as_record(self) -> dict[str, Any]:
         return super().as_record() | {"devices": self.devices, "loss": str(self.value)}
@@ -57,10 +56,6 @@ class NotFiniteGradient(NotFinite):
 
     def as_record(self) -> dict[str, Any]:
         return super().as_record() | {"parameter": self.parameter}
-
-
-def _devices(count: int) -> str:
-    return "device" if count == 1 else f"{count} devices:"
 
 
 def _way_on(checkpoint: Path | None) -> str:

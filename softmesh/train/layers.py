@@ -7,6 +7,7 @@ on one device and on many.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 
@@ -184,7 +185,8 @@ class RMSNorm(Module):
         return _op["rms_norm"](x, epsilon=self.epsilon, weight=self.weight)
 
 
-def column(
+def _linear(
+    split: type[ColumnParallelLinear] | type[RowParallelLinear],
     mesh: MeshDevice,
     in_features: int,
     out_features: int,
@@ -193,25 +195,13 @@ def column(
     *,
     bias: bool = True,
 ) -> Linear:
-    """A Linear whose outputs are split along the axis, or whole without one."""
     if axis is None:
         return Linear(mesh, in_features, out_features, initial, bias=bias)
-    return ColumnParallelLinear(mesh, in_features, out_features, initial, axis=axis, bias=bias)
+    return split(mesh, in_features, out_features, initial, axis=axis, bias=bias)
 
 
-def row(
-    mesh: MeshDevice,
-    in_features: int,
-    out_features: int,
-    initial: Initial,
-    axis: Axis | None,
-    *,
-    bias: bool = True,
-) -> Linear:
-    """A Linear whose inputs are split along the axis, or whole without one."""
-    if axis is None:
-        return Linear(mesh, in_features, out_features, initial, bias=bias)
-    return RowParallelLinear(mesh, in_features, out_features, initial, axis=axis, bias=bias)
+# Linears whose outputs, or whose inputs, are split along the axis; whole without one.
+column, row = partial(_linear, ColumnParallelLinear), partial(_linear, RowParallelLinear)
 
 
 class MultiHeadAttention(Module):

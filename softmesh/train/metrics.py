@@ -9,7 +9,6 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from softmesh.dispatch.operation import OPERATIONS
@@ -111,9 +110,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __init__(self, every: int) -> None:
         self.every = every
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def show(self, measured: Measured) -> None:
@@ -144,9 +141,7 @@ class Bar(Lines):
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def show(self, measured: Measured) -> None:
@@ -155,13 +150,8 @@ class Bar(Lines):
         self._progress.update(self._task, completed=measured.step, text=text)
 
 
-class NoDisplay(Lines):
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
 def display(wants_bar: bool, every: int, done: int, steps: int, speaks: bool = True) -> Lines:
     """`speaks` is False in all but one of the processes that train together. A launcher's output is never drawn on."""
     if not speaks:
-        return NoDisplay()
+        return Lines(0)
     return Bar(every, done, steps) if wants_bar and sys.stdout.isatty() and not launched() else Lines(every)

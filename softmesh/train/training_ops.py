@@ -7,6 +7,7 @@ keeps each device's slice of what all hold.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,6 @@ from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.placement import rules
 from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.tensor import Tensor
 
 _LOSS_COST = flops_per_element(8)
 
@@ -54,9 +54,7 @@ def local_operation(
 def _check_targets(op: str, logits: Operand, targets: Operand) -> None:
     if targets.is_float:
         raise MeshError(f"{op}: targets are indices (ttnn.uint32 or int32), got {targets.dtype}.")
-    tokens = 1
-    for n in logits.shape[:-1]:
-        tokens *= n
+    tokens = math.prod(logits.shape[:-1])
     if targets.spec.logical_volume() != tokens:
         raise MeshError(
             f"{op}: {list(targets.shape)} targets for logits {list(logits.shape)}: one for each of the {tokens} rows."
@@ -212,11 +210,8 @@ def own_index(
 
 
 _PARTS = 3  # what a head asks of each token: a query, a key and a value
-_HEADS_FROM_FEATURES = {
-    3: 1,
-    2: 2,
-    0: 0,
-}  # where dims of (batch, 1, tokens, features) go in (batch, heads, tokens, width)
+# where dims of (batch, 1, tokens, features) go in (batch, heads, tokens, width)
+_HEADS_FROM_FEATURES = {3: 1, 2: 2, 0: 0}
 _FEATURES_FROM_HEADS = {to: dim for dim, to in _HEADS_FROM_FEATURES.items()}
 
 
@@ -274,10 +269,6 @@ def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Colle
         return GroupComputation(compute, (group.dist if is_same else local_placement(group),))
 
     return CollectiveSpec(cluster_axis, move)
-
-
-def ring_shift_forward(x: Tensor, axis: int, steps: int) -> Any:
-    return ring_shift(x, steps, cluster_axis=axis)
 
 
 # As ttnn.mesh_partition, along any axis and also inside of tiles: features of a layer divide among devices, whether

@@ -10,9 +10,9 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -20,9 +20,9 @@ from rich.console import Console
 import softmesh as ttnn
 from softmesh.bench import fabric, mlp, ops
 from softmesh.bench.fabric import descriptor_text
-from softmesh.bench.harness import Timing, interleave, machine, repetitions_for, table, timed
+from softmesh.bench.harness import Timing, connected_mesh, interleave, machine, repetitions_for, table, timed
 from softmesh.bench.mlp import FORMS, MeshMlp
-from softmesh.bench.peer_process import JAX_MLP_WORKER, JaxMissing, JaxPeer
+from softmesh.bench.peer_process import PeerMissing, worker
 from softmesh.errors import ArgumentValueError
 from softmesh.fabric import settings
 from softmesh.fabric.descriptors.loader import check_text
@@ -264,7 +264,7 @@ def test_mlp_leaves_no_mesh_and_no_fabric_behind(capsys):
 )
 def test_each_form_of_the_mlp_runs_its_collective_and_no_other(form, result, collectives):
     operands = mlp.Operands.random(256, 64, 128)
-    with mlp.connected_mesh() as mesh:
+    with connected_mesh(*mlp.MESH) as mesh:
         work = MeshMlp(mesh, operands, "float32", form)
         with ttnn.log_commands(show=False) as log:
             output = work()
@@ -277,7 +277,7 @@ def test_jax_has_every_form_of_the_mlp():
     """Read, not imported: the worker runs under an interpreter that has JAX."""
     assigned = {
         target.id: node.value
-        for node in ast.parse(JAX_MLP_WORKER.read_text()).body
+        for node in ast.parse(Path(worker("jax_mlp.py")).read_text()).body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -290,18 +290,18 @@ import json, sys
 import numpy as np, torch
 print(json.dumps({"ready": "0.0"}), flush=True)
 for line in sys.stdin:
-    dtype, form = line.split()
-    o = {name: torch.from_numpy(value) for name, value in np.load(f"{sys.argv[1]}/{dtype}.npz").items()}
-    result = torch.nn.functional.gelu(o["x"] @ o["w1"] + o["b1"]) @ o["w2"] + o["b2"]
-    np.save(f"{sys.argv[1]}/{dtype}.{form}.npy", result.numpy())
+    order = json.loads(line)
+    if "prepare" in order:
+        o = {name: torch.from_numpy(value) for name, value in np.load(f"{sys.argv[1]}/operands.npz").items()}
+        result = torch.nn.functional.gelu(o["x"] @ o["w1"] + o["b1"]) @ o["w2"] + o["b2"]
+        np.save(f"{sys.argv[1]}/result.npy", result.numpy())
     print(json.dumps({"seconds": 0.5}), flush=True)
 """
 
 
 def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
     operands = mlp.Operands.random(256, 32, 64)
-    peer = JaxPeer([sys.executable, "-c", _WORKER], {"float32": operands.arrays()})
-    with peer as jax, mlp.connected_mesh() as mesh:
+    with mlp.MlpPeer([sys.executable, "-c", _WORKER]) as jax, connected_mesh(*mlp.MESH) as mesh:
         rows = [row for form in FORMS for row in mlp.measure(form, "float32", operands, mlp.QUICK, mesh, jax)]
     assert [row.form for row in rows if row.peer == "JAX, 8 devices"] == list(FORMS)
     assert rows[-1].milliseconds == 500.0
@@ -310,14 +310,14 @@ def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
 
 def test_an_interpreter_without_jax_is_named_with_what_it_said():
     command = [sys.executable, "-c", "import no_such_module"]
-    with pytest.raises(JaxMissing, match="No module named 'no_such_module'"), JaxPeer(command, {}):
+    with pytest.raises(PeerMissing, match="No module named 'no_such_module'"), mlp.MlpPeer(command):
         pass
 
 
 def test_a_worker_and_its_files_are_gone_afterwards():
-    with JaxPeer([sys.executable, "-c", _WORKER], {"float32": {"x": np.ones(1)}}) as jax:
-        worker, folder = jax._worker, jax._folder.name
-    assert worker.poll() is not None
+    with mlp.MlpPeer([sys.executable, "-c", _WORKER]) as jax:
+        process, folder = jax._process, jax.folder
+    assert process.poll() is not None
     assert not os.path.exists(folder)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from softmesh.bench import collectives, peer_process
-from softmesh.bench.collectives import JAX, MPI, OURS, TORCH, Row, Summary, line_of, measure, takes
+from softmesh.bench.collectives import JAX, MPI, OURS, TORCH, Row, Summary, measure, takes
 from softmesh.bench.collectives_workload import (
     COLLECTIVES,
     CollectivePeer,
@@ -19,10 +19,10 @@ from softmesh.bench.collectives_workload import (
     Work,
     by_hand,
     copying,
-    peer_or_note,
+    mpi_process,
 )
-from softmesh.bench.harness import Timing
-from softmesh.bench.peer_process import PeerMissing, PeerProcess
+from softmesh.bench.harness import Timing, connected_mesh
+from softmesh.bench.peer_process import PeerMissing, PeerProcess, interpreted, peer_or_note
 
 KIB, MIB = 1 << 10, 1 << 20
 ABSENT = ["--jax-python", "no-such-python", "--mpi-python", "no-such-python"]
@@ -70,7 +70,7 @@ def test_the_copy_writes_where_it_wrote_before():
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_mesh_and_the_expression_by_hand_give_what_is_expected_and_store_it_once(collective, dtype):
     work = Work(collective, 8, 4 * KIB, dtype)
-    with line_of(8) as mesh:
+    with connected_mesh(1, 8) as mesh:
         operand = work.operand()
         ours = MeshWork(work, mesh, operand)
         expected = work.expected(operand)
@@ -104,7 +104,7 @@ def test_a_sum_over_32_devices_is_exact_even_in_bfloat16():
 
 def test_a_wrong_result_is_seen():
     work = Work("all_reduce", 8, 4 * KIB, "float32")
-    with line_of(8) as mesh:
+    with connected_mesh(1, 8) as mesh:
         ours = MeshWork(work, mesh, work.operand())
         expected = work.expected(work.operand())
         expected[0, 0] += 1
@@ -112,9 +112,9 @@ def test_a_wrong_result_is_seen():
 
 
 def test_the_fabric_is_taken_down_again():
-    with line_of(8):
+    with connected_mesh(1, 8):
         pass
-    with line_of(32) as mesh:
+    with connected_mesh(1, 32) as mesh:
         assert tuple(mesh.shape) == (1, 32)
 
 
@@ -137,13 +137,13 @@ for line in sys.stdin:
 
 def pretender(offset=0):
     """A peer that gathers, with an offset."""
-    return PeerProcess([sys.executable, "-c", _WORKER.replace("OFFSET", str(offset))])
+    return CollectivePeer([sys.executable, "-c", _WORKER.replace("OFFSET", str(offset))])
 
 
 def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
     work = Work("all_gather", 8, 4 * KIB, "float32")
-    with pretender() as process, line_of(8) as mesh:
-        row = measure(work, TINY, mesh, {JAX: CollectivePeer(process), MPI: None})
+    with pretender() as process, connected_mesh(1, 8) as mesh:
+        row = measure(work, TINY, mesh, {JAX: process, MPI: None})
         assert not (process.folder / "operand.npy").exists()
     assert row.wrong == []
     assert row.microseconds[JAX] == 500_000
@@ -152,8 +152,8 @@ def test_a_peer_in_a_process_of_its_own_takes_its_turn_and_is_checked():
 
 def test_a_peer_that_is_wrong_is_named():
     work = Work("all_gather", 8, 4 * KIB, "bfloat16")
-    with pretender(offset=1) as process, line_of(8) as mesh:
-        row = measure(work, TINY, mesh, {JAX: None, MPI: CollectivePeer(process)})
+    with pretender(offset=1) as process, connected_mesh(1, 8) as mesh:
+        row = measure(work, TINY, mesh, {JAX: None, MPI: process})
     assert row.wrong == [MPI]
     assert collectives.table_rows([row])[0][0] == "all_gather (!) MPI"
 
@@ -177,7 +177,7 @@ def test_an_interpreter_without_what_it_takes_is_named_with_what_it_said():
     def start():
         return PeerProcess([sys.executable, "-c", "import no_such_module"])
 
-    with peer_or_note(JAX, "this-python", "jax", start) as (peer, note):
+    with peer_or_note(JAX, start, **interpreted(JAX, "this-python", "jax")) as (peer, note):
         assert peer is None
     assert "JAX is left out: this-python does not run it (ModuleNotFoundError: No module named" in note
     assert "pip install jax, or name an interpreter that has it: --jax-python PATH" in note
@@ -246,7 +246,7 @@ def test_a_machine_without_mpirun_is_told_so(tmp_path, monkeypatch):
 
 
 def test_mpi_runs_8_processes_that_share_the_cores(tmp_path):
-    command = peer_process.mpi_process(str(programs(tmp_path, "python", "mpirun") / "python"))._command
+    command = mpi_process(str(programs(tmp_path, "python", "mpirun") / "python"))._command
     assert command[1:3] == ["-n", "8"]
     assert "--oversubscribe" in command
 

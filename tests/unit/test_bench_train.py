@@ -25,8 +25,8 @@ class AnotherPeer:
         return self
 
     def __exit__(self, *_: object) -> None: ...
-    def ask(self, repeat: int) -> dict[str, float]:
-        return {"seconds": 0.5 * repeat}
+    def run(self, repetitions: int) -> float:
+        return 0.5 * repetitions
 
 
 class MissingPeer(AnotherPeer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -13,10 +14,10 @@ import torch.distributed as dist
 
 import softmesh as ttnn
 from softmesh.bench import unified
-from softmesh.bench.peer_process import PeerMissing, PeerProcess
-from softmesh.bench.unified import DTENSOR, HAND, JAX, OURS, Row, Summary, grid_of, takes
+from softmesh.bench.harness import connected_mesh
+from softmesh.bench.peer_process import PeerMissing, worker
+from softmesh.bench.unified import DTENSOR, HAND, JAX, OURS, Row, Summary, takes
 from softmesh.bench.unified_workload import FORMS, MeshWork, UnifiedPeer, Work
-from softmesh.bench.workers import dtensor_unified
 
 NUMPY_WORKER = """
 import json, pathlib, sys, numpy as np
@@ -33,14 +34,14 @@ for line in sys.stdin:
 """
 
 
-def numpy_process(folder: Path, added: int = 0) -> PeerProcess:
+def numpy_process(folder: Path, added: int = 0) -> UnifiedPeer:
     """A peer that any interpreter runs; with `added` it multiplies wrongly."""
     worker = folder / f"worker{added}.py"
     worker.write_text(NUMPY_WORKER.replace("ADDED", str(added)))
-    return PeerProcess([sys.executable, str(worker)])
+    return UnifiedPeer([sys.executable, str(worker)])
 
 
-def missing() -> PeerProcess:
+def missing() -> UnifiedPeer:
     raise PeerMissing("not today")
 
 
@@ -49,7 +50,7 @@ def missing() -> PeerProcess:
 def test_the_unified_op_and_the_plan_by_hand_give_the_same_and_insert_the_same(idle_machine, form, devices):
     work = Work(form, devices, 32, 256, 256)
     a, b = work.factors()
-    with grid_of(work.mesh) as mesh:
+    with connected_mesh(*work.mesh) as mesh:
         ours = MeshWork(work, mesh, a, b)
         assert ours.gives(a @ b)
         assert not ours.gives(a @ b + 1)
@@ -68,11 +69,9 @@ def test_a_peer_is_given_the_factors_and_its_result_is_checked(idle_machine, tmp
     with (
         numpy_process(tmp_path) as right,
         numpy_process(tmp_path, added=1) as wrong,
-        grid_of(work.mesh) as mesh,
+        connected_mesh(*work.mesh) as mesh,
     ):
-        row = unified.measure(
-            work, unified.QUICK, mesh, {JAX: UnifiedPeer(right), DTENSOR: UnifiedPeer(wrong)}
-        )
+        row = unified.measure(work, unified.QUICK, mesh, {JAX: right, DTENSOR: wrong})
     assert row.wrong == [DTENSOR]
     assert row.microseconds[JAX] == pytest.approx(0.5e6)
     assert row.same_plan
@@ -85,6 +84,8 @@ def test_dtensor_multiplies_what_it_is_given_where_it_is_asked_to(tmp_path, monk
     monkeypatch.setattr(
         sys, "excepthook", sys.excepthook
     )  # a process group puts its own there, and leaves it
+    monkeypatch.syspath_prepend(Path(worker("dtensor_unified.py")).parent)
+    dtensor_unified = importlib.import_module("dtensor_unified")
     call = dtensor_unified.prepare(tmp_path, work.order())
     try:
         assert torch.equal(torch.from_numpy(np.load(tmp_path / "result.npy")), a @ b)
@@ -143,6 +144,6 @@ def test_a_peer_that_goes_away_ends_the_run_with_a_word(monkeypatch, capsys):
 
 
 def test_nothing_stays_open_after_a_grid(idle_machine):
-    with grid_of((1, 2)):
+    with connected_mesh(1, 2):
         assert ttnn.get_fabric_config() is ttnn.FabricConfig.FABRIC_1D
     assert ttnn.get_fabric_config() is ttnn.FabricConfig.DISABLED

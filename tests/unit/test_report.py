@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 
 import softmesh
 import softmesh.report.notebook
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, MeshError, ranges_text
 from softmesh.fabric.system import current_system
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -24,7 +24,7 @@ from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShar
 from softmesh.report.drawing import INK, hue_wheel, shaded_tints, text_width, tints
 from softmesh.report.mesh_svg import mesh_svg, tensor_svg
 from softmesh.report.shard_layout import cut, placed
-from softmesh.report.tensor_panel import drawn_dims, runs
+from softmesh.report.tensor_panel import drawn_dims
 from softmesh.report.terminal import (
     contents_of,
     mesh_grid,
@@ -687,7 +687,7 @@ def test_the_dims_that_are_split_are_the_ones_drawn(split: tuple[int, ...], draw
 
 
 def test_device_numbers_are_written_as_runs():
-    assert runs([4, 0, 1, 2, 6]) == "4, 0-2, 6"
+    assert ranges_text([4, 0, 1, 2, 6]) == "4, 0-2, 6"
 
 
 # -- notebooks -----------------------------------------------------------------------------------

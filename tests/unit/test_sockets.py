@@ -19,7 +19,7 @@ from softmesh.hardware.fabric_config import MeshId
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.placement.process_blocks import Block
 from softmesh.processes.context import Pending, SingleProcess, byte_view
-from softmesh.processes.rank_grid import MESH_IDS as MESH_IDS
+from softmesh.processes.rank_grid import MESH_IDS
 from softmesh.processes.waits import Group
 from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.handshake import Side, check_agreement, handshake_message, sides_of

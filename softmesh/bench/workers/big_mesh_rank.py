@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 import softmesh as ttnn
-from softmesh.bench.harness import Peer, interleave
+from softmesh.bench.harness import Peer, interleave, put
 from softmesh.bench.mpi import OURS, RAW, ROWS
-from softmesh.processes.rank_reporter import ADDRESS
+from softmesh.processes.rank_reporter import REPORTS
 
 _TILE = 32
 _COLUMNS = 512
@@ -65,17 +65,6 @@ def _shape(nbytes: int) -> tuple[int, int]:
     return nbytes // 4 // columns, columns
 
 
-def put(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: Any = None) -> ttnn.Tensor:
-    return _there(
-        ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
-    )
-
-
-def _there(tensor: ttnn.Tensor | None) -> ttnn.Tensor:
-    assert tensor is not None
-    return tensor
-
-
 class Rank:
     """This process, its part of the mesh, and its place in MPI."""
 
@@ -94,7 +83,9 @@ class Rank:
         shape = (devices * rows, self.size * columns)
         values = torch.randint(-_LARGEST, _LARGEST, shape, generator=draw).float()
         dims = (None if devices == 1 else 0, 1)
-        return put(values, self.mesh, ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims))
+        return put(
+            values, "float32", self.mesh, ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims)
+        )
 
     @cached_property
     def ends(self) -> Ends:
@@ -159,7 +150,7 @@ def socket(rank: Rank, nbytes: int, devices: int) -> Trial:
     """There and back, between neighbours: two transfers one after the other."""
     mesh, other, to, back = rank.ends
     values = torch.full(_shape(nbytes), float(rank.rank))
-    x, y = put(values, mesh), put(values, mesh)
+    x, y = (put(values, "float32", mesh) for _ in range(2))
     sent, got = values.numpy(), np.empty(tuple(values.shape), np.float32)
     is_first = rank.rank < other
 
@@ -228,7 +219,7 @@ def compared(rank: Rank, trial: Trial, order: dict[str, Any]) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> None:
     results, order = Path(argv[0]), json.loads(argv[1])
     if order.get("plain"):
-        os.environ.pop(ADDRESS, None)
+        os.environ.pop(REPORTS, None)
     rank = Rank()
     rows = list(measured(rank, order))
     if rank.rank == 0:

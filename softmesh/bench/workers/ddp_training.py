@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from order_loop import say  # type: ignore[import-not-found]
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -61,10 +62,6 @@ def share_of(rank: int, processes: int, folder: Path) -> TorchTraining:
 def next_order() -> int:
     line = sys.stdin.readline()
     return int(json.loads(line)["repeat"]) if line else _LAST
-
-
-def say(**answer: object) -> None:
-    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from order_loop import orders_from_input, serve  # type: ignore[import-not-found]
 from torch.distributed._local_tensor import LocalTensor, LocalTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
@@ -55,29 +53,5 @@ def product(a: DTensor, b: DTensor, out: Sequence[int | None]) -> DTensor:
     return made.redistribute(placements=placements(out))
 
 
-def seconds_of(call: Callable[[], Any], repetitions: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        call()
-    return (time.perf_counter() - start) / repetitions
-
-
-def say(**answer: object) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-def main() -> None:
-    folder = Path(sys.argv[1])
-    call: Callable[[], Any] = list
-    say(ready=f"torch {torch.__version__}, local-tensor mode")
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "prepare" in order:
-            call = prepare(folder, order["prepare"])
-            say(prepared=True)
-        else:
-            say(seconds=seconds_of(call, order["repeat"]))
-
-
 if __name__ == "__main__":
-    main()
+    serve(orders_from_input(f"torch {torch.__version__}, local-tensor mode"), prepare)

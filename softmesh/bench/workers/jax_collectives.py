@@ -1,34 +1,22 @@
 """The collectives of `softmesh bench collectives` in JAX on 8 virtual CPU devices.
 
 A program of its own, for an interpreter that has jax and numpy and need not have softmesh:
-`python jax_collectives.py FOLDER`. Says {"ready": version}, and takes orders on its input:
+`python jax_collectives.py FOLDER`, with the devices asked for in XLA_FLAGS. Takes the orders of order_loop.py:
 
     {"prepare": collective, "dtype": ..., "devices": 8, "shape": [rows, columns]}
         reads the devices' rows from FOLDER/operand.npy, compiles, leaves the result in FOLDER/result.npy
-    {"repeat": n}    answers {"seconds": ...} for one call
-    {"release": true}    lets go of the operand
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-DEVICES = 8
-# Read when jax is first imported, below.
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-)
-os.environ["JAX_PLATFORMS"] = "cpu"
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from order_loop import orders_from_input, serve  # type: ignore[import-not-found]
 
 try:
     from jax import shard_map
@@ -74,33 +62,5 @@ def prepare(folder: Path, order: dict[str, Any]) -> Callable[[], Any]:
     return lambda: compiled(operand).block_until_ready()
 
 
-def seconds_of(call: Callable[[], Any], repetitions: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        call()
-    return (time.perf_counter() - start) / repetitions
-
-
-def say(**answer: object) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-def main() -> None:
-    folder = Path(sys.argv[1])
-    call: Callable[[], Any] = jax.devices
-    say(ready=f"{jax.__version__}, {len(jax.devices())} devices")
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "prepare" in order:
-            del call  # its operand goes before a new one comes
-            call = prepare(folder, order)
-            say(prepared=order["prepare"])
-        elif "release" in order:
-            call = jax.devices
-            say(released=True)
-        else:
-            say(seconds=seconds_of(call, order["repeat"]))
-
-
 if __name__ == "__main__":
-    main()
+    serve(orders_from_input(f"{jax.__version__}, {len(jax.devices())} devices"), prepare)

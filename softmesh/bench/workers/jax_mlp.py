@@ -1,31 +1,21 @@
 """The MLP of `softmesh bench mlp` in JAX on 8 virtual CPU devices, one call at a time.
 
 A program of its own, for an interpreter that has jax and numpy and need not have softmesh:
-`python jax_mlp.py FOLDER`. Says {"ready": version}; for each line `<dtype> <form>` that comes in, runs
-that MLP once and answers {"seconds": ...}. The first call of each kind reads FOLDER/<dtype>.npz, compiles,
-and leaves the result in FOLDER/<dtype>.<form>.npy.
+`python jax_mlp.py FOLDER`, with the devices asked for in XLA_FLAGS. Takes the orders of order_loop.py:
+
+    {"prepare": form, "dtype": ...}    reads FOLDER/operands.npz, compiles, leaves the result in FOLDER/result.npy
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DEVICES = 8
-# Read when jax is first imported, below.
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-)
-os.environ["JAX_PLATFORMS"] = "cpu"
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from order_loop import orders_from_input, serve  # type: ignore[import-not-found]
 
 try:
     from jax import shard_map
@@ -74,40 +64,20 @@ FORMS = {
 }
 
 
-def prepare(folder: Path, dtype: str, form: Form) -> tuple[Callable[[], Any], np.ndarray]:
-    """The compiled MLP with its operands in place, and what it gives."""
+def prepare(folder: Path, order: dict[str, Any]) -> Callable[[], Any]:
+    """The compiled MLP with its operands in place."""
+    form = FORMS[order["prepare"]]
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
     specs = tuple(form.split.get(name, ON_ALL) for name in NAMES)
-    values = np.load(folder / f"{dtype}.npz")
+    values = np.load(folder / "operands.npz")
     operands = [
-        jax.device_put(jax.numpy.asarray(values[name], dtype), NamedSharding(mesh, spec))
+        jax.device_put(jax.numpy.asarray(values[name], order["dtype"]), NamedSharding(mesh, spec))
         for name, spec in zip(NAMES, specs, strict=True)
     ]
     compiled = jax.jit(shard_map(form.on_each_device, mesh=mesh, in_specs=specs, out_specs=form.result))
-
-    def run() -> Any:
-        return compiled(*operands).block_until_ready()
-
-    return run, np.asarray(run().astype("float32"))
-
-
-def say(**answer: object) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-def main() -> None:
-    folder = Path(sys.argv[1])
-    prepared: dict[tuple[str, ...], Callable[[], Any]] = {}
-    say(ready=jax.__version__)
-    for line in sys.stdin:
-        dtype, form = work = tuple(line.split())
-        if work not in prepared:
-            prepared[work], result = prepare(folder, dtype, FORMS[form])
-            np.save(folder / f"{dtype}.{form}.npy", result)
-        start = time.perf_counter()
-        prepared[work]()
-        say(seconds=time.perf_counter() - start)
+    np.save(folder / "result.npy", np.asarray(compiled(*operands).astype("float32")))
+    return lambda: compiled(*operands).block_until_ready()
 
 
 if __name__ == "__main__":
-    main()
+    serve(orders_from_input(f"{jax.__version__}, {len(jax.devices())} devices"), prepare)

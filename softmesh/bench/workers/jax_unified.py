@@ -1,33 +1,22 @@
 """The product of `softmesh bench unified` in JAX: jit over 8 virtual CPU devices, partitioned by XLA.
 
 A program of its own, for an interpreter that has jax and numpy and need not have softmesh:
-`python jax_unified.py FOLDER`. Says {"ready": version}, and takes orders on its input:
+`python jax_unified.py FOLDER`, with the devices asked for in XLA_FLAGS. Takes the orders of order_loop.py:
 
-    {"prepare": {"mesh": [2, 4], "a": [0, null], "b": [null, 1], "out": [0, 1]}}
+    {"prepare": "matmul", "mesh": [2, 4], "a": [0, null], "b": [null, 1], "out": [0, 1]}
         the dim that each mesh axis splits; reads FOLDER/factors.npz, leaves the result in FOLDER/result.npy
-    {"repeat": n}    answers {"seconds": ...} for one call
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-DEVICES = 8
-# Read when jax is first imported, below.
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-)
-os.environ["JAX_PLATFORMS"] = "cpu"
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from order_loop import orders_from_input, serve  # type: ignore[import-not-found]
 
 AXES = ("rows", "columns")
 
@@ -47,29 +36,5 @@ def prepare(folder: Path, order: dict[str, Any]) -> Callable[[], Any]:
     return lambda: product(a, b).block_until_ready()
 
 
-def seconds_of(call: Callable[[], Any], repetitions: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        call()
-    return (time.perf_counter() - start) / repetitions
-
-
-def say(**answer: object) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-def main() -> None:
-    folder = Path(sys.argv[1])
-    call: Callable[[], Any] = jax.devices
-    say(ready=f"{jax.__version__}, {len(jax.devices())} devices")
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "prepare" in order:
-            call = prepare(folder, order["prepare"])
-            say(prepared=True)
-        else:
-            say(seconds=seconds_of(call, order["repeat"]))
-
-
 if __name__ == "__main__":
-    main()
+    serve(orders_from_input(f"{jax.__version__}, {len(jax.devices())} devices"), prepare)

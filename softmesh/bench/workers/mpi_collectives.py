@@ -1,12 +1,10 @@
 """The collectives of `softmesh bench collectives` in MPI, one process for each device.
 
 A program of its own, for an interpreter that has mpi4py and numpy and need not have softmesh:
-`mpirun -n 8 python mpi_collectives.py FOLDER`. Rank 0 says {"ready": version} and takes orders on its input:
+`mpirun -n 8 python mpi_collectives.py FOLDER`. Rank 0 takes the orders of order_loop.py:
 
     {"prepare": collective, "dtype": ..., "devices": 8, "shape": [rows, columns]}
         reads each rank's rows from FOLDER/operand.npy, leaves the result in FOLDER/result.npy
-    {"repeat": n}    answers {"seconds": ...} for one call of the slowest rank
-    {"release": true}    lets go of the buffers
 
 A rank that waits inside MPI keeps a core busy, so orders go from rank 0 to the others through named pipes.
 """
@@ -18,12 +16,12 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import order_loop  # type: ignore[import-not-found]
 from mpi4py import MPI
 
 WORLD = MPI.COMM_WORLD
@@ -74,31 +72,14 @@ def prepare(folder: Path, order: dict[str, Any]) -> Callable[[], object]:
     return call
 
 
-def seconds_of(call: Callable[[], object], repetitions: int) -> float:
+def seconds_of_slowest(call: Callable[[], object], repetitions: int) -> float:
     WORLD.Barrier()
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        call()
-    return float(WORLD.allreduce((time.perf_counter() - start) / repetitions, MPI.MAX))
-
-
-def serve(folder: Path, orders: Iterator[dict[str, Any]]) -> None:
-    call: Callable[[], object] = WORLD.Barrier
-    for order in orders:
-        if "prepare" in order:
-            del call  # its buffers go before new ones come
-            call = prepare(folder, order)
-            say(prepared=order["prepare"])
-        elif "release" in order:
-            call = WORLD.Barrier
-            say(released=True)
-        else:
-            say(seconds=seconds_of(call, order["repeat"]))
+    return float(WORLD.allreduce(order_loop.seconds_of(call, repetitions), MPI.MAX))
 
 
 def say(**answer: object) -> None:
     if WORLD.rank == 0:
-        print(json.dumps(answer), flush=True)
+        order_loop.say(**answer)
 
 
 def orders_of(folder: Path) -> Iterator[dict[str, Any]]:
@@ -130,4 +111,4 @@ def end_with_launcher() -> None:
 
 if __name__ == "__main__":
     end_with_launcher()
-    serve(Path(sys.argv[1]), orders_of(Path(sys.argv[1])))
+    order_loop.serve(orders_of(Path(sys.argv[1])), prepare, seconds_of_slowest, say)

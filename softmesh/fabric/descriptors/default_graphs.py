@@ -37,14 +37,13 @@ _GRIDS = {
     ClusterType.SIMULATOR_BLACKHOLE: _P150,
     ClusterType.SIMULATOR_QUASAR: _P150,
 }
-GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 _FIRST_POSITION = (1, 1)  # tray 1, ASIC 1: where chip 0 of a Galaxy is
 
 
 def default_graph(cluster_type: ClusterType, fabric_type: FabricType = FabricType.MESH) -> MeshGraph | None:
     """None where a descriptor must be given: a machine of no known type."""
     source = f"default descriptor of {cluster_type.name}"
-    if fabric_type is not FabricType.MESH and cluster_type not in GALAXIES:
+    if fabric_type is not FabricType.MESH and not cluster_type.is_galaxy:
         warnings.warn(
             f"There is no {fabric_type.name} descriptor for {cluster_type.name}; its MESH descriptor is used. "
             "Set TT_MESH_GRAPH_DESC_PATH to a descriptor that declares RING in dim_types",
@@ -58,7 +57,7 @@ def default_graph(cluster_type: ClusterType, fabric_type: FabricType = FabricTyp
     if grid is None:
         return None
     mesh = LogicalMesh(0, "M0", grid.shape, fabric_type.wraps, channels=grid.channels)
-    pinned = (Pinning((Node(0, 0),), (_FIRST_POSITION,)),) if cluster_type in GALAXIES else ()
+    pinned = (Pinning((Node(0, 0),), (_FIRST_POSITION,)),) if cluster_type.is_galaxy else ()
     return MeshGraph(source, grid.arch, (mesh,), pinnings=pinned)
 
 

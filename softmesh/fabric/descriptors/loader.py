@@ -17,7 +17,7 @@ from google.protobuf import text_format
 
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.fabric.descriptors.advisory_checks import advice
-from softmesh.fabric.descriptors.instances import Instance, Kind, Population, Request, rings_of
+from softmesh.fabric.descriptors.instances import Instance, Kind, Population, rings_of
 from softmesh.fabric.descriptors.pinnings import Expansion, PinningError
 from softmesh.fabric.descriptors.population import PopulationError, populate
 from softmesh.fabric.descriptors.schema import MeshGraphDescriptor, enum_values
@@ -79,8 +79,9 @@ def _connections(population: Population, ids: dict[Instance, int]) -> tuple[Conn
     for request in population.requests:
         for i, one in enumerate(request.nodes):
             for other in request.nodes[i + 1 :]:
-                connection = _connection(request, _side(one, ids), _side(other, ids))
-                pair = frozenset((connection.a, connection.b))
+                a, b = _side(one, ids), _side(other, ids)
+                connection = Connection(a, b, request.count, request.strict, request.z, request.place.line)
+                pair = frozenset((a, b))
                 found[len(found) if connection.is_between_chips else pair] = connection
     return _of_one_policy(population, tuple(found.values()))
 
@@ -91,10 +92,6 @@ def _of_one_policy(population: Population, connections: tuple[Connection, ...]) 
         return connections
     strict = population.requests[0].strict
     return tuple(replace(connection, strict=strict) for connection in connections)
-
-
-def _connection(request: Request, a: Side, b: Side) -> Connection:
-    return Connection(a, b, request.count, request.strict, request.z, request.place.line)
 
 
 def _side(node: Instance, ids: dict[Instance, int]) -> Side:

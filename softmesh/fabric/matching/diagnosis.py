@@ -38,7 +38,7 @@ from softmesh.fabric.matching.relaxation import (
 )
 from softmesh.fabric.matching.solver import Task, solve
 from softmesh.fabric.matching.tiles import TileCache
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, policy_name
 
 # Refusals that need no search: what the machine does not have at all.
 
@@ -251,16 +251,14 @@ class _Diagnosis:
         return self._blamed_connection(high - 1)
 
     def _with_first(self, count: int) -> Task:
-        return replace(
-            self.task, graph=replace(self.task.graph, connections=self.task.graph.connections[:count])
-        )
+        return self.task.asking(connections=self.task.graph.connections[:count])
 
     def _blamed_connection(self, number: int) -> _Blame:
         culprit = self.task.graph.connections[number]
         meshes = sorted({*culprit.a.meshes, *culprit.b.meshes})
         chips = self.fits(self._with_first(number))
         have = connection_links(Match(self.task.graph, self.task.machine, chips), culprit) if chips else 0
-        mode = "STRICT" if culprit.strict else "RELAXED"
+        mode = policy_name(culprit.strict)
         return _Blame(
             "connection",
             f"Inter-mesh mapping failed after 1 attempt(s). Logical meshes being mapped: {meshes}. "
@@ -283,7 +281,7 @@ class _Diagnosis:
 
     def _fits_with(self, graph: MeshGraph, number: int, instead: tuple[Connection, ...]) -> bool:
         connections = (*graph.connections[:number], *instead, *graph.connections[number + 1 :])
-        return self.fits(replace(self.task, graph=replace(graph, connections=connections))) is not None
+        return self.fits(self.task.asking(connections=connections)) is not None
 
     def _several_requirements(self) -> _Blame | None:
         for relaxed in without_several(self.task):
@@ -297,7 +295,7 @@ class _Diagnosis:
     def _shape(self) -> _Blame | None:
         """A mesh that does not even fit alone, and the largest part of it that does."""
         for mesh in self.task.graph.meshes:
-            alone = replace(self.task, graph=replace(self.task.graph, connections=(), meshes=(mesh,)))
+            alone = self.task.asking(connections=(), meshes=(mesh,))
             if self.fits(_renumbered(alone)) is not None or not self.is_proven:
                 continue
             rows, columns = mesh.shape
@@ -314,14 +312,10 @@ class _Diagnosis:
 
     def _meshes_together(self) -> _Blame | None:
         graph = self.task.graph
-        if (
-            self.fits(replace(self.task, graph=replace(graph, connections=()))) is not None
-            or not self.is_proven
-        ):
+        if self.fits(self.task.asking(connections=())) is not None or not self.is_proven:
             return None
         for count in range(len(graph.meshes) - 1, 0, -1):
-            part = replace(graph, meshes=graph.meshes[:count], connections=())
-            if self.fits(replace(self.task, graph=part)) is not None:
+            if self.fits(self.task.asking(meshes=graph.meshes[:count], connections=())) is not None:
                 return _Blame(
                     "meshes",
                     "Failed to find mapping: every mesh fits alone, but not all "
@@ -340,5 +334,4 @@ def _renumbered(task: Task) -> Task:
         for pinning in task.graph.pinnings
     )
     hosts = {(0, rank): host for (owner, rank), host in task.hosts.items() if owner == mesh.id}
-    graph = replace(task.graph, meshes=(replace(mesh, id=0),), pinnings=pinnings)
-    return replace(task, graph=graph, hosts=hosts)
+    return replace(task.asking(meshes=(replace(mesh, id=0),), pinnings=pinnings), hosts=hosts)

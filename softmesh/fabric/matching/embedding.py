@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from softmesh.fabric.grid_paths import serpentine
 from softmesh.fabric.matching.backtracking import Blocks, Puzzle, Search, Steps, StepsSpent
 from softmesh.fabric.matching.machine_bitsets import Wiring, bits, either
 from softmesh.fabric.mesh_graph import LogicalMesh
@@ -30,7 +31,7 @@ def is_closed(mesh: LogicalMesh) -> bool:
 def foldings(mesh: LogicalMesh) -> Iterator[list[Pair]]:
     """Neighbour pairs of grids whose tour is this line or ring; the most square grid first."""
     for height, width in _rectangles(mesh.size):
-        tour = _closed_tour(height, width) if is_closed(mesh) else _snake(height, width)
+        tour = _closed_tour(height, width) if is_closed(mesh) else serpentine(height, width)
         if tour is not None:
             yield _grid_pairs(tour)
 
@@ -40,19 +41,11 @@ def _rectangles(size: int) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (abs(pair[0] - pair[1]), -pair[0]))
 
 
-def _snake(height: int, width: int) -> list[Pair]:
-    return [
-        (row, column if row % 2 == 0 else width - 1 - column)
-        for row in range(height)
-        for column in range(width)
-    ]
-
-
 def _closed_tour(height: int, width: int) -> list[Pair] | None:
     """Along the first row, to and fro over the rest, home up the first column; an even height closes it."""
     if height % 2:
         return None
-    inner = [(row, column + 1) for row, column in _snake(height, width - 1)]
+    inner = [(row, column + 1) for row, column in serpentine(height, width - 1)]
     return [(0, 0), *inner, *((row, 0) for row in range(height - 1, 0, -1))]
 
 

@@ -5,7 +5,7 @@ A set of chips is an int; bit i is the i-th chip in the order of ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from softmesh.systems.machine import Machine
@@ -19,17 +19,22 @@ def bits(chips: int) -> Iterator[int]:
         chips ^= lowest
 
 
-def union(indices: Iterable[int]) -> int:
-    chips = 0
-    for index in indices:
-        chips |= 1 << index
-    return chips
-
-
 def either(sets: Iterable[int]) -> int:
     found = 0
     for one in sets:
         found |= one
+    return found
+
+
+def union(indices: Iterable[int]) -> int:
+    return either(1 << index for index in indices)
+
+
+def union_over(chips: int, tables: Sequence[int]) -> int:
+    """What the tables of these chips hold, together; a loop, as searches ask it often."""
+    found = 0
+    for chip in bits(chips):
+        found |= tables[chip]
     return found
 
 
@@ -76,10 +81,7 @@ class Wiring:
         return found
 
     def at(self, positions: Iterable[tuple[int, int]]) -> int:
-        chips = 0
-        for position in positions:
-            chips |= self.positions.get(position, 0)
-        return chips
+        return either(self.positions.get(position, 0) for position in positions)
 
     def links_between(self, ones: int, others: int) -> int:
         return sum(
@@ -88,21 +90,14 @@ class Wiring:
 
     def neighbours_of(self, chips: int) -> int:
         """The chips next to a set, itself left out."""
-        joined = self.joined()
-        found = 0
-        for chip in bits(chips):
-            found |= joined[chip]
-        return found & ~chips
+        return union_over(chips, self.joined()) & ~chips
 
     def component(self, start: int, within: int, at_least: int = 1) -> int:
         """Every chip of `within` that can be reached from the set `start` through `within`."""
         joined = self.joined(at_least)
         reached = edge = start & within
         while edge:
-            near = 0
-            for chip in bits(edge):
-                near |= joined[chip]
-            edge = near & within & ~reached
+            edge = union_over(edge, joined) & within & ~reached
             reached |= edge
         return reached
 
@@ -111,10 +106,7 @@ class Wiring:
         joined = self.joined()
         reached = edge = chips & -chips
         while edge and chips & ~reached:
-            near = 0
-            for chip in bits(edge):
-                near |= joined[chip]
-            edge = near & within & ~reached
+            edge = union_over(edge, joined) & within & ~reached
             reached |= edge
         return not chips & ~reached
 
@@ -131,10 +123,7 @@ class Wiring:
         colours = [edge, 0]
         turn = 0
         while edge:
-            near = 0
-            for chip in bits(edge):
-                near |= joined[chip]
-            near &= region
+            near = union_over(edge, joined) & region
             if near & colours[turn]:
                 return None
             turn = 1 - turn

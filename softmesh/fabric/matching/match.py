@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from softmesh.errors import MeshError
 from softmesh.fabric.matching.position_rules import PinGroup, Position, contradict, corner_pins, pin_groups
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side, policy_name
 from softmesh.systems.machine import Link, Machine
 
 
@@ -245,7 +245,7 @@ def _connections_hold(match: Match) -> Iterator[Violation]:
         exact = connection.strict or connection.is_between_chips
         wanted, have = sufficient_links(exact, connection.count), connection_links(match, connection)
         if have < wanted:
-            mode = "STRICT" if connection.strict else "RELAXED"
+            mode = policy_name(connection.strict)
             yield Violation(
                 "connection",
                 f"Connection {connection} needs {wanted} links, {have} exist. "

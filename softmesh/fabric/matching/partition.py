@@ -12,7 +12,7 @@ from functools import cached_property
 
 from softmesh.fabric.matching.backtracking import Puzzle, Search, Steps, StepsSpent
 from softmesh.fabric.matching.embedding import Embedding, MeshRequest
-from softmesh.fabric.matching.machine_bitsets import Wiring, bits, either
+from softmesh.fabric.matching.machine_bitsets import Wiring, bits, either, union_over
 from softmesh.fabric.matching.tiles import Tile, TileCache
 from softmesh.fabric.mesh_graph import Connection, Side
 
@@ -134,10 +134,7 @@ class TileSet:
     def excluded(self, tile: int) -> int:
         """Tiles that share a chip with this one."""
         if tile not in self._excluded:
-            found = 0
-            for chip in self.tiles[tile].embedding:
-                found |= self.holding[chip]
-            self._excluded[tile] = found
+            self._excluded[tile] = either(self.holding[chip] for chip in self.tiles[tile].embedding)
         return self._excluded[tile]
 
     def partners(self, rule: int, tile: int) -> int:
@@ -304,9 +301,8 @@ class _TilePlacement:
         """The tile with the fewest free tiles beside it first: it will be hardest to reach later."""
 
         def ways_on(tile: int) -> int:
-            beside = 0
-            for chip in bits(self.tile_set.wiring.neighbours_of(self.tile_set.tiles[tile].chips)):
-                beside |= self.tile_set.holding[chip]
+            around = self.tile_set.wiring.neighbours_of(self.tile_set.tiles[tile].chips)
+            beside = union_over(around, self.tile_set.holding)
             return (beside & search.available & ~self.tile_set.excluded(tile)).bit_count()
 
         return sorted(bits(domain), key=lambda tile: (ways_on(tile), tile))
@@ -319,19 +315,15 @@ class _TilePlacement:
     def _is_met(self, demand: LinkDemand, search: Search) -> bool:
         if not all(mesh in search.values for mesh in (*demand.a.meshes, *demand.b.meshes)):
             return True
-        ends = []
-        for side in (demand.a, demand.b):
-            chips = 0
-            for mesh in side.meshes:
-                chips |= self.tile_set.end(side, search.values[mesh])
-            ends.append(chips)
+        ends = (
+            either(self.tile_set.end(side, search.values[mesh]) for mesh in side.meshes)
+            for side in (demand.a, demand.b)
+        )
         return self.tile_set.wiring.links_between(*ends) >= demand.links
 
     def _wastes_too_much(self, search: Search) -> bool:
-        live = 0
-        for mesh in range(len(self.tile_set.requests)):
-            if mesh not in search.values:
-                live |= search.domain(mesh)
+        left = (mesh for mesh in range(len(self.tile_set.requests)) if mesh not in search.values)
+        live = either(map(search.domain, left))
         return self.tile_set.dead_chips(live, self._free(search)) > self.tile_set.spare
 
     def _falls_apart(self, search: Search) -> bool:
@@ -348,7 +340,5 @@ class _TilePlacement:
         return sum(islands[: self.tile_set.groups_among(left)]) < needed
 
     def _free(self, search: Search) -> int:
-        used = 0
-        for tile in search.values.values():
-            used |= self.tile_set.tiles[tile].chips
+        used = either(self.tile_set.tiles[tile].chips for tile in search.values.values())
         return self.tile_set.wiring.every & ~used

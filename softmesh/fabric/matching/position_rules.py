@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
-from softmesh.hardware import ClusterType
 from softmesh.systems.machine import Machine
 
 Position = tuple[int, int]
@@ -72,13 +71,11 @@ def choices(groups: list[PinGroup]) -> Iterator[PinChoice]:
 # Galaxy's corner rule: whole Galaxies are laid with their corners on the first chip of each tray.
 
 
-TrayLocation = tuple[int, int]
-GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 CHIPS_OF_A_GALAXY = 32
-FIRST_OF_EACH_TRAY: tuple[TrayLocation, ...] = ((1, 1), (2, 1), (3, 1), (4, 1))
+FIRST_OF_EACH_TRAY: tuple[Position, ...] = ((1, 1), (2, 1), (3, 1), (4, 1))
 
 
-def corner_pins(graph: MeshGraph, mesh: LogicalMesh, machine: Machine) -> dict[int, tuple[TrayLocation, ...]]:
+def corner_pins(graph: MeshGraph, mesh: LogicalMesh, machine: Machine) -> dict[int, tuple[Position, ...]]:
     """Logical chip -> positions it is held to. Empty where the rule does not apply."""
     if not follows_corner_rule(mesh, machine):
         return {}
@@ -93,7 +90,7 @@ def corner_pins(graph: MeshGraph, mesh: LogicalMesh, machine: Machine) -> dict[i
 def follows_corner_rule(mesh: LogicalMesh, machine: Machine) -> bool:
     positions = {asic.position for asic in machine.asics.values()}
     return (
-        machine.cluster_type in GALAXIES
+        machine.cluster_type.is_galaxy
         and min(mesh.shape) > 1
         and mesh.size % CHIPS_OF_A_GALAXY == 0
         and positions.issuperset(FIRST_OF_EACH_TRAY)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from softmesh.fabric.matching.position_rules import corner_pins
 from softmesh.fabric.matching.solver import Task
 from softmesh.fabric.mesh_graph import LogicalMesh
-from softmesh.systems.machine import Machine, numbered
 
 AXES = ("rows (N-S)", "columns (E-W)")
 MOST_SHAPES = 24
@@ -36,22 +35,12 @@ def fully_up(task: Task) -> Iterator[Relaxed]:
         else:
             detail, requirement = "", "links"
         nearest = f"With {chips or links} up it fits{_fewer_would_do(task)}."
-        yield Relaxed(replace(task, machine=_restored(machine)), requirement, nearest, detail)
+        yield Relaxed(replace(task, machine=machine.restored()), requirement, nearest, detail)
 
 
 def _fewer_would_do(task: Task) -> str:
     strict = [mesh for mesh in task.graph.meshes if mesh.strict and mesh.channels > 1]
     return "; policy: RELAXED accepts fewer channels" if strict else ""
-
-
-def _restored(machine: Machine) -> Machine:
-    return replace(
-        machine,
-        asics=numbered([*machine.asics.values(), *machine.down_chips]),
-        links=(*machine.links, *machine.down_links),
-        down_chips=(),
-        down_links=(),
-    )
 
 
 def fewer_links(task: Task) -> Iterator[Relaxed]:
@@ -64,7 +53,7 @@ def fewer_links(task: Task) -> Iterator[Relaxed]:
         nearest = (
             f"With channels count {count} it fits; with policy: RELAXED it fits as it is, with a warning."
         )
-        yield Relaxed(replace(task, graph=replace(task.graph, meshes=meshes)), "links", nearest)
+        yield Relaxed(task.asking(meshes=meshes), "links", nearest)
 
 
 def without_pinnings(task: Task) -> Iterator[Relaxed]:
@@ -73,11 +62,9 @@ def without_pinnings(task: Task) -> Iterator[Relaxed]:
         kept = tuple(pinning for pinning in pinnings if pinning.line != line)
         place = f"at line {line}" if line is not None else "of the graph"
         nearest = f"With the pinning {place} removed it fits."
-        yield Relaxed(replace(task, graph=replace(task.graph, pinnings=kept)), "pinning", nearest, line=line)
+        yield Relaxed(task.asking(pinnings=kept), "pinning", nearest, line=line)
     if pinnings:
-        yield Relaxed(
-            replace(task, graph=replace(task.graph, pinnings=())), "pinning", "Without pinnings it fits."
-        )
+        yield Relaxed(task.asking(pinnings=()), "pinning", "Without pinnings it fits.")
 
 
 def without_corners(task: Task) -> Iterator[Relaxed]:
@@ -98,9 +85,9 @@ def other_host_grids(task: Task) -> Iterator[Relaxed]:
         return
     mesh = task.graph.meshes[0]
     for hosts in _host_grids(mesh):
-        graph = replace(task.graph, meshes=(replace(mesh, hosts=hosts),))
         nearest = f"With host_topology dims: [ {hosts[0]}, {hosts[1]} ] it fits."
-        yield Relaxed(replace(task, graph=graph, hosts={}), "hosts", nearest)
+        other = task.asking(meshes=(replace(mesh, hosts=hosts),))
+        yield Relaxed(replace(other, hosts={}), "hosts", nearest)
 
 
 def _host_grids(mesh: LogicalMesh) -> list[tuple[int, int]]:
@@ -118,7 +105,6 @@ def without_rings(task: Task) -> Iterator[Relaxed]:
         closed = [mesh for mesh in task.graph.meshes if all(mesh.wraps(axis) for axis in open_axes)]
         if not closed:
             continue
-        graph = replace(task.graph, meshes=tuple(_opened(mesh, open_axes) for mesh in task.graph.meshes))
         names = " and ".join(AXES[axis] for axis in open_axes)
         length = " and ".join(str(closed[0].shape[axis]) for axis in open_axes)
         detail = (
@@ -126,18 +112,21 @@ def without_rings(task: Task) -> Iterator[Relaxed]:
             f"has no wrap links that close rings of {length} chips"
         )
         nearest = f"Declare LINE for the {names} and it fits, or use a machine with torus cabling."
-        yield Relaxed(replace(task, graph=graph), "ring", nearest, detail, closed[0].line)
+        yield Relaxed(_opened(task, open_axes), "ring", nearest, detail, closed[0].line)
 
 
-def _opened(mesh: LogicalMesh, axes: tuple[int, ...]) -> LogicalMesh:
-    rings = tuple(ring and axis not in axes for axis, ring in enumerate(mesh.rings))
-    return replace(mesh, rings=(rings[0], rings[1]))
+def _opened(task: Task, axes: tuple[int, ...] = (0, 1)) -> Task:
+    meshes = task.graph.meshes
+    rings = ([ring and axis not in axes for axis, ring in enumerate(mesh.rings)] for mesh in meshes)
+    return task.asking(
+        meshes=tuple(replace(mesh, rings=(y, x)) for mesh, (y, x) in zip(meshes, rings, strict=True))
+    )
 
 
 def without_several(task: Task) -> Iterator[Relaxed]:
     """One requirement more left out each time, for graphs that break several."""
     left_out = []
-    for name, ease in (("links", _with_any_links), ("ring", _all_opened), ("pinning", _unpinned)):
+    for name, ease in (("links", _with_any_links), ("ring", _opened), ("pinning", _unpinned)):
         easier = ease(task)
         if easier != task:
             task = easier
@@ -148,17 +137,11 @@ def without_several(task: Task) -> Iterator[Relaxed]:
 
 
 def _with_any_links(task: Task) -> Task:
-    meshes = tuple(replace(mesh, strict=False) for mesh in task.graph.meshes)
-    return replace(task, graph=replace(task.graph, meshes=meshes))
-
-
-def _all_opened(task: Task) -> Task:
-    meshes = tuple(_opened(mesh, (0, 1)) for mesh in task.graph.meshes)
-    return replace(task, graph=replace(task.graph, meshes=meshes))
+    return task.asking(meshes=tuple(replace(mesh, strict=False) for mesh in task.graph.meshes))
 
 
 def _unpinned(task: Task) -> Task:
-    return replace(task, graph=replace(task.graph, pinnings=()), with_corners=False)
+    return replace(task.asking(pinnings=()), with_corners=False)
 
 
 def smaller_shapes(task: Task) -> Iterator[Relaxed]:
@@ -173,6 +156,5 @@ def smaller_shapes(task: Task) -> Iterator[Relaxed]:
     possible.sort(key=lambda shape: (shape[0] * shape[1], min(shape)), reverse=True)
     for shape in possible[:MOST_SHAPES]:
         smaller = replace(mesh, shape=shape, rings=(False, False), hosts=(1, 1))
-        graph = replace(task.graph, meshes=(smaller,), pinnings=())
-        nearest = f"The largest part of it that fits is {shape[0]}x{shape[1]}."
-        yield Relaxed(replace(task, graph=graph, hosts={}, with_corners=False), "shape", nearest)
+        part = replace(task.asking(meshes=(smaller,), pinnings=()), hosts={}, with_corners=False)
+        yield Relaxed(part, "shape", f"The largest part of it that fits is {shape[0]}x{shape[1]}.")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from softmesh.fabric.matching.backtracking import Steps, StepsSpent
 from softmesh.fabric.matching.embedding import Embedding, MeshRequest, first_embedding
-from softmesh.fabric.matching.machine_bitsets import Wiring, union
+from softmesh.fabric.matching.machine_bitsets import Wiring, either, union
 from softmesh.fabric.matching.match import Hosts, sufficient_links
 from softmesh.fabric.matching.partition import LinkDemand, first_partition, link_demands, trial_cost
 from softmesh.fabric.matching.position_rules import PinChoice, choices, corner_pins, pin_groups
@@ -92,6 +92,10 @@ class Task:
     machine: Machine
     hosts: Hosts = field(default_factory=dict)
     with_corners: bool = True
+
+    def asking(self, **changes: Any) -> Task:
+        """The same with other fields of the graph."""
+        return replace(self, graph=replace(self.graph, **changes))
 
 
 class Round(NamedTuple):
@@ -204,10 +208,8 @@ def _mesh_requests(task: Task, wiring: Wiring, mesh: LogicalMesh, demands: Round
 
 def _roomy_hosts(wiring: Wiring, mesh: LogicalMesh) -> int:
     """The chips of hosts with enough of them for one host rank."""
-    chips = 0
-    for host in wiring.hosts.values():
-        chips |= host if host.bit_count() >= mesh.size // mesh.host_count else 0
-    return chips
+    needed = mesh.size // mesh.host_count
+    return either(host for host in wiring.hosts.values() if host.bit_count() >= needed)
 
 
 def _pins(task: Task, wiring: Wiring, mesh: LogicalMesh, choice: PinChoice) -> dict[int, int]:

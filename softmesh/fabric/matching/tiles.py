@@ -16,7 +16,7 @@ from softmesh.fabric.matching.embedding import (
     puzzle,
     regions,
 )
-from softmesh.fabric.matching.machine_bitsets import Wiring, bits, union
+from softmesh.fabric.matching.machine_bitsets import Wiring, bits, union, union_over
 from softmesh.fabric.mesh_graph import LogicalMesh
 
 MOST_TILES = 400  # of one region, or four for each chip: enough to choose from, and every choice costs
@@ -102,10 +102,7 @@ class _Region:
             self.tiles[key] = Tile(chips, embedding, self._openness(chips))
 
     def _openness(self, chips: int) -> int:
-        home = 0
-        for chip in bits(chips):
-            home |= self.wiring.host_of[chip]
-        return (self.wiring.neighbours_of(chips) & home).bit_count()
+        return (self.wiring.neighbours_of(chips) & union_over(chips, self.wiring.host_of)).bit_count()
 
     def _embeddings(self, domains: list[int], steps: Steps) -> Iterator[Embedding]:
         if is_line(self.request.mesh):

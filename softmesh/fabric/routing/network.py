@@ -73,7 +73,8 @@ class Network:
             match, self.links, per_axis=config in ONE_DIMENSIONAL, num_planes=num_planes
         )
         self.crossings, shortfalls = assign_ports(match) if self.is_two_dimensional else ([], [])
-        self.exits = Exits(match.graph, self.crossings, pass_through=_is_on(PASS_THROUGH))
+        pass_through = os.environ.get(PASS_THROUGH, "0") not in ("", "0")
+        self.exits = Exits(match.graph, self.crossings, pass_through=pass_through)
         self.warnings = (
             *plane_warnings(match, self.links, self.planes, num_planes),
             *shortfalls,
@@ -220,10 +221,6 @@ class Network:
             f"{self.config.name} stays inside a mesh: {len(connections)} connections between meshes "
             f"({connections[0]}{', ...' if len(connections) > 1 else ''}) are not used. Set FABRIC_2D for them."
         ]
-
-
-def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "0") not in ("", "0")
 
 
 def _check_choices(config: FabricConfig, reliability: FabricReliabilityMode, num_planes: int | None) -> None:

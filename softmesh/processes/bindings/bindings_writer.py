@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Pinning, Side, policy_name
 from softmesh.processes.bindings.rank_bindings import RankBinding
 
 
@@ -61,12 +61,11 @@ def _kind(mesh: LogicalMesh, graph: MeshGraph) -> Iterator[str]:
     yield "mesh_descriptors {"
     yield f'  name: "{mesh.name}"'
     yield f"  arch: {graph.arch.name}"
-    kinds = (
-        f" dim_types: [ {', '.join(_ring_or_line(ring) for ring in mesh.rings)} ]" if any(mesh.rings) else ""
-    )
+    types = ", ".join("RING" if ring else "LINE" for ring in mesh.rings)
+    kinds = f" dim_types: [ {types} ]" if any(mesh.rings) else ""
     yield f"  device_topology {{ dims: [ {mesh.shape[0]}, {mesh.shape[1]} ]{kinds} }}"
     yield f"  host_topology {{ dims: [ {mesh.hosts[0]}, {mesh.hosts[1]} ] }}"
-    yield f"  channels {{ count: {mesh.channels} policy: {_policy(mesh.strict)} }}"
+    yield f"  channels {{ count: {mesh.channels} policy: {policy_name(mesh.strict)} }}"
     yield "}"
 
 
@@ -85,7 +84,7 @@ def _connection(connection: Connection, graph: MeshGraph) -> Iterator[str]:
     yield "  connections {"
     for side in (connection.a, connection.b):
         yield f"    nodes {{ {_instance(graph.mesh(_only_mesh(side)))} }}"
-    yield f"    channels {{ count: {connection.count} policy: {_policy(connection.strict)} }}"
+    yield f"    channels {{ count: {connection.count} policy: {policy_name(connection.strict)} }}"
     if connection.z:
         yield "    assign_z_direction: true"
     yield "  }"
@@ -103,19 +102,7 @@ def _instance(mesh: LogicalMesh) -> str:
 def _pinning(pinning: Pinning) -> Iterator[str]:
     yield "pinnings {"
     for node in pinning.nodes:
-        yield f"  logical_fabric_node_id {{ {_node(node)} }}"
+        yield f"  logical_fabric_node_id {{ mesh_id: {node.mesh} chip_id: {node.chip} }}"
     for tray, location in pinning.positions:
         yield f"  physical_asic_position {{ tray_id: {tray} asic_location: {location} }}"
     yield "}"
-
-
-def _node(node: Node) -> str:
-    return f"mesh_id: {node.mesh} chip_id: {node.chip}"
-
-
-def _ring_or_line(ring: bool) -> str:
-    return "RING" if ring else "LINE"
-
-
-def _policy(strict: bool) -> str:
-    return "STRICT" if strict else "RELAXED"

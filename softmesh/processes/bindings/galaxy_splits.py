@@ -9,7 +9,7 @@ from softmesh.errors import MeshError, did_you_mean
 from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.matching.match import Match, MatchError
 from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node, Side
-from softmesh.hardware import Arch, ClusterType
+from softmesh.hardware import Arch
 from softmesh.processes.bindings.machine_split import (
     Piece,
     Split,
@@ -21,7 +21,6 @@ from softmesh.processes.bindings.machine_split import (
 from softmesh.systems.machine import Machine
 
 TRAY_FILE = "tray_to_pcie_device_mapping.yaml"
-GALAXIES = (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 _TRAYS = 4
 
 
@@ -69,7 +68,7 @@ def devices_of_trays(machine: Machine) -> dict[int, list[int]]:
     trays = {
         tray: sorted(a.id for a in machine.asics.values() if a.tray == tray) for tray in range(1, _TRAYS + 1)
     }
-    is_one_galaxy = machine.cluster_type in GALAXIES and len(machine.hosts) == 1
+    is_one_galaxy = machine.cluster_type.is_galaxy and len(machine.hosts) == 1
     if not is_one_galaxy or len(machine.asics) != 32 or any(len(chips) != 8 for chips in trays.values()):
         raise MeshError(
             f"The presets are for a single Galaxy with 32 devices; {machine.name} has {len(machine.asics)} on "

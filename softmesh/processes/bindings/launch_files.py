@@ -23,7 +23,7 @@ def launch_places(environ: Mapping[str, str]) -> list[Path]:
     """In the order they are tried, each once."""
     home = environ.get("TT_METAL_HOME")
     places = [Path(home)] if home else []
-    return _each_once([*places, launch_directory(environ), Path(os.getcwd())])
+    return list(dict.fromkeys([*places, launch_directory(environ), Path(os.getcwd())]))
 
 
 def places_beside(file: str | Path) -> list[Path]:
@@ -35,10 +35,6 @@ def find(path: str, places: Sequence[Path]) -> Path | None:
     """The file itself where the path is absolute, else the first of the places that has it."""
     candidates = [Path(path)] if os.path.isabs(path) else [place / path for place in places]
     return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
-
-
-def _each_once(places: Iterable[Path]) -> list[Path]:
-    return list(dict.fromkeys(places))
 
 
 _BINDINGS = Dialect("rank binding file", 4 << 20, most_levels=32, most_values=200_000, full_yaml=True)

@@ -78,8 +78,7 @@ class BindingsError(MeshError):
 
 
 def _sentence(finding: Finding) -> str:
-    place = finding.place
-    return f"{finding.message} ({place})" + (f"\n    fix: {finding.fix}" if finding.fix else "")
+    return f"{finding.message} ({finding.place})" + (f"\n    fix: {finding.fix}" if finding.fix else "")
 
 
 _FILE_KEYS = ("rank_bindings", "global_env", "mesh_graph_desc_path", "mock_cluster_rank_binding")
@@ -273,7 +272,7 @@ def configuration_file(path: str | Path, environ: Mapping[str, str]) -> Path:
     if found is None:
         reader = FieldReader(name, environ)
         what = " (that is a directory)" if os.path.isdir(name) else ""
-        message = f"Configuration file not found: {name}{what}\nSearched in: {_names(places)}"
+        message = f"Configuration file not found: {name}{what}\nSearched in: {place_names(places)}"
         reader.error("not-found", message)
         raise BindingsError(reader.findings)
     return found
@@ -327,7 +326,7 @@ def find_descriptor(reader: FieldReader, path: str, line: int | None, beside: bo
         places += [place for place in places_beside(reader.file) if place not in places]
     if found is None:
         message = (
-            f"Mesh graph descriptor not found: {path}\nSearched in: {_names(places)}\n"
+            f"Mesh graph descriptor not found: {path}\nSearched in: {place_names(places)}\n"
             "Tip: Use an absolute path or ensure the file exists relative to the launch directory."
         )
         reader.error("descriptor-not-found", message, line, fix="set TT_METAL_HOME, or mend the path")
@@ -344,5 +343,5 @@ def _say_from_where(reader: FieldReader, path: str, found: Path, line: int | Non
     )
 
 
-def _names(places: list[Path]) -> str:
+def place_names(places: list[Path]) -> str:
     return "[" + ", ".join(map(str, places)) + "]"

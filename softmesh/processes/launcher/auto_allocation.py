@@ -25,8 +25,9 @@ from softmesh.processes.bindings.bindings_writer import bindings_text, mapping_t
 from softmesh.processes.bindings.launch_files import find, launch_directory, launch_places
 from softmesh.processes.bindings.machine_split import ChipGroup
 from softmesh.processes.bindings.mapping_files import MOCKS, RANK_BINDINGS, load_descriptor_mapping
+from softmesh.processes.bindings.rank_bindings import configuration_file, place_names
 from softmesh.processes.launcher.console import LaunchError, warn
-from softmesh.processes.launcher.mock_clusters import mock_file, mocks_by_rank
+from softmesh.processes.launcher.mock_clusters import mocks_by_rank
 from softmesh.processes.launcher.mpirun import Placement
 from softmesh.processes.launcher.mpirun_arguments import LOCALHOST, hosts_of
 from softmesh.processes.launcher.options import Mode, Options, check_hosts_are_known, file_of, mode_of
@@ -82,7 +83,9 @@ def replicated_per_host(machine: Machine, hosts: Sequence[str]) -> Machine:
         for id, asic in machine.asics.items():
             unique_id = asic.unique_id + number * unique_step
             asics[id + number * step] = replace(asic, id=id + number * step, unique_id=unique_id, host=host)
-        links += [_moved(link, number * step) for link in machine.links]
+        links += [
+            Link(*(Port(port.chip + number * step, port.channel) for port in link)) for link in machine.links
+        ]
     return replace(
         machine,
         name=f"{len(hosts)} x {machine.name}",
@@ -93,10 +96,6 @@ def replicated_per_host(machine: Machine, hosts: Sequence[str]) -> Machine:
         down_links=(),
         grid=None,
     )
-
-
-def _moved(link: Link, by: int) -> Link:
-    return Link(Port(link.a.chip + by, link.a.channel), Port(link.b.chip + by, link.b.channel))
 
 
 # The cache: a folder for each request, named after a digest of all that the result depends on.
@@ -218,7 +217,7 @@ def allocation_request(options: Options, environ: Mapping[str, str]) -> Allocati
         _system_bytes(system, down),
     )
     folder = folder_for(key, launch_directory(environ))
-    mock_path = mock_file(mock, environ) if mock is not None else None
+    mock_path = configuration_file(mock, environ) if mock is not None else None
     return AllocationRequest(
         descriptors, mapping, tuple(sorted(named)), mock_path, mocks, system, down, key, folder
     )
@@ -230,10 +229,9 @@ def _descriptors(options: Options, environ: Mapping[str, str]) -> tuple[Path | N
     places = launch_places(environ)
     found = find(name, places)
     if found is None:
-        searched = "[" + ", ".join(map(str, places)) + "]"
         raise LaunchError(
             f"Mesh graph descriptor{'' if mode_of(options) is Mode.DESCRIPTOR else ' mapping'} not found: {name}\n"
-            f"Searched in: {searched}\n"
+            f"Searched in: {place_names(places)}\n"
             "Tip: Use an absolute path or ensure the file exists relative to the launch directory."
         )
     if mode_of(options) is Mode.DESCRIPTOR:

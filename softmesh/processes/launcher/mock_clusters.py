@@ -15,13 +15,9 @@ from softmesh.processes.launcher.console import LaunchError
 _REPOSITORY = "tt_metal/third_party/tt-cluster-descriptors/"
 
 
-def mock_file(path: str, environ: Mapping[str, str]) -> Path:
-    return configuration_file(path, environ)
-
-
 def mocks_by_rank(path: str, environ: Mapping[str, str]) -> dict[int, Path]:
     """What a mapping says; any other file is the descriptor of rank 0 itself."""
-    file = mock_file(path, environ)
+    file = configuration_file(path, environ)
     document = read_table(file)
     if MOCKS not in document:
         return {0: file}

@@ -13,6 +13,7 @@ from pathlib import Path
 from softmesh.fabric.mesh_binding import PLACES, places_text
 from softmesh.processes.bindings.rank_bindings import RankBinding
 from softmesh.processes.launcher.mpirun import search_path
+from softmesh.processes.rank_reporter import REPORTS
 from softmesh.systems.system_choice import HOST, MOCK_DESCRIPTOR, MOCK_HOSTS
 
 INHERITED = ("TT_", "ARCH_", "WH_", "TTNN_", "DEEPSEEK_", "MESH_", "RELIABILITY_MODE", "SOFTMESH_")
@@ -29,7 +30,7 @@ NEVER_INHERITED = frozenset(
         "TT_METAL_FACTORY_SYSTEM_DESCRIPTOR_PATH",
         "TT_METAL_CLUSTER_ID",
         "TT_VISIBLE_DEVICES",
-        "SOFTMESH_REPORTS",
+        REPORTS,
         HOST,
         MOCK_HOSTS,
         PLACES,
@@ -205,7 +206,7 @@ def _tells_its_rank(value: str | None, rank: int) -> bool:
 
 def leaking_variables(environ: Mapping[str, str], ranks: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """A sentence for each variable of this shell that mpirun hands to ranks on this host and to no others."""
-    for name in sorted(NEVER_INHERITED & environ.keys() - {"SOFTMESH_REPORTS"}):
+    for name in sorted(NEVER_INHERITED & environ.keys() - {REPORTS}):
         without = [rank for rank, own in enumerate(ranks) if name not in own]
         if without:
             yield (

@@ -32,8 +32,8 @@ from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_enviro
 from softmesh.processes.launcher.mpirun_arguments import are_all_local
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
 from softmesh.processes.launcher.warm_start import with_fork_server
+from softmesh.processes.rank_reporter import REPORTS
 
-REPORTS = "SOFTMESH_REPORTS"
 HANGS = 1  # the exit code of a job that was ended because it could not go on
 _LOOPBACK = "127.0.0.1"
 

@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.text import Text
 
 from softmesh.arguments import checked, refused
 from softmesh.collectives.schedules.chip_assignment import ChipAssignment
@@ -21,10 +23,6 @@ from softmesh.report.schedules.film_strip import schedule_svg, subheading
 from softmesh.report.schedules.player_page import schedule_page
 from softmesh.report.schedules.schedule_replay import ScheduleReplay, SendEffect, summary
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.text import Text
-
 _MOST_DEVICES = 16
 _MOST_LINKS = 32
 
@@ -34,8 +32,6 @@ class SchedulePicture:
     replay: ScheduleReplay
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.text import Text
-
         yield Text(self.replay.heading, style="bold")
         yield Text(subheading(self.replay))
         in_full = self.replay.schedule.devices <= _MOST_DEVICES
@@ -50,8 +46,6 @@ class SchedulePicture:
         yield from self._links()
 
     def _step_title(self, step: int, in_full: bool) -> Text:
-        from rich.text import Text
-
         title = Text("\n" if in_full else "")
         title.append(f"step {step + 1}", style="bold")
         return title.append(f"  {summary(self.replay, step)}{self._progress(step + 1)}")
@@ -63,8 +57,6 @@ class SchedulePicture:
 
     def _sends(self, step: int, room: int) -> Iterator[Text]:
         """As many side by side as there is room for."""
-        from rich.text import Text
-
         items = [self._send(sent) for sent in self.replay.send_effects(step)]
         if not items:
             return
@@ -78,8 +70,6 @@ class SchedulePicture:
             yield line
 
     def _send(self, sent: SendEffect) -> Text:
-        from rich.text import Text
-
         replay, send = self.replay, sent.send
         text = Text(f"{replay.name(send.sender)} → {replay.name(send.receiver)} ")
         text.append("+" if send.action is Action.ADD else " ")
@@ -93,8 +83,6 @@ class SchedulePicture:
 
     def _slots(self, step: int, room: int) -> Iterator[Text]:
         """A line for each device: contributions in each slot, or the name of what is there."""
-        from rich.text import Text
-
         schedule = self.replay.schedule
         names = [self.replay.name(device) for device in range(schedule.devices)]
         lead = max(map(len, names)) + 4
@@ -122,8 +110,6 @@ class SchedulePicture:
         return str(count) if short else f"{count}/{self.replay.whole[slot]}"
 
     def _slot(self, step: int, device: int, slot: int, short: bool, width: int) -> Text:
-        from rich.text import Text
-
         count = len(self.replay.states[step].get((device, slot), ()))
         if not count:
             return Text("·".center(width), style="bright_black")
@@ -136,8 +122,6 @@ class SchedulePicture:
         return Text(content, style=f"{'bold ' if is_complete else ''}{self._style(slot)}")
 
     def _links(self) -> Iterator[Text]:
-        from rich.text import Text
-
         busiest = self.replay.busiest_first()
         if not busiest:
             return
@@ -211,8 +195,6 @@ def _painter(path: Path) -> Callable[[ScheduleReplay], str]:
 
 
 def _as_text(replay: ScheduleReplay) -> str:
-    from rich.console import Console  # loaded by the first picture
-
     console = Console(file=io.StringIO(), width=_WIDTH, color_system=None, markup=False, highlight=False)
     with console.capture() as captured:
         console.print(SchedulePicture(replay))

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.language import Action
-from softmesh.collectives.schedules.link_traffic import Lane
-from softmesh.report.drawing import FADED, LINE, PAPER, Box, Panel, picture, text_width, tints
+from softmesh.report.drawing import FADED, LINE, PAPER, Box, Panel, picture, text_width, tints, titled_page
 from softmesh.report.schedules.device_layouts import DISC, geometry_of
 from softmesh.report.schedules.geometry import HEAD, LABEL_SIZE, NAME_SIZE, ArrowPath, Geometry
 from softmesh.report.schedules.schedule_replay import (
     ScheduleReplay,
-    SendEffect,
     bytes_text,
     letters,
     sentence,
@@ -161,9 +159,7 @@ def step_sketch(replay: ScheduleReplay, geometry: Geometry, step: int) -> Sketch
 
 def _draw_sends(sketch: Sketch, replay: ScheduleReplay, geometry: Geometry, step: int) -> None:
     colours = [inked(colour) for colour in chunk_colours(replay)]
-    by_lane: dict[Lane, list[SendEffect]] = {}
-    for sent in replay.send_effects(step):
-        by_lane.setdefault(sent.lane, []).append(sent)
+    by_lane = replay.sends_by_lane(step)
     for lane, sent_there in by_lane.items():
         colour = colours[replay.colour(sent_there[0].send.slot)]
         tip = "\n".join(sentence(replay, sent) for sent in sent_there)
@@ -210,21 +206,10 @@ _MOST_LEGEND = 26
 
 
 def schedule_svg(replay: ScheduleReplay) -> str:
-    return printable(picture(_page(replay), _description(replay)))
-
-
-def _description(replay: ScheduleReplay) -> str:
-    return f"{replay.heading}, {len(replay.schedule.steps)} steps"
-
-
-def _page(replay: ScheduleReplay) -> Panel:
-    page = Panel()
-    page.text(0, 13, replay.heading, 15, bold=True, mono=False)
-    page.text(0, 32, subheading(replay), 12, fill=FADED, mono=False)
-    strip = film_strip(replay)
-    page.put(strip, 0, _TOP)
+    page = titled_page(replay.heading, subheading(replay))
+    page.put(film_strip(replay), 0, _TOP)
     page.put(legend(replay), 0, page.height + 14)
-    return page
+    return printable(picture(page, f"{replay.heading}, {len(replay.schedule.steps)} steps"))
 
 
 def subheading(replay: ScheduleReplay) -> str:

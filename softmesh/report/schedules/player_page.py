@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.link_traffic import Lane
-from softmesh.report.drawing import Panel, picture
+from softmesh.report.drawing import picture
 from softmesh.report.schedules.device_layouts import geometry_of
 from softmesh.report.schedules.film_strip import (
     BARE,
@@ -26,7 +26,7 @@ from softmesh.report.schedules.film_strip import (
 )
 from softmesh.report.schedules.geometry import Geometry
 from softmesh.report.schedules.player_script import SCRIPT, STYLE
-from softmesh.report.schedules.schedule_replay import ScheduleReplay, SendEffect, sentence, summary
+from softmesh.report.schedules.schedule_replay import ScheduleReplay, sentence, summary
 from softmesh.report.wiring.wiring_model import printable
 
 _MARGIN = 14.0
@@ -42,9 +42,9 @@ def schedule_page(replay: ScheduleReplay) -> str:
         f"<title>{heading}</title><style>{STYLE}</style></head>\n<body>\n"
         f"<h1>{heading}</h1>\n<p>{escape(subheading(replay))}</p>\n"
         f"{_player(replay, geometry)}"
-        f'<div class="legend">{_picture(legend(replay), "Legend")}</div>\n'
+        f'<div class="legend">{picture(legend(replay), "Legend")}</div>\n'
         f"<details open><summary>All steps at once</summary>\n"
-        f"{_picture(film_strip(replay), replay.heading)}</details>\n"
+        f"{picture(film_strip(replay), replay.heading)}</details>\n"
         f"{_traffic_table(replay)}"
         f'<script type="application/json" id="data">{embedded(_data(replay, geometry))}</script>\n'
         f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
@@ -55,10 +55,6 @@ def embedded(data: Any) -> str:
     """JSON that no parser of HTML can mistake for the end of its script."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _picture(panel: Panel, description: str) -> str:
-    return picture(panel, description)
 
 
 def _player(replay: ScheduleReplay, geometry: Geometry) -> str:
@@ -117,13 +113,12 @@ def _data(replay: ScheduleReplay, geometry: Geometry) -> dict[str, Any]:
         "bytes": replay.piece_bytes is not None,
         "states": [_state(replay, geometry, step) for step in range(len(replay.schedule.steps) + 1)],
         "steps": [_tokens(replay, step, number) for step in steps],
-        "captions": ["Start: nothing has been sent.", *(_caption(replay, step) for step in steps)],
+        "captions": [
+            "Start: nothing has been sent.",
+            *(f"Step {step + 1} of {len(steps)}: {summary(replay, step)}." for step in steps),
+        ],
         "sentences": [[], *(_sentences(replay, step) for step in steps)],
     }
-
-
-def _caption(replay: ScheduleReplay, step: int) -> str:
-    return f"Step {step + 1} of {len(replay.schedule.steps)}: {summary(replay, step)}."
 
 
 def _sentences(replay: ScheduleReplay, step: int) -> list[str]:
@@ -152,9 +147,6 @@ def _state(replay: ScheduleReplay, geometry: Geometry, step: int) -> list[float]
 
 def _tokens(replay: ScheduleReplay, step: int, number: dict[Lane, int]) -> list[list[Any]]:
     """What travels on each lane: its number (of a device at home: -1 - device), colour, label, amount."""
-    by_lane: dict[Lane, list[SendEffect]] = {}
-    for sent in replay.send_effects(step):
-        by_lane.setdefault(sent.lane, []).append(sent)
     return [
         [
             -1 - lane.sender if lane.sender == lane.receiver else number[lane],
@@ -162,7 +154,7 @@ def _tokens(replay: ScheduleReplay, step: int, number: dict[Lane, int]) -> list[
             replay.label([each.send.slot for each in sent]),
             replay.carried_in[step].get(lane, 0),
         ]
-        for lane, sent in by_lane.items()
+        for lane, sent in replay.sends_by_lane(step).items()
     ]
 
 

@@ -11,6 +11,7 @@ from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_sy
 from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
 from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.report.command_options import output_option, when_given, write_picture
 from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
@@ -23,9 +24,7 @@ _MOST_AXES = 4
 _TOPOLOGIES = {"line": False, "mesh": False, "ring": True, "torus": True}
 
 
-def _parse_shape(context: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
+def _parse_shape(text: str) -> tuple[int, ...]:
     extents = text.lower().split("x")
     if not all(extent.isascii() and extent.isdigit() and 0 < len(extent) < 6 for extent in extents):
         raise click.BadParameter(f"{text[:60]!r} is not a shape; write its extents as in 2x4.")
@@ -35,13 +34,7 @@ def _parse_shape(context: click.Context, option: click.Parameter, text: str | No
     return shape
 
 
-def _parse_output(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in PAINTERS:
-        raise click.BadParameter(f"{str(path)!r} is neither .svg nor .html; choose one of the two.")
-    return path
-
-
-def _parse_name(context: click.Context, argument: click.Parameter, name: str) -> str:
+def _parse_name(name: str) -> str:
     if name not in GENERATORS:
         raise click.BadParameter(
             f"there is no schedule for {name[:60]!r}.{did_you_mean(name, GENERATORS)} "
@@ -60,11 +53,11 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("collective", callback=_parse_name)
+@click.argument("collective", callback=when_given(_parse_name))
 @click.option(
     "--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8."
 )
-@click.option("--shape", callback=_parse_shape, metavar="2x4", help="Devices in a grid instead.")
+@click.option("--shape", callback=when_given(_parse_shape), metavar="2x4", help="Devices in a grid instead.")
 @click.option(
     "--topology",
     type=click.Choice(list(_TOPOLOGIES)),
@@ -86,13 +79,7 @@ Examples:
 @click.option("--dst", type=int, help="Where it ends. Default: the last device.")
 @click.option("--system", metavar="NAME", help="Chips of this machine: T3000, torus:4x4 ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken there: chip:5, link:3-7.")
-@click.option(
-    "-o",
-    "--output",
-    callback=_parse_output,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a film strip (.svg) or a page that plays (.html) instead of printing.",
-)
+@output_option("Write a film strip (.svg) or a page that plays (.html) instead of printing.")
 def schedule(
     collective: str,
     devices: int | None,
@@ -119,9 +106,8 @@ def schedule(
         raise click.UsageError(str(error)) from None
     if output is None:
         print_pictures(SchedulePicture(replay))
-        return
-    _write(output, PAINTERS[output.suffix.lower()](replay))
-    click.echo(f"Wrote {output}")
+    else:
+        write_picture(output, PAINTERS[output.suffix.lower()](replay))
 
 
 def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -169,10 +155,3 @@ def _wraps(group: tuple[int, ...], topology: str | None, seats: ChipAssignment |
     if seats is not None:
         return seats.wraps
     return (group[0] > 1,) if len(group) == 1 else (False,) * len(group)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None

@@ -97,6 +97,12 @@ class ScheduleReplay:
             for send in self.schedule.steps[step]
         ]
 
+    def sends_by_lane(self, step: int) -> dict[Lane, list[SendEffect]]:
+        by_lane: dict[Lane, list[SendEffect]] = {}
+        for sent in self.send_effects(step):
+            by_lane.setdefault(sent.lane, []).append(sent)
+        return by_lane
+
     @cached_property
     def whole(self) -> tuple[int, ...]:
         """For each slot, how many contributions make it complete."""

@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from os.path import basename
 
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Side
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Side, policy_name
 from softmesh.hardware import RoutingDirection
 from softmesh.report.wiring.wiring_model import Block, Bundle, Cell, Group, Section, State, Wire, Wiring
 
 Ranks = Mapping[tuple[int, int], str]  # (mesh id, host rank) -> what runs there
 
-_AXES = ("N-S", "E-W")
+_AXES = {RoutingDirection.S: "N-S", RoutingDirection.E: "E-W"}
 _LONGEST_LINE = 16
 
 
@@ -45,7 +45,7 @@ def graph_wiring(graph: MeshGraph, ranks: Ranks | None = None, title: str = "") 
 def _summary(graph: MeshGraph) -> str:
     meshes = "1 mesh" if len(graph.meshes) == 1 else f"{len(graph.meshes)} meshes"
     count = len(graph.connections)
-    policies = "/".join(dict.fromkeys(_policy(connection.strict) for connection in graph.connections))
+    policies = "/".join(dict.fromkeys(policy_name(connection.strict) for connection in graph.connections))
     joined = f", {count} {policies} connection{'s' * (count != 1)}" if count else ""
     return f"{meshes}, {graph.size} {graph.arch.name.lower()} chips{joined}"
 
@@ -53,10 +53,6 @@ def _summary(graph: MeshGraph) -> str:
 def mesh_title(mesh: LogicalMesh) -> str:
     """`M3 Galaxy`; a template whose own name looks like a number would only confuse: `M3`."""
     return f"M{mesh.id}" if re.fullmatch(r"M\d*", mesh.name) else f"M{mesh.id} {mesh.name}"
-
-
-def _policy(is_strict: bool) -> str:
-    return "STRICT" if is_strict else "RELAXED"
 
 
 def _group(
@@ -72,7 +68,7 @@ def _group(
     lengths = " x ".join(
         f"{extent} {'RING' if ring else 'LINE'}" for extent, ring in zip(mesh.shape, mesh.rings, strict=True)
     )
-    caption = f"{kind}{lengths} · x{mesh.channels} {_policy(mesh.strict)}"
+    caption = f"{kind}{lengths} · x{mesh.channels} {policy_name(mesh.strict)}"
     return Group(mesh_title(mesh), caption, drawn_shape(mesh), cells, _blocks(mesh, ranks), mesh.id)
 
 
@@ -145,15 +141,11 @@ def _mesh_wires(mesh: LogicalMesh, keys: Mapping[Node, int]) -> list[Wire]:
             keys[Node(mesh.id, chip)],
             keys[Node(mesh.id, other)],
             (State.UP,) * mesh.channels,
-            f"{Node(mesh.id, chip)} <-> {Node(mesh.id, other)}, {_axis(direction)}\n"
-            f"{mesh.channels} channels {_policy(mesh.strict)}",
+            f"{Node(mesh.id, chip)} <-> {Node(mesh.id, other)}, {_AXES[direction]}\n"
+            f"{mesh.channels} channels {policy_name(mesh.strict)}",
         )
         for chip, other, direction in mesh.edges()
     ]
-
-
-def _axis(direction: RoutingDirection) -> str:
-    return _AXES[0] if direction is RoutingDirection.S else _AXES[1]
 
 
 def _chip_wire(connection: Connection, keys: Mapping[Node, int]) -> Wire:
@@ -186,7 +178,7 @@ def _bundle(connection: Connection) -> Bundle:
 def _connection_tip(connection: Connection) -> str:
     z = ", Z ports only" if connection.z else ""
     line = "" if connection.line is None else f"\nline {connection.line} of the descriptor"
-    return f"{connection}\n{connection.count} channels {_policy(connection.strict)}{z}{line}"
+    return f"{connection}\n{connection.count} channels {policy_name(connection.strict)}{z}{line}"
 
 
 def _sections(graph: MeshGraph) -> tuple[Section, ...]:

@@ -13,7 +13,7 @@ from softmesh.fabric.mesh_graph import Node
 from softmesh.report.wiring.graph_wiring import mesh_title
 from softmesh.report.wiring.grid_embedding import Place, grid_places, row_by_row
 from softmesh.report.wiring.wiring_model import Bundle, Cell, Group, Section, State, Wire, Wiring
-from softmesh.systems.machine import Asic, Link, Machine, numbered
+from softmesh.systems.machine import Asic, Link, Machine
 
 _SHOWN_LINKS = 16  # in a tooltip
 _SMALLEST_POD = 3
@@ -40,21 +40,21 @@ class _Picture:
         self.machine = machine
         self.nodes = match.nodes if match is not None else None
         self.used = _used_pairs(match) if match is not None else None
-        self.whole = _whole(machine)
+        self.whole = machine.restored()  # what is down keeps its place in the picture
         self.down_chips = {asic.id for asic in machine.down_chips}
         self.down_links = set(machine.down_links)
 
     def wiring(self, summary: str) -> Wiring:
         hosts = {host: number for number, host in enumerate(self.whole.hosts)}
         inside, between = self._sorted_links(hosts)
-        exits = {chip for link in _all_of(between) for chip in (link.a.chip, link.b.chip)}
+        exits = {port.chip for links in between.values() for link in links for port in link}
         groups = tuple(self._group(host, exits) for host in hosts)
         bundles = tuple(self._bundle(pair, links) for pair, links in sorted(between.items()))
         return Wiring(
             self.machine.name,
             summary,
             groups,
-            tuple(self._wire(pair, links) for pair, links in inside.items()),
+            tuple(Wire(*pair, self._lanes(links), self._tip(links)) for pair, links in inside.items()),
             bundles,
             pods(len(groups), [(bundle.a[0], bundle.b[0]) for bundle in bundles]),
             remarks=tuple(self._remarks()),
@@ -124,9 +124,6 @@ class _Picture:
             if link.near.chip == chip
         ]
         return _shortened(lines)
-
-    def _wire(self, pair: tuple[int, int], links: Sequence[Link]) -> Wire:
-        return Wire(*pair, self._lanes(links), self._tip(links))
 
     def _bundle(self, pair: tuple[int, int], links: Sequence[Link]) -> Bundle:
         one, other = self.whole.hosts[pair[0]], self.whole.hosts[pair[1]]
@@ -198,24 +195,14 @@ def pods(count: int, pairs: Iterable[tuple[int, int]]) -> tuple[Section, ...]:
     return tuple(Section(f"pod {number}", tuple(run)) for number, run in enumerate(runs))
 
 
-def _whole(machine: Machine) -> Machine:
-    """With everything up again: what is down keeps its place in the picture."""
-    return replace(
-        machine,
-        asics=numbered((*machine.asics.values(), *machine.down_chips)),
-        links=(*machine.links, *machine.down_links),
-        down_chips=(),
-        down_links=(),
-    )
-
-
 def _used_pairs(match: Match) -> set[tuple[int, int]]:
     """Chips that are neighbours in a mesh, or that a connection between meshes may use."""
     pairs: set[tuple[int, int]] = set()
     for mesh in match.graph.meshes:
         pairs |= {
-            _ordered(match.chips[Node(mesh.id, chip)], match.chips[Node(mesh.id, other)])
+            (min(ends), max(ends))
             for chip, other, _ in mesh.edges()
+            for ends in [(match.chips[Node(mesh.id, chip)], match.chips[Node(mesh.id, other)])]
         }
     joined = {
         frozenset((a, b))
@@ -230,10 +217,6 @@ def _used_pairs(match: Match) -> set[tuple[int, int]]:
     return pairs
 
 
-def _ordered(a: int, b: int) -> tuple[int, int]:
-    return min(a, b), max(a, b)
-
-
 def _extent(places: Iterable[Place]) -> tuple[int, int]:
     rows, columns = zip(*places, strict=True)
     return max(rows) + 1, max(columns) + 1
@@ -242,10 +225,6 @@ def _extent(places: Iterable[Place]) -> tuple[int, int]:
 def _shortened(lines: list[str]) -> list[str]:
     more = len(lines) - _SHOWN_LINKS
     return [*lines[:_SHOWN_LINKS], f"and {more} more"] if more > 0 else lines
-
-
-def _all_of(links: Mapping[tuple[int, int], Iterable[Link]]) -> Iterable[Link]:
-    return (link for group in links.values() for link in group)
 
 
 def _described(machine: Machine) -> str:

@@ -6,7 +6,18 @@ import textwrap
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from softmesh.report.drawing import EMPTY, FADED, INK, LINE, Box, Panel, picture, text_width, tints
+from softmesh.report.drawing import (
+    EMPTY,
+    FADED,
+    INK,
+    LINE,
+    Box,
+    Panel,
+    picture,
+    text_width,
+    tints,
+    titled_page,
+)
 from softmesh.report.wiring.cable_shapes import (
     BROKEN,
     JOINED,
@@ -34,10 +45,8 @@ def wiring_svg(wiring: Wiring) -> str:
 
 def wiring_panel(wiring: Wiring) -> Panel:
     layout = laid_out(wiring)
-    page = Panel()
-    page.text(0, 13, wiring.title, 15, bold=True, mono=False)
     summary = " · ".join(filter(None, (wiring.summary, layout.caption and f"each {layout.caption}")))
-    page.text(0, 32, summary, 12, fill=FADED, mono=False)
+    page = titled_page(wiring.title, summary)
     drawing = _Drawing(wiring, layout).panel()
     page.put(drawing, -layout.extent.x, _TOP - layout.extent.y)
     page.width = max(page.width, layout.extent.width)  # the origin of the drawing is not its corner
@@ -205,7 +214,7 @@ def legend_panel(wiring: Wiring, is_small: bool) -> Panel:
     if wiring.meshes and any(group.colour is None for group in wiring.groups):
         y = _colours(panel, wiring, y)
     for text in (*legend_lines(wiring, is_small), *wiring.remarks):
-        for line in _wrapped(text):
+        for line in textwrap.wrap(text, 130) or [""]:
             panel.text(0, y, line, _SIZE, fill=FADED, mono=False)
             y += 16
     return panel
@@ -255,7 +264,3 @@ def _cables(wiring: Wiring, is_small: bool) -> str:
     if any(not wiring.is_usual(wire) and not wire.is_special for wire in wiring.wires):
         usual += " unless marked"
     return f"{usual}." if is_small else f"Each thin line is one Ethernet channel: {usual}."
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 130) or [""]

@@ -9,14 +9,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.text import Text
 
 from softmesh.report.drawing import hue_wheel
 from softmesh.report.wiring.wiring_model import Cell, Group, Path, State, Wire, Wiring, printable
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.text import Text
 
 # The canvas: characters on a grid, each with a style.
 
@@ -40,8 +38,6 @@ class Canvas:
             self.put(row + down, column + right, character, style)
 
     def lines(self) -> list[Text]:
-        from rich.text import Text
-
         lines = []
         for row in range(self.height):
             line = Text(no_wrap=True, overflow="crop")
@@ -95,8 +91,6 @@ class WiringPicture:
     wiring: Wiring
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.text import Text
-
         wiring = self.wiring
         yield Text(printable(wiring.title), style="bold")
         yield Text(printable(wiring.summary))

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, ranges_text
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.runtime.device import MeshDevice
@@ -112,21 +112,7 @@ def _explained(findings: Sequence[Finding]) -> list[str]:
         is_told = bool(where) and finding.phase in ("forward", "backward")
         text = f"{where}: {finding.message}" if is_told else finding.message
         numbers.setdefault(text, []).append(number)
-    return [f"{_ranges(each)}. {text}" for text, each in numbers.items()]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """
-    >>> _ranges([1, 3, 4, 5, 8])
-    '1, 3-5, 8'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return [f"{ranges_text(each)}. {text}" for text, each in numbers.items()]
 
 
 def _drawn(table: Table) -> str:

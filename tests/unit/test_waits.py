@@ -54,7 +54,7 @@ class Launcher:
 @pytest.fixture
 def launcher(monkeypatch):
     launcher = Launcher()
-    monkeypatch.setenv(rank_reporter.ADDRESS, launcher.address)
+    monkeypatch.setenv(rank_reporter.REPORTS, launcher.address)
     yield launcher
     launcher.close()
 
@@ -102,7 +102,7 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
     assert "world (bfloat16, [32, 64])" in text
     assert "for ranks 0-1, 3, of which at least one did not come" in text
     assert f"at {Site(*raised.value.report.site)}" in text
-    assert "test_waiting.py" in text
+    assert "test_waits.py" in text
     assert "last completed here: all_gather of world" in text
     assert "SOFTMESH_TIMEOUT" in text
     assert isinstance(raised.value, MeshError)
@@ -215,7 +215,7 @@ def test_messages_are_bounded():
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1#token", "nonsense", ":", "127.0.0.1:notaport"])
 def test_a_launcher_that_is_not_there_disturbs_nobody(monkeypatch, address):
-    monkeypatch.setenv(rank_reporter.ADDRESS, address)
+    monkeypatch.setenv(rank_reporter.REPORTS, address)
     monkeypatch.setenv(waits.TIMEOUT, str(SECONDS))
     waits.identify(2, 4)
     with waits.waiting("all_reduce") as wait:
