@@ -55,10 +55,10 @@ from softmesh.ops.moe import (
     routed_experts,  # noqa: F401
 )
 from softmesh.ops.normalization import (
-    attention_softmax,  # noqa: F401
     batch_norm,  # noqa: F401
     group_norm,  # noqa: F401
     layer_and_rms_norm,  # noqa: F401
+    softmax,  # noqa: F401
 )
 from softmesh.ops.pool import (
     image_sampling,  # noqa: F401

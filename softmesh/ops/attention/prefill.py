@@ -34,7 +34,7 @@ from softmesh.ops.attention.sdpa_core import (
     split_with_key_heads,
 )
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 
 _PREFILL = "transformer.scaled_dot_product_attention"
 _LATENT = "transformer.flash_mla_prefill"
@@ -265,17 +265,12 @@ def joint_scaled_dot_product_attention(
     rows = (q.shape[2], joint_tensor_q.shape[2])
 
     def compute(*data: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        q, k, v = (_joined(data[i], data[i + 3]) for i in range(3))
+        q, k, v = (concat_on_mesh((data[i], data[i + 3]), -2) for i in range(3))
         out = attend(group(q, -3, grouped), k, v, None, None, scale=factor)
         return out.flatten(-4, -3).split(rows, -2)
 
     keys = k.shape[2] + joint_tensor_k.shape[2]
     return Local(compute, _rule(), memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
-
-
-def _joined(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
 
 
 def _rule() -> rules.Rule:

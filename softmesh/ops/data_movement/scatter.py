@@ -14,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
 _REDUCTIONS = {
@@ -25,12 +25,6 @@ _REDUCTIONS = {
     "amin": "amin",
     "amax": "amax",
 }
-
-
-def expand_mesh_dims(rank: int, *values: torch.Tensor) -> list[torch.Tensor]:
-    """The same mesh dims for all, where some have them once; `rank` is that of the pieces."""
-    lead = broadcast_shapes(*(value.shape[: value.dim() - rank] for value in values))
-    return [value.expand(*lead, *value.shape[value.dim() - rank :]) for value in values]
 
 
 def _check_index(op: str, index: Operand) -> None:
@@ -178,11 +172,8 @@ def indexed_fill(
             raise MeshError(
                 f"indexed_fill: batch_id names {int(ids.max())}, and dim {dim} of input_tensor_a has {extent}."
             )
-        axes = broadcast_shapes(ids.shape[:lead], a.shape[:lead], b.shape[:lead])
-        where = ids.reshape(
-            *ids.shape[:lead], *(count if i == d else 1 for i in range(a.dim() - lead))
-        ).long()
-        whole, new = (x.expand(*axes, *x.shape[lead:]) for x in (a, b))
+        where = ids.reshape(*ids.shape[:lead], *(count if i == d else 1 for i in range(a.dim() - lead)))
+        where, whole, new = expand_mesh_dims(a.dim() - lead, where.long(), a, b)
         return whole.scatter(at, where.expand(new.shape), new)
 
     def rule(situation: rules.Situation) -> rules.Placement:

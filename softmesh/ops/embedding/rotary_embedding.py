@@ -19,7 +19,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
 
 # -- operand checks and sharding rules ---------------------------------------------------------------
@@ -350,7 +350,7 @@ def rotary_embedding_indexed(
         part = x.narrow(-1, rotary_offset, width)
         result = rotated(part, own_cos, own_sin, matrix[..., :TILE_SIZE, :].unsqueeze(-3))
         whole = _replaced(x, result, rotary_offset)
-        return whole if prefix is None else _beside(prefix, whole)
+        return whole if prefix is None else concat_on_mesh((prefix.float(), whole), -1)
 
     def rule(at: rules.Situation) -> rules.Placement:
         """Along the axis of the sequence rows are split, along others batch or heads, beside whole tables."""
@@ -395,8 +395,3 @@ def _replaced(x: torch.Tensor, part: torch.Tensor, offset: int) -> torch.Tensor:
     after = offset + part.shape[-1]
     wide = x.float().expand(*part.shape[:-1], x.shape[-1])
     return torch.cat([wide[..., :offset], part, wide[..., after:]], -1)
-
-
-def _beside(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    shape = broadcast_shapes(a.shape[:-1], b.shape[:-1])
-    return torch.cat([x.float().expand(*shape, x.shape[-1]) for x in (a, b)], -1)

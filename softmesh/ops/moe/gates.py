@@ -17,7 +17,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError, NotModelled
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import broadcast_shapes, expand_mesh_dims
 from softmesh.tensor.dtype import DataType, Layout
 
 _COST = flops_per_element(8)
@@ -103,9 +103,8 @@ def deepseek_grouped_gate(
     def compute(x: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
         plain = torch.sigmoid(x)
         best = within_best_groups(plain + b, grouping).topk(n_activated_experts, -1).indices
-        axes = broadcast_shapes(plain.shape[:-1], best.shape[:-1])
-        weights = plain.expand(*axes, plain.shape[-1]).gather(-1, best)
-        return [normalized(weights, epsilon, route_scale), best]
+        plain, best = expand_mesh_dims(1, plain, best)
+        return [normalized(plain.gather(-1, best), epsilon, route_scale), best]
 
     return Local(
         compute,
