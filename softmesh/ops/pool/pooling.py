@@ -25,13 +25,13 @@ from softmesh.ops.data_movement.image_layout import (
     ints,
     pair,
 )
+from softmesh.ops.reduction.reduction import index_type
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
 _TUNING = (
     "dram_slice_config applied_shard_scheme deallocate_input reallocate_halo_output config_tensor_in_dram"
 )
-_LARGEST_UINT16 = 65535
 
 
 class _Windows(NamedTuple):
@@ -119,8 +119,7 @@ def _max_local(
         own = rows * width + places % padded_width - left
         return [_unfold_mesh(values, x), _unfold_mesh(own, x)]
 
-    index_type = DataType.UINT16 if height * width <= _LARGEST_UINT16 else DataType.UINT32
-    dtypes = (dtype, index_type) if return_indices else (dtype,)
+    dtypes = (dtype, index_type(height * width)) if return_indices else (dtype,)
     return Local(compute, flat_image_rule(flat), dtypes=dtypes, layouts=(layout,) * len(dtypes))
 
 
