@@ -9,8 +9,7 @@ from __future__ import annotations
 from softmesh.arguments import checked, checked_int, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.ops.moe.weight_placement import A_MESH_DEVICE
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 
 _NO_CORES = CoreRangeSet([])
 
@@ -19,8 +18,7 @@ def _chosen(
     where: str, mesh: object, token_cores: object, data_cores: object, hidden: object, mux: object
 ) -> tuple[list[CoreCoord], list[CoreCoord]]:
     """The cores that combine, and all others that are free."""
-    device = checked(where, "mesh_device", mesh, MeshDevice, A_MESH_DEVICE)
-    device.check_open(where)
+    device = checked_open(where, "mesh_device", mesh)
     rows = checked_int(where, "combine_token_parallel_cores", token_cores)
     columns = checked_int(where, "combine_data_parallel_cores", data_cores)
     width = checked_int(where, "hidden_size", hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -264,17 +264,20 @@ def _product(op: str, a: Operand, b: Operand, inner: int) -> None:
     check_groups(op, a.shape[1], b.shape[1])
 
 
+def _by_user(columns: list[tuple[int, int]]) -> rules.SingleRule:
+    """Users and heads of both operands, and the columns of the result."""
+    dims = {0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: columns}
+    return split_with_key_heads(rules.along(dims), 1)
+
+
 def _rule(columns: int) -> rules.Rule:
     """Users and heads of both operands, columns of the second (its dim `columns`)."""
-    inner = split_with_key_heads(
-        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, columns)]}), 1
-    )
+    inner = _by_user([(1, columns)])
 
-    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+    def rule(at: rules.Situation) -> rules.Placement:
         """Both split along what is summed: each device has a part of the sum."""
-        if at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns):
-            return [rules.Partial("sum")]
-        return cast(Sequence[rules.Placement], inner(at))
+        is_summed = at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns)
+        return rules.Partial("sum") if is_summed else inner(at)
 
     return rule
 
@@ -317,8 +320,5 @@ def attn_matmul_from_cache(
         rows = b[..., :tokens, :]
         return matmul_per_user(a, rows.transpose(-2, -1) if transpose_hw else rows)
 
-    inner = split_with_key_heads(rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)]}), 1)
-    own_columns = split_with_key_heads(
-        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, 3)]}), 1
-    )
-    return Local(compute, inner if transpose_hw else own_columns, cost=matmul_cost(a.shape[3]))
+    rule = _by_user([] if transpose_hw else [(1, 3)])
+    return Local(compute, rule, cost=matmul_cost(a.shape[3]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import torch
 
@@ -275,13 +274,13 @@ def joint_scaled_dot_product_attention(
 
 def _rule() -> rules.Rule:
     batch, heads = [(i, 0) for i in range(6)], [(i, 1) for i in range(6)]
-    inner = split_with_key_heads(rules.along({0: batch, 1: heads}, outputs=2), 1)
+    inner = split_with_key_heads(rules.along({0: batch, 1: heads}), 1)
 
-    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+    def rule(at: rules.Situation) -> rules.Placement:
         """All heads of both sequences, or queries of one beside keys of all would be mixed."""
-        answer = cast(Sequence[rules.Placement], inner(at))
+        answer = inner(at)
         is_split = {isinstance(word, rules.Shard) for word in at.words}
-        return answer if len(is_split) == 1 else [rules.LOCAL] * len(answer)
+        return answer if len(is_split) == 1 else rules.LOCAL
 
     return rule
 

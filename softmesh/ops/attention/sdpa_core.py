@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast, overload
+from typing import overload
 
 import torch
 import torch.nn.functional as F
@@ -101,11 +101,11 @@ def check_ints(op: str, operand: Operand | None, shape: tuple[int, ...], what: s
 # -- placements ------------------------------------------------------------------------------------
 
 
-def split_with_key_heads(rule: rules.Rule, query_heads: int) -> rules.Rule:
+def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.SingleRule:
     """Query heads are split only together with their key heads, or beside a single one that all share."""
 
-    def checked(at: rules.Situation) -> Sequence[rules.Placement]:
-        answer = cast(Sequence[rules.Placement], rule(at))
+    def checked(at: rules.Situation) -> rules.Placement:
+        answer = rule(at)
         key_shape = at.shapes[1]
         assert key_shape is not None
         splits_queries = isinstance(at.word, rules.Shard) and at.word.dim == query_heads
@@ -114,18 +114,18 @@ def split_with_key_heads(rule: rules.Rule, query_heads: int) -> rules.Rule:
                 continue
             splits_keys = isinstance(keys, rules.Shard) and keys.dim == 1
             if splits_keys != splits_queries and not (splits_queries and key_shape[1] == 1):
-                return [rules.LOCAL] * len(answer)
+                return rules.LOCAL
         return answer
 
     return checked
 
 
-def concat_heads_rule(rule: rules.Rule) -> rules.Rule:
+def concat_heads_rule(rule: rules.SingleRule) -> rules.SingleRule:
     """Heads split unevenly end in filler, which would stand within the joined row."""
 
-    def joined(at: rules.Situation) -> Sequence[rules.Placement]:
-        (word,) = cast(Sequence[rules.Placement], rule(at))
-        return [rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word]
+    def joined(at: rules.Situation) -> rules.Placement:
+        word = rule(at)
+        return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word
 
     return joined
 

@@ -33,7 +33,7 @@ SCORE = "experimental.indexer_score_dsa"
 _TOPK = "experimental.topk_large_indices"
 _HIDDEN = float("-inf")
 _NOTHING = 2**32 - 1  # the index of no key
-OptionalTensor = torch.Tensor | None
+Data = torch.Tensor | None
 
 
 @operation(SCORE, controls="", tuning="program_config compute_kernel_config", rearrange=with_mesh_axes)
@@ -71,7 +71,7 @@ def indexer_score_dsa(
         q: torch.Tensor,
         k: torch.Tensor,
         weights: torch.Tensor,
-        place: OptionalTensor,
+        place: Data,
         start: int | None,
         valid: int | None,
         batch: int | None,
@@ -135,9 +135,7 @@ def topk_large_indices(
     check_ints(_TOPK, valid_length_tensor, (1,), "the number of entries that count")
     rank, width = input_tensor.rank, input_tensor.shape[-1]
 
-    def compute(
-        x: torch.Tensor, lengths: OptionalTensor, ends: OptionalTensor, length: int | None
-    ) -> torch.Tensor:
+    def compute(x: torch.Tensor, lengths: Data, ends: Data, length: int | None) -> torch.Tensor:
         values = x.float()
         count = length if lengths is None else lengths.reshape(*lengths.shape[:-1], *(1,) * rank)
         if count is not None:
@@ -156,7 +154,6 @@ def topk_large_indices(
 _SPARSE = "transformer.sparse_sdpa"
 _BLOCKS = "transformer.sparse_sdpa_msa"
 _TUNING = "compute_kernel_config"
-Data = torch.Tensor | None
 
 
 def _rows_of(indices: torch.Tensor, length: int, devices: int, chunk: int | None) -> torch.Tensor:

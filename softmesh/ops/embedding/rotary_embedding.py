@@ -6,8 +6,7 @@ matrix that rotates each tile of 32 columns (`_llama`). cos and sin are given fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -81,11 +80,6 @@ def check_matrix(op: str, matrix: Operand, users: int) -> int:
 _Pairs = list[tuple[int, int | None]]
 
 
-def _along(dims: dict[int, _Pairs]) -> rules.SingleRule:
-    rule = rules.along(cast(dict[int, Sequence[tuple[int, int | None]]], dims))
-    return lambda at: cast(Sequence[rules.Placement], rule(at))[0]
-
-
 def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = False) -> rules.SingleRule:
     """Split by batch and heads; by rows where the caches are as long as x, and so may be split alike.
 
@@ -100,7 +94,7 @@ def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = Fals
         dims[2] = [(0, 2), (1, 2), (2, 2)]
     if splits_width:
         dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return _along(dims)
+    return rules.along(dims)
 
 
 def users_rule(splits_width: bool, own_rows: bool) -> rules.SingleRule:
@@ -109,7 +103,7 @@ def users_rule(splits_width: bool, own_rows: bool) -> rules.SingleRule:
     dims[1] += [(1, 1), (2, 1)] if own_rows else []
     if splits_width:
         dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return _along(dims)
+    return rules.along(dims)
 
 
 _OPTIONS: dict[str, Any] = {

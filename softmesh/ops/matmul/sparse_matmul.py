@@ -170,7 +170,6 @@ def _rule(form: _Form, summed: dict[int, int], has_bias: bool) -> rules.Rule:
             if has_bias:
                 raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
             return rules.Partial("sum")
-        found = plain(at)
-        return found if isinstance(found, rules.Placement) else found[0]
+        return plain(at)
 
     return rule

@@ -188,7 +188,7 @@ def _gate(op: str, operands: list[Operand], outputs: list[Operand], choice: _Cho
             _write(target, values, rank)
         return data[3], data[4]
 
-    return Local(compute, rules.along(_token_dims(ranks), outputs=2))
+    return Local(compute, rules.along(_token_dims(ranks)))
 
 
 def _token_dims(ranks: list[int]) -> dict[int, Sequence[tuple[int, int | None]]]:
@@ -375,7 +375,7 @@ def moe_hash_gate(
         plain = score(x.float()).expand(*axes, *x.shape[lead:])
         return [normalized(plain.gather(-1, chosen), epsilon, route_scale), chosen]
 
-    along = rules.along({scores.rank - 2: [(0, scores.rank - 2), (1, rank - 1)]}, outputs=2)
+    along = rules.along({scores.rank - 2: [(0, scores.rank - 2), (1, rank - 1)]})
     return Local(compute, along, dtypes=(scores.dtype, DataType.UINT16))
 
 

@@ -44,13 +44,12 @@ def _inner(name: str, define: Callable[..., Local]) -> Operation:
     return Operation(Definition(name, define, signature, moves_bytes, "data"))
 
 
-def _packing_rule(at: rules.Situation) -> rules.Placement:
-    """(L, E, height, width) -> (cores, L, E, blocks, rows, 128): layers and experts stay what they are."""
-    return rules.along({1: [(i, 0) for i in range(4)], 2: [(i, 1) for i in range(4)]})(at)[0]  # type: ignore[index]
+# (L, E, height, width) -> (cores, L, E, blocks, rows, 128): layers and experts stay what they are.
+_PACKING_RULE = rules.along({1: [(i, 0) for i in range(4)], 2: [(i, 1) for i in range(4)]})
 
 
 def _local(compute: Callable[..., torch.Tensor]) -> Local:
-    return Local(compute, _packing_rule, memory_config=DRAM_MEMORY_CONFIG)
+    return Local(compute, _PACKING_RULE, memory_config=DRAM_MEMORY_CONFIG)
 
 
 def _w0_w1(

@@ -15,7 +15,7 @@ from softmesh.hardware.enums import BufferType
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.events import MeshEvent
 from softmesh.runtime.queues.queue_id import QueueId
@@ -60,9 +60,6 @@ def _queue_of(where: str, event: MeshEvent) -> MeshCommandQueue:
     return queue
 
 
-_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
-
-
 @reject_unknown_keywords
 def record_event(
     mesh_device: MeshDevice,
@@ -71,8 +68,7 @@ def record_event(
     device_range: MeshCoordinateRange | None = None,
 ) -> MeshEvent:
     """Mark everything enqueued so far on a queue; other queues and the host can wait for it."""
-    device = checked("record_event", "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
-    device.check_open("record_event")
+    device = checked_open("record_event", "mesh_device", mesh_device)
     return device.mesh_command_queue(cq_id).enqueue_record_event_to_host(sub_device_ids, device_range)
 
 
@@ -99,6 +95,5 @@ def create_global_circular_buffer(
     buffer_type: BufferType = BufferType.L1,
 ) -> GlobalCircularBuffer:
     where = "create_global_circular_buffer"
-    device = checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
-    device.check_open(where)
+    device = checked_open(where, "mesh_device", mesh_device)
     return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)
