@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from softmesh.drivers.launches import Launch
-from softmesh.drivers.protocol import Handle
-from softmesh.drivers.software_card import Cables, SoftwareCard, info_of
+from softmesh.drivers.protocol import Handle, data_sheet
+from softmesh.drivers.software_card import Cables, SoftwareCard
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.systems.chip import P150, Chip
 
@@ -88,7 +88,7 @@ class ByteCard(SoftwareCard):
         self._seen: Counter[str] = Counter()
         self._unblocked = threading.Event()
         super().__init__(
-            info_of(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory
+            data_sheet(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory
         )
         self._inject_fault("open")
 

@@ -6,8 +6,8 @@ import threading
 
 import torch
 
-from softmesh.drivers.protocol import Handle
-from softmesh.drivers.software_card import Cables, SoftwareCard, info_of
+from softmesh.drivers.protocol import Handle, data_sheet
+from softmesh.drivers.software_card import Cables, SoftwareCard
 from softmesh.systems.chip import P150, Chip
 
 KIND = "virtual"
@@ -84,5 +84,5 @@ class VirtualCard(SoftwareCard):
         device: torch.device | str = "cpu",
     ) -> None:
         where = torch.device(device)
-        info = info_of(chip, kind=KIND, index=index, serial=serial)
+        info = data_sheet(chip, kind=KIND, index=index, serial=serial)
         super().__init__(info, cables or Cables([]), lambda banks: TorchMemory(banks, where))
