@@ -216,7 +216,11 @@ def causal_window_mask(
     """
     start = first.reshape(*first.shape, 1, 1) if isinstance(first, torch.Tensor) else first
     at = torch.arange(rows, device=device).unsqueeze(-1) + start
-    ahead = torch.arange(keys, device=device) - at
+    return within_window(torch.arange(keys, device=device) - at, is_causal, window)
+
+
+def within_window(ahead: torch.Tensor, is_causal: bool, window: int | None) -> torch.Tensor:
+    """Whether a query sees a key that stands so many places ahead of it."""
     if not is_causal:
         assert window is not None
         return ahead.abs() <= window // 2

@@ -193,30 +193,25 @@ def lerp_bw(
     return derived("lerp_bw", lambda a, b, w: a + w * (b - a), grad_tensor, *operands)
 
 
-@backward("addcmul", steps=4)
-def addcmul_bw(
-    grad_tensor: Operand,
-    input_tensor_a: Operand,
-    input_tensor_b: Operand,
-    input_tensor_c: Operand,
-    alpha: float,
-) -> Local:
-    """Of a + alpha * b * c."""
-    operands = (input_tensor_a, input_tensor_b, input_tensor_c)
-    return derived("addcmul_bw", lambda a, b, c: a + alpha * b * c, grad_tensor, *operands)
+def _register_third(
+    name: str, steps: int, formula: str, function: Callable[[Any, Any, Any, float], torch.Tensor]
+) -> None:
+    def define(
+        grad_tensor: Operand,
+        input_tensor_a: Operand,
+        input_tensor_b: Operand,
+        input_tensor_c: Operand,
+        alpha: float,
+    ) -> Local:
+        operands = (input_tensor_a, input_tensor_b, input_tensor_c)
+        return derived(f"{name}_bw", lambda a, b, c: function(a, b, c, alpha), grad_tensor, *operands)
+
+    define.__doc__ = f"Of {formula}."
+    backward(name, steps=steps)(define)
 
 
-@backward("addcdiv", steps=6)
-def addcdiv_bw(
-    grad_tensor: Operand,
-    input_tensor_a: Operand,
-    input_tensor_b: Operand,
-    input_tensor_c: Operand,
-    alpha: float,
-) -> Local:
-    """Of a + alpha * b / c."""
-    operands = (input_tensor_a, input_tensor_b, input_tensor_c)
-    return derived("addcdiv_bw", lambda a, b, c: a + alpha * b / c, grad_tensor, *operands)
+_register_third("addcmul", 4, "a + alpha * b * c", lambda a, b, c, alpha: a + alpha * b * c)
+_register_third("addcdiv", 6, "a + alpha * b / c", lambda a, b, c, alpha: a + alpha * b / c)
 
 
 @backward("fill", into=("input_grad",), steps=1)

@@ -31,27 +31,23 @@ reference("max")(_reduction(torch.amax))
 reference("min")(_reduction(torch.amin))
 
 
-@reference("var")
-def _var(
-    input_tensor: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    scalar: float = 1.0,
-    correction: bool | None = None,
-) -> Tensor:
-    one = 1 if correction is None else int(correction)
-    return torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim) * scalar
+def _spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def golden(
+        input_tensor: Tensor,
+        dim: Dims = None,
+        keepdim: bool = False,
+        scalar: float = 1.0,
+        correction: bool | None = None,
+    ) -> Tensor:
+        one = 1 if correction is None else int(correction)
+        found = torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim)
+        return finish(found) * scalar
+
+    return golden
 
 
-@reference("std")
-def _std(
-    input_tensor: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    scalar: float = 1.0,
-    correction: bool | None = None,
-) -> Tensor:
-    return torch.sqrt(_var(input_tensor, dim, keepdim, correction=correction)) * scalar
+reference("var")(_spread(torch.clone))
+reference("std")(_spread(torch.sqrt))
 
 
 @reference("prod")

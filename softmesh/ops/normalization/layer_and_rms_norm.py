@@ -11,7 +11,7 @@ import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import UnaryWithParam
@@ -100,32 +100,24 @@ def _norm(
     return Local(compute, _norm_rule)
 
 
-@operation(
-    cost=flops_per_element(8), controls="memory_config", floats_only=True, tuning=_TUNING + " recip_tensor"
-)
-def layer_norm(
-    input_tensor: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
-    return _norm("layer_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=True)
+def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
+    def define(
+        input_tensor: Operand,
+        *,
+        epsilon: float = 1e-12,
+        weight: Operand | None = None,
+        bias: Operand | None = None,
+        residual_input_tensor: Operand | None = None,
+    ) -> Local:
+        return _norm(kind, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
+
+    define.__doc__ = f"{formula} * weight + bias over the last dim; a residual is added to x first."
+    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning}
+    return operation(kind, cost=flops_per_element(steps), **options)(define)
 
 
-@operation(cost=flops_per_element(6), controls="memory_config", floats_only=True, tuning=_TUNING)
-def rms_norm(
-    input_tensor: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
-    return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
+layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8, f"{_TUNING} recip_tensor")
+rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 
 
 def _statistics(dtype: DataType, centred: bool) -> Local:

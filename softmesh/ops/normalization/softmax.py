@@ -77,37 +77,28 @@ def scale_causal_mask_hw_dims_softmax_in_place(
     return overwriting(_scaled_masked(op, input_tensor, scale, mask, True), input_tensor)
 
 
-@operation("transformer.attention_softmax", **_OPTIONS, controls="memory_config", tuning="program_config")
-def attention_softmax(
-    tensor: Operand,
-    *,
-    attention_mask: Operand | None = None,
-    head_size: int | None = None,
-    causal_mask: bool | None = False,
-) -> Local:
-    """softmax(x / sqrt(head_size) + mask) along the last dim; the mask is that of scale_mask_softmax."""
-    op = "transformer.attention_softmax"
-    return _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+def _register_attention(op: str, is_in_place: bool, **options: Any) -> None:
+    def define(
+        tensor: Operand,
+        *,
+        attention_mask: Operand | None = None,
+        head_size: int | None = None,
+        causal_mask: bool | None = False,
+    ) -> Local:
+        local = _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+        return overwriting(local, tensor) if is_in_place else local
+
+    where = ", written over its operand" if is_in_place else ""
+    mask = "the mask is that of scale_mask_softmax"
+    define.__doc__ = f"softmax(x / sqrt(head_size) + mask) along the last dim{where}; {mask}."
+    operation(op, **_OPTIONS, **options)(define)
 
 
-@operation(
-    "transformer.attention_softmax_",
-    **_OPTIONS,
-    controls="",
-    tuning="program_config memory_config",
-    writes="tensor",
+_ATTENTION = "transformer.attention_softmax"
+_register_attention(_ATTENTION, False, controls="memory_config", tuning="program_config")
+_register_attention(
+    f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", writes="tensor"
 )
-def attention_softmax_(
-    tensor: Operand,
-    *,
-    attention_mask: Operand | None = None,
-    head_size: int | None = None,
-    causal_mask: bool | None = False,
-) -> Local:
-    """attention_softmax, written over its operand."""
-    op = "transformer.attention_softmax_"
-    local = _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
-    return overwriting(local, tensor)
 
 
 def _head_scale(op: str, head_size: int | None) -> float | None:

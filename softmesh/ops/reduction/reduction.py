@@ -18,6 +18,7 @@ from softmesh.dispatch.overloads import named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -73,6 +74,30 @@ def _register(name: str, entry: Reduction) -> None:
 
 for _name, _entry in REDUCTIONS.items():
     _register(_name, _entry)
+
+
+_SUM = "experimental.fast_reduce_nc"
+
+
+@operation(
+    _SUM,
+    cost=flops_per_element(1),
+    controls="memory_config output",
+    tuning="compute_kernel_config sub_core_grids",
+    needs_tile=True,
+)
+def fast_reduce_nc(input: Operand, *, dims: Sequence[int] = ()) -> Local:
+    """The sum over dims in front of the last two, which stay with an extent of 1."""
+    if not dims:
+        raise MeshError(f"fast_reduce_nc dims should not be empty: {_SUM} sums over the dims that are named.")
+    summed = input.dims(list(dims), "dims")
+    if any(d >= input.rank - 2 for d in summed):
+        raise MeshError(
+            f"{_SUM}: dims={list(dims)} of {list(input.shape)} must lie in front of the last two; ttnn.sum takes those."
+        )
+    backward = [d - input.rank for d in summed]
+    rule = rules.reducing("sum", summed, keepdim=True)
+    return Local(lambda x: x.sum(backward, keepdim=True), rule, memory_config=DRAM_MEMORY_CONFIG)
 
 
 def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

@@ -1,19 +1,13 @@
-"""Functions on events: record, wait, synchronize and query, in TT-NN's and TT-Metalium's spelling.
-
-`create_global_circular_buffer` is here too.
-"""
+"""Functions on events: record, wait, synchronize and query, in TT-NN's and TT-Metalium's spelling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from softmesh.arguments import checked, reject_unknown_keywords
-from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
-from softmesh.hardware.enums import BufferType
 from softmesh.mesh import MeshCoordinateRange
-from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
@@ -85,15 +79,3 @@ def wait_for_event(cq_id: int | QueueId | None = None, mesh_event: MeshEvent | N
 def event_synchronize(mesh_event: MeshEvent) -> None:
     """Let the host wait for an event."""
     EventSynchronize(mesh_event)
-
-
-@reject_unknown_keywords
-def create_global_circular_buffer(
-    mesh_device: MeshDevice,
-    sender_receiver_core_mapping: Sequence[tuple[CoreCoord, CoreRangeSet]],
-    size: int,
-    buffer_type: BufferType = BufferType.L1,
-) -> GlobalCircularBuffer:
-    where = "create_global_circular_buffer"
-    device = checked_open(where, "mesh_device", mesh_device)
-    return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)
