@@ -25,6 +25,7 @@ from softmesh.collectives.undefined_results import note_written, poison, writing
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.ops.embedding.embedding import rows_of_each
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement.distribution import Extents
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
@@ -46,8 +47,7 @@ def check_form(operand: Operand, what: str, dtype: DataType | None = None) -> No
             f"{what} tensor must be {dtype.name.lower()}: {operand.op} got {operand.dtype} for {operand.name}. "
             f"Use ttnn.typecast(tensor, ttnn.{dtype.name.lower()})."
         )
-    if operand.rank != 4:
-        raise MeshError(f"{operand.op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(operand.op, operand)
 
 
 def _check_dim(op: str, name: str, dim: int | None) -> int:

@@ -27,6 +27,7 @@ from softmesh.ops.attention.sdpa_core import (
     mask_bias,
     split_with_key_heads,
 )
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
@@ -253,9 +254,7 @@ def matmul_per_user(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _product(op: str, a: Operand, b: Operand, inner: int) -> None:
-    for operand in (a, b):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, a, b)
     if a.shape[2] != b.shape[0] or a.shape[3] != inner:
         raise MeshError(
             f"{op}: {a.name} {list(a.shape)} is [rows, heads, users, inner] and {b.name} {list(b.shape)} [users, "

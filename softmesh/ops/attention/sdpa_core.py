@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.operand_checks import check_four_dims, check_one_shape
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -19,8 +20,7 @@ TUNING = "program_config compute_kernel_config"
 
 
 def check_keys(op: str, k: Operand, v: Operand, heads: int, width: int) -> None:
-    if k.shape != v.shape:
-        raise MeshError(f"{op}: {k.name} {list(k.shape)} and {v.name} {list(v.shape)} must have one shape.")
+    check_one_shape(op, k, v)
     check_key_heads(op, k, heads, width)
 
 
@@ -40,8 +40,7 @@ def check_groups(op: str, heads: int, kv_heads: int) -> None:
 
 def check_rank_4(op: str, *operands: Operand) -> None:
     for operand in operands:
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+        check_four_dims(op, operand)
         if operand.layout is not Layout.TILE:
             raise MeshError(
                 f"Inputs to {op} must be tilized: {operand.name} is {operand.layout}. "

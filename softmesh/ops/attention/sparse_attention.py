@@ -23,6 +23,7 @@ from softmesh.ops.attention.sdpa_core import (
     split_with_key_heads,
 )
 from softmesh.ops.elementwise.fp8_quantization import PACKED, unpack_fp8_rows
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -95,9 +96,7 @@ def indexer_score_dsa(
 
 
 def _check_score(q: Operand, k: Operand, weights: Operand) -> None:
-    for operand in (q, k, weights):
-        if operand.rank != 4:
-            raise MeshError(f"{SCORE}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(SCORE, q, k, weights)
     heads, rows = q.shape[1:3]
     if k.shape[1] != 1 or k.shape[3] != q.shape[3]:
         raise MeshError(
@@ -247,9 +246,7 @@ def _check_sparse(
     q: Operand, kv: Operand, indices: Operand, form: SparseKVFormat, batch: Value | None
 ) -> int:
     """The width of a key."""
-    for operand in (q, kv, indices):
-        if operand.rank != 4:
-            raise MeshError(f"{_SPARSE}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_SPARSE, q, kv, indices)
     wanted = {
         SparseKVFormat.SCALED_FP8: (DataType.UINT8, DataType.FP8_E4M3),
         SparseKVFormat.FP8_E4M3: (DataType.FP8_E4M3,),
@@ -342,9 +339,7 @@ def sparse_sdpa_msa(
 
 
 def _check_blocks(q: Operand, k: Operand, v: Operand, indices: Operand, size: int) -> None:
-    for operand in (q, k, v, indices):
-        if operand.rank != 4:
-            raise MeshError(f"{_BLOCKS}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_BLOCKS, q, k, v, indices)
     if k.shape != v.shape or k.shape[3] != q.shape[3]:
         raise MeshError(
             f"{_BLOCKS}: k {list(k.shape)} and v {list(v.shape)} must be alike, and as wide as q {list(q.shape)}."

@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
@@ -49,9 +50,7 @@ def check_users(op: str, x: Operand, cos: Operand, sin: Operand, multiple: int) 
 
 
 def check_width(op: str, x: Operand, cos: Operand, sin: Operand, multiple: int) -> None:
-    for operand in (x, cos, sin):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, x, cos, sin)
     if cos.shape != sin.shape or cos.dtype is not sin.dtype:
         raise MeshError(
             f"{op}: {cos.name} {list(cos.shape)} {cos.dtype} and {sin.name} {list(sin.shape)} {sin.dtype} must be "
@@ -360,9 +359,7 @@ def rotary_embedding_indexed(
 
 def _check(x: Operand, cos: Operand, sin: Operand, dim: int | None, offset: int) -> int:
     """How many columns are rotated."""
-    for operand in (x, cos, sin):
-        if operand.rank != 4:
-            raise MeshError(f"{_INDEXED}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_INDEXED, x, cos, sin)
     width = x.shape[3] - offset if dim is None else dim
     if offset < 0 or width < 1 or offset + width > x.shape[3] or width % TILE_SIZE:
         raise MeshError(
