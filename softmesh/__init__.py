@@ -115,6 +115,7 @@ with _collector_paused():
     )
     from softmesh.report import notebook as _notebook
     from softmesh.report.command_log import log_commands
+    from softmesh.runtime.buffers.global_buffers import create_global_circular_buffer
     from softmesh.runtime.commands import Command, Cost, Observer, observe
     from softmesh.runtime.device import FabricNodeId, MeshDevice, MeshId
     from softmesh.runtime.device_lifecycle import (
@@ -173,12 +174,7 @@ with _collector_paused():
         get_max_worker_l1_unreserved_size,
         get_memory_view,
     )
-    from softmesh.runtime.queues.event_functions import (
-        create_global_circular_buffer,
-        event_synchronize,
-        record_event,
-        wait_for_event,
-    )
+    from softmesh.runtime.queues.event_functions import event_synchronize, record_event, wait_for_event
     from softmesh.runtime.queues.events import MeshEvent
     from softmesh.runtime.queues.queue_id import (
         QueueId,

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -26,9 +26,6 @@ from softmesh.config_serialization import (
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, switch_interceptor
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "compute_kernel_config_to_dict",

@@ -20,8 +20,9 @@ from softmesh.collectives.overload_signatures import (
 )
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.torch_expressions import AllGather
-from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
+from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter, route_of
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import Topology
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
@@ -30,16 +31,16 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device
 
-_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
+WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 _GATHER_FORMS = (
     "input_tensor dim multi_device_global_semaphore | num_links? memory_config? topology? subdevice_id? "
-    f"use_optimal_ccl_for_llama? barrier_semaphore? sub_core_grids? {_WORKERS}",
+    f"use_optimal_ccl_for_llama? barrier_semaphore? sub_core_grids? {WORKERS}",
     "input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? memory_config? topology? "
     "subdevice_id? cluster_axis? use_optimal_ccl_for_llama? use_broadcast? barrier_semaphore? chunks_per_sync? "
-    f"{_WORKERS} sub_core_grids?",
+    f"{WORKERS} sub_core_grids?",
     "input_tensor dim cluster_axis mesh_device topology multi_device_global_semaphore | persistent_output_tensor? "
     "num_links? memory_config? subdevice_id? use_optimal_ccl_for_llama? use_broadcast? barrier_semaphore? "
-    f"sub_core_grids? {_WORKERS}",
+    f"sub_core_grids? {WORKERS}",
 )
 
 
@@ -68,6 +69,16 @@ def _check_broadcast_gather(operand: Operand, dim: int) -> None:
             "Broadcast all-gather currently only supports gather dims whose preceding page-ordered dimensions are "
             f"singleton: {operand.op} gathers dim {dim} of {list(operand.shape)}. Leave out use_broadcast=True."
         )
+
+
+def _form_of(own: Operation, doc: str, name: str, form: str, **options: Any) -> Operation:
+    """Another name and way of calling a collective along one dim."""
+
+    def define(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
+        return definition_of(own)(input_tensor, dim, cluster_axis=cluster_axis)
+
+    define.__doc__ = doc
+    return overloaded_collective(name, form, **options)(define)
 
 
 @overloaded_collective(
@@ -105,17 +116,14 @@ def all_gather_async_reversed(
     return CollectiveSpec(cluster_axis, move)
 
 
-@overloaded_collective(
+strided_all_gather_async = _form_of(
+    all_gather,
+    "all_gather, in the order in which a matmul behind it wants the pieces.",
     "experimental.strided_all_gather_async",
     "input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? memory_config? topology? "
-    f"cluster_axis? {_WORKERS} mm_cores_y? mm_block_ht? mm_block_wt?",
+    f"cluster_axis? {WORKERS} mm_cores_y? mm_block_ht? mm_block_wt?",
     output="persistent_output_buffer",
 )
-def strided_all_gather_async(
-    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
-) -> CollectiveSpec:
-    """all_gather, in the order in which a matmul behind it wants the pieces."""
-    return definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
 @composite(
@@ -136,7 +144,7 @@ def ring_attention_all_gather_async(
             f"ring_attention_all_gather_async: {len(input_tensor)} tensors and {len(persistent_output_buffer)} "
             "persistent output buffers: give one buffer for each tensor."
         )
-    route = {name: tuning.get(name) for name in ("topology", "num_links")}
+    route = route_of(tuning)
     for i, (tensor, buffer) in enumerate(zip(input_tensor, persistent_output_buffer, strict=True)):
         _check_pair(i, tensor, buffer, dim, cluster_axis, tuning.get("memory_config"))
     return [
@@ -184,7 +192,9 @@ def _check_whole(op: str, given: Arguments) -> None:
             )
 
 
-@overloaded_collective(
+high_bw_all_gather = _form_of(
+    all_gather,
+    "all_gather into a tensor that is there.",
     "experimental.high_bw_all_gather",
     "input_tensor dim output_tensor | cluster_axis? subdevice_id? sub_core_grids? num_links? input_batch_index? "
     "gathered_dim_size? input_batch_index_tensor? batch_slot_num_layers? batch_slot_layer_idx? gathered_prefix_tensor? "
@@ -193,15 +203,9 @@ def _check_whole(op: str, given: Arguments) -> None:
     output="output_tensor",
     check=_check_whole,
 )
-def high_bw_all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """all_gather into a tensor that is there."""
-    return definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
 # reduce_scatter and all_reduce.
-
-
-_SCATTER_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 
 
 def _scatter_output(given: Arguments) -> Any:
@@ -216,34 +220,28 @@ def _scatter_output(given: Arguments) -> Any:
     return None if buffers is None else buffers[1]
 
 
-@overloaded_collective(
+reduce_scatter_minimal_async = _form_of(
+    reduce_scatter,
+    "Member g gets chunk g, along `dim`, of the sum over the group.",
     "experimental.reduce_scatter_minimal_async",
     "input_tensor persistent_output_buffers? dim multi_device_global_semaphore | barrier_semaphore? num_links? "
     "memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? chunks_per_sync? "
-    f"{_SCATTER_WORKERS} compute_kernel_config?",
+    f"{WORKERS} compute_kernel_config?",
     output=_scatter_output,
     precision="native",
 )
-def reduce_scatter_minimal_async(
-    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
-) -> CollectiveSpec:
-    """Member g gets chunk g, along `dim`, of the sum over the group."""
-    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
-@overloaded_collective(
+strided_reduce_scatter_async = _form_of(
+    reduce_scatter,
+    "reduce_scatter, in the order in which a matmul before it makes the blocks.",
     "experimental.strided_reduce_scatter_async",
     "input_tensor persistent_output_buffers? dim multi_device_global_semaphore | mm_block_ht:int mm_block_wt:int "
     "barrier_semaphore? num_links? memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? "
-    f"{_SCATTER_WORKERS} mm_cores_y? mm_N_full_block_wt? chunk_width_in_mm_blocks?",
+    f"{WORKERS} mm_cores_y? mm_N_full_block_wt? chunk_width_in_mm_blocks?",
     output=_scatter_output,
     precision="native",
 )
-def strided_reduce_scatter_async(
-    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
-) -> CollectiveSpec:
-    """reduce_scatter, in the order in which a matmul before it makes the blocks."""
-    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
 def _check_wraps(op: str, given: Arguments) -> None:
@@ -262,18 +260,15 @@ def _check_wraps(op: str, given: Arguments) -> None:
         )
 
 
-@overloaded_collective(
+reduce_scatter_minimal_direct = _form_of(
+    reduce_scatter,
+    "reduce_scatter around a ring, each chunk straight to its owner.",
     "experimental.reduce_scatter_minimal_direct",
     "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
     output=_scatter_output,
     precision="native",
     check=_check_wraps,
 )
-def reduce_scatter_minimal_direct(
-    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
-) -> CollectiveSpec:
-    """reduce_scatter around a ring, each chunk straight to its owner."""
-    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
 
 
 def _scratch(op: str, tensor: Tensor, dim: int, cluster_axis: int | None) -> Tensor:
@@ -297,10 +292,7 @@ _STAGING = "experimental.reduce_scatter_minimal_direct_create_staging_buffer"
 _PERSISTENT = "experimental.reduce_scatter_minimal_direct_create_persistent_buffers"
 
 
-@composite(
-    _INTERMEDIATE,
-    "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?",
-)
+@composite(_INTERMEDIATE, "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?")
 def reduce_scatter_minimal_async_create_intermediate_buffer(
     input_tensor: Tensor, dim: int, cluster_axis: int | None = None, **tuning: Any
 ) -> list[Tensor]:
@@ -308,10 +300,7 @@ def reduce_scatter_minimal_async_create_intermediate_buffer(
     return [_scratch(_INTERMEDIATE, input_tensor, dim, cluster_axis)]
 
 
-@composite(
-    _STAGING,
-    "input_tensor:tensor dim | cluster_axis?",
-)
+@composite(_STAGING, "input_tensor:tensor dim | cluster_axis?")
 def reduce_scatter_minimal_direct_create_staging_buffer(
     input_tensor: Tensor, dim: int, cluster_axis: int | None = None
 ) -> Tensor:
@@ -319,10 +308,7 @@ def reduce_scatter_minimal_direct_create_staging_buffer(
     return _scratch(_STAGING, input_tensor, dim, cluster_axis)
 
 
-@composite(
-    _PERSISTENT,
-    "input_tensor:tensor dim | cluster_axis?",
-)
+@composite(_PERSISTENT, "input_tensor:tensor dim | cluster_axis?")
 def reduce_scatter_minimal_direct_create_persistent_buffers(
     input_tensor: Tensor, dim: int, cluster_axis: int | None = None
 ) -> list[Tensor]:

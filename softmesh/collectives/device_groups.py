@@ -62,6 +62,12 @@ class Group:
             extents[axis] = self.dist.grid[axis]
         return data.expand(extents)
 
+    def members(self, data: torch.Tensor) -> torch.Tensor:
+        """What each member holds, in the order of the devices, all groups together: (size, other axes, *local)."""
+        rest = [d for d in range(data.ndim) if d not in self.axes]
+        whole = self.full(data).permute(*self.axes, *rest)
+        return whole.reshape(self.size, *whole.shape[len(self.axes) :])
+
 
 def group_of(dist: Distribution, cluster_axis: int | None) -> Group:
     """The groups along a mesh axis; without one, all devices that hold the tensor."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from softmesh.collectives.async_collectives import all_gather_async, reduce_scatter_minimal_async
 from softmesh.collectives.overload_signatures import composite
-from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
+from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter, route_of
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.attention.qkv_heads import nlp_concat_heads_decode, nlp_create_qkv_heads_decode
@@ -20,10 +20,6 @@ _MATMUL = (
     "memory_config_mm? transpose_a? transpose_b? dtype? program_config? activation? compute_kernel_config? "
     "core_grid?"
 )
-
-
-def _route(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given.get(name) for name in ("topology", "num_links")}
 
 
 def _product(a: Tensor, b: Tensor, given: dict[str, Any]) -> Tensor:
@@ -54,7 +50,7 @@ def all_gather_matmul_async(
         dim,
         multi_device_global_semaphore,
         memory_config=memory_config_ag,
-        **_route(given),
+        **route_of(given),
     )
     return [whole, _product(whole, weight_tensor, given)]
 
@@ -83,7 +79,7 @@ def matmul_reduce_scatter_async(
         dim,
         multi_device_global_semaphore,
         memory_config=memory_config_rs,
-        **_route(given),
+        **route_of(given),
     )
     return [made, scattered]
 
@@ -104,7 +100,7 @@ def deepseek_moe_reduce_scatter(
         raise MeshError("deepseek_moe_reduce_scatter: input_tensors is empty: give at least one tensor.")
     whole = concat(input_tensors, dim) if len(input_tensors) > 1 else input_tensors[0]
     return reduce_scatter(
-        whole, dim, cluster_axis=cluster_axis, memory_config=output_memory_config, **_route(given)
+        whole, dim, cluster_axis=cluster_axis, memory_config=output_memory_config, **route_of(given)
     )
 
 
@@ -124,15 +120,11 @@ def llama_reduce_scatter(
     if dim != 3:
         raise MeshError(f"llama_reduce_scatter: runs along dim 3 only, got dim={dim}.")
     return reduce_scatter(
-        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **_route(given)
+        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
     )
 
 
 # With the splitting or joining of attention heads.
-
-
-def _links_of_call(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given.get(name) for name in ("topology", "num_links")}
 
 
 @composite(
@@ -152,7 +144,7 @@ def all_gather_concat(
 
     `buffer_tensor` is scratch.
     """
-    whole = all_gather(input_tensor, dim, cluster_axis=cluster_axis, **_links_of_call(given))
+    whole = all_gather(input_tensor, dim, cluster_axis=cluster_axis, **route_of(given))
     joined = nlp_concat_heads_decode(whole, num_heads=num_heads, memory_config=memory_config)
     assert isinstance(joined, Tensor)
     return joined
@@ -184,7 +176,7 @@ def all_reduce_create_qkv_heads(
     With `slice_size` the heads are those of that many users, from `batch_offset` on. `buffer_tensor` is scratch.
     """
     total = all_reduce(
-        input_tensor, cluster_axis=cluster_axis, memory_config=memory_config, **_links_of_call(given)
+        input_tensor, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
     )
     if dtype is not None and total.dtype is not dtype:
         total = typecast(total, dtype)
@@ -215,7 +207,7 @@ def llama_rs_create_heads(
     if dim != 3:
         raise MeshError(f"llama_rs_create_heads: runs along dim 3 only, got dim={dim}.")
     own = reduce_scatter(
-        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **_links_of_call(given)
+        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
     )
     q, k, v = nlp_create_qkv_heads_decode(
         own, num_heads=num_heads, num_kv_heads=num_kv_heads, memory_config=qkv_memory_config

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.async_collectives import reduce_scatter_minimal_async, strided_all_gather_async
+from softmesh.collectives.async_collectives import (
+    WORKERS,
+    reduce_scatter_minimal_async,
+    strided_all_gather_async,
+)
 from softmesh.collectives.overload_signatures import composite
-from softmesh.collectives.ttnn_collectives import all_gather
+from softmesh.collectives.ttnn_collectives import all_gather, route_of
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.data_movement.layout_conversion import copy
@@ -18,12 +22,6 @@ from softmesh.ops.data_movement.shape_ops import split
 from softmesh.ops.matmul.matmul import fused_addcmul, matmul, minimal_matmul, piece_sizes
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
-
-_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
-
-
-def _route(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given.get(name) for name in ("topology", "num_links")}
 
 
 def _check_gate(op: str, scalar: object, addend: object, factor: object) -> bool:
@@ -75,7 +73,7 @@ _SCATTER = "experimental.minimal_matmul_strided_reduce_scatter_async"
     "input_tensor weight_tensor:tensor dim multi_device_global_semaphore reduce_scatter_core_grid_offset | "
     "compute_kernel_config num_links? memory_config_mm? rs_output_mem_config? rs_intermediate_mem_config? topology? "
     "cluster_axis? bias:tensor? fused_activation? config? barrier_semaphore? using_persistent_buffers? sub_device_id? "
-    f"{_WORKERS} chunk_width_in_mm_blocks? optional_rs_output_tensor:tensor? fused_ternary_scalar? "
+    f"{WORKERS} chunk_width_in_mm_blocks? optional_rs_output_tensor:tensor? fused_ternary_scalar? "
     "addcmul_input_tensor1:tensor? addcmul_input_tensor2:tensor? dtype? mm_progress_counters? mm_window_blocks? "
     "mm_credit_counters?",
 )
@@ -118,7 +116,7 @@ def minimal_matmul_strided_reduce_scatter_async(
             multi_device_global_semaphore,
             cluster_axis=cluster_axis,
             memory_config=config,
-            **_route(given),
+            **route_of(given),
         )
     )
     if not is_gated:
@@ -134,7 +132,7 @@ _STRIDED = "experimental.strided_all_gather_minimal_matmul_async"
     _STRIDED,
     "input_tensor:tensor weight_tensor:tensor persistent_output_buffer? dim multi_device_global_semaphore "
     "strided_all_gather_core_grid_offset | num_links? memory_config_ag? topology? cluster_axis? bias:tensor? "
-    f"fused_activation? config? memory_config_mm? compute_kernel_config? {_WORKERS} read_local_slice_from_input? "
+    f"fused_activation? config? memory_config_mm? compute_kernel_config? {WORKERS} read_local_slice_from_input? "
     "fused_ternary_input_a:tensor? fused_ternary_input_b:tensor? fused_ternary_scalar? chunks:int? "
     "mm_signal_aggregator_mode? fuse_swiglu?",
 )
@@ -158,7 +156,7 @@ def strided_all_gather_minimal_matmul_async(
             multi_device_global_semaphore,
             cluster_axis=cluster_axis,
             memory_config=given.get("memory_config_ag"),
-            **_route(given),
+            **route_of(given),
         )
     )
     names = ("fused_ternary_scalar", "fused_ternary_input_a", "fused_ternary_input_b")
@@ -178,7 +176,7 @@ _GATHER = "experimental.all_gather_minimal_matmul_async"
     "input_tensor:tensor weight_tensor:tensor | bias_tensor:tensor? scalar? addcmul_input_tensor1:tensor? "
     "addcmul_input_tensor2:tensor? fused_activation? config? multi_device_global_semaphore topology? memory_config? "
     "dtype? compute_kernel_config? persistent_output_buffer? num_links? cluster_axis? barrier_semaphore? "
-    f"force_transpose? {_WORKERS} chunks:int? dim:int? fsdp_cluster_axis? fsdp_multi_device_global_semaphore? "
+    f"force_transpose? {WORKERS} chunks:int? dim:int? fsdp_cluster_axis? fsdp_multi_device_global_semaphore? "
     "persistent_weight_buffer? fsdp_topology? fuse_swiglu? chunk_sizes:ints?",
 )
 def all_gather_minimal_matmul_async(
@@ -206,7 +204,7 @@ def all_gather_minimal_matmul_async(
         last,
         cluster_axis=cluster_axis,
         output_tensor=persistent_output_buffer,
-        **_route(given),
+        **route_of(given),
     )
     gate = tuple(given.get(name) for name in ("scalar", "addcmul_input_tensor1", "addcmul_input_tensor2"))
     options = {"bias_tensor": bias_tensor, "dtype": dtype, **_swiglu(given)}
@@ -239,7 +237,7 @@ def llama_all_gather_matmul_async(
         dim,
         cluster_axis=cluster_axis,
         memory_config=given.get("ag_memory_config"),
-        **_route(given),
+        **route_of(given),
     )
     if list(intermediate_tensor.shape) == list(whole.shape) and intermediate_tensor.dtype is whole.dtype:
         copy(whole, intermediate_tensor)

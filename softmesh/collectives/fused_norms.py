@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softmesh.collectives.overload_signatures import composite
-from softmesh.collectives.ttnn_collectives import all_gather
+from softmesh.collectives.ttnn_collectives import all_gather, route_of
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
@@ -36,6 +36,7 @@ _BUFFER_FORM = (
 
 def _normed(op: str, norm: str, given: dict[str, Any]) -> Tensor:
     x, axis = given["input_tensor"], given.get("cluster_axis")
+    kind = given.get("dtype")
     options = {
         "epsilon": given.get("epsilon", 1e-5),
         "weight": given.get("weight"),
@@ -43,19 +44,20 @@ def _normed(op: str, norm: str, given: dict[str, Any]) -> Tensor:
     }
     if axis is None:
         made = OPERATIONS[norm](x, **options)
-        kind = given.get("dtype")
         made = made if kind is None or made.dtype is kind else OPERATIONS["typecast"](made, kind)
     else:
-        buffer = given.get("persistent_output_buffer")
-        own = OPERATIONS[f"{norm}_pre_all_gather"](
-            x, dtype=_stats_dtype(x) if buffer is None else buffer.dtype
-        )
-        last = len(own.shape) - 1
-        whole = all_gather(
-            own, last, cluster_axis=axis, output_tensor=buffer, topology=given.get("topology"), num_links=None
-        )
-        made = OPERATIONS[f"{norm}_post_all_gather"](x, whole, dtype=given.get("dtype"), **options)
+        route = {"topology": given.get("topology")}
+        whole = _gathered_statistics(norm, x, axis, given.get("persistent_output_buffer"), route)
+        made = OPERATIONS[f"{norm}_post_all_gather"](x, whole, dtype=kind, **options)
     return _rotated(op, _in_heads(op, made, given.get("num_heads_per_device") or 1), given)
+
+
+def _gathered_statistics(
+    norm: str, x: Tensor, axis: int, buffer: Tensor | None, route: dict[str, Any]
+) -> Any:
+    kind = _stats_dtype(x) if buffer is None else buffer.dtype
+    own = OPERATIONS[f"{norm}_pre_all_gather"](x, dtype=kind)
+    return all_gather(own, len(own.shape) - 1, cluster_axis=axis, output_tensor=buffer, **route)
 
 
 def _stats_dtype(x: Tensor) -> DataType:
@@ -149,10 +151,7 @@ def fused_rms_minimal(
     rows = input_tensor
     if residual_input_tensor is not None:
         rows = OPERATIONS["add"](input_tensor, residual_input_tensor, output_tensor=residual_input_tensor)
-    kind = DataType.FLOAT32 if rows.dtype is DataType.FLOAT32 else DataType.BFLOAT16
-    own = OPERATIONS["rms_norm_pre_all_gather"](rows, dtype=kind if stats is None else stats.dtype)
-    route = {name: given.get(name) for name in ("topology", "num_links")}
-    whole = all_gather(own, len(own.shape) - 1, cluster_axis=cluster_axis, output_tensor=stats, **route)
+    whole = _gathered_statistics("rms_norm", rows, cluster_axis, stats, route_of(given))
     normed = OPERATIONS["rms_norm_post_all_gather"](
         rows,
         whole,

@@ -27,24 +27,18 @@ from softmesh.tensor.tensor import Tensor
 Conjugate = Callable[[Tensor, dict[str, Any]], Tensor]
 
 
-def _summed(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
-    return OPERATIONS["all_reduce"](gradient, cluster_axis=arguments["cluster_axis"])
+def _conjugate(name: str, *positional: str) -> Conjugate:
+    def run(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
+        given = (arguments[argument] for argument in positional)
+        return OPERATIONS[name](gradient, *given, cluster_axis=arguments["cluster_axis"])
 
-
-def _gathered(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
-    op = OPERATIONS["all_gather"]
-    return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
-
-
-def _reduce_scattered(gradient: Tensor, arguments: dict[str, Any]) -> Tensor:
-    op = OPERATIONS["reduce_scatter"]
-    return op(gradient, arguments["dim"], cluster_axis=arguments["cluster_axis"])
+    return run
 
 
 CONJUGATES: dict[str, Conjugate] = {
-    "all_reduce": _summed,
-    "all_gather": _reduce_scattered,
-    "reduce_scatter": _gathered,
+    "all_reduce": _conjugate("all_reduce"),
+    "all_gather": _conjugate("reduce_scatter", "dim"),
+    "reduce_scatter": _conjugate("all_gather", "dim"),
 }
 _FEWEST_DIMS = 2  # that collectives which add up ask for
 

@@ -58,11 +58,11 @@ class OverHost:
         self.group = group
 
     def gathered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
-        joined = torch.cat(_members(data.cpu(), self.group), _from_end(data, self.group, dim))
+        joined = torch.cat(list(self.group.members(data.cpu())), _from_end(data, self.group, dim))
         return _stored_once(joined, self.group).to(data.device)
 
     def summed(self, data: torch.Tensor) -> torch.Tensor:
-        first, *others = _members(data.cpu(), self.group)
+        first, *others = self.group.members(data.cpu())
         total = first.to(torch.float32 if data.is_floating_point() else torch.int64)
         for member in others:
             total = total + member.to(total.dtype)
@@ -85,20 +85,20 @@ class Stepwise:
         self.travels = torch.float32 if numerics == "fp32" else None
 
     def gathered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
-        held = run(self._schedule("all_gather"), [[member] for member in _members(data, self.group)])
+        held = run(self._schedule("all_gather"), [[member] for member in self.group.members(data)])
         pieces = [held[0, piece] for piece in range(self.group.size)]
         return _stored_once(torch.cat(pieces, _from_end(data, self.group, dim)), self.group)
 
     def summed(self, data: torch.Tensor) -> torch.Tensor:
         schedule = self._schedule("all_reduce")
-        members = _members(data, self.group)
+        members = self.group.members(data)
         held = self._run(schedule, [list(m.reshape(-1).tensor_split(schedule.pieces)) for m in members])
         total = torch.cat([held[0, piece] for piece in range(schedule.pieces)])
         return _stored_once(total.reshape(members[0].shape), self.group)
 
     def scattered(self, data: torch.Tensor, dim: int) -> torch.Tensor:
         at = _from_end(data, self.group, dim)
-        chunks = [list(member.chunk(self.group.size, at)) for member in _members(data, self.group)]
+        chunks = [list(member.chunk(self.group.size, at)) for member in self.group.members(data)]
         held = self._run(self._schedule("reduce_scatter"), chunks)
         own = torch.stack([held[device, device] for device in range(self.group.size)])
         return _one_each(own, self.group)
@@ -110,13 +110,6 @@ class Stepwise:
         self, schedule: Schedule, inputs: list[list[torch.Tensor]]
     ) -> dict[tuple[int, int], torch.Tensor]:
         return run(schedule, inputs, accumulate=self.travels, round_to=self.rounding)
-
-
-def _members(data: torch.Tensor, group: Group) -> list[torch.Tensor]:
-    """What each member holds, in the order of the devices, all groups together: (other leading dims, *local)."""
-    rest = [d for d in range(data.ndim) if d not in group.axes]
-    whole = group.full(data).permute(*group.axes, *rest)
-    return list(whole.reshape(group.size, *whole.shape[len(group.axes) :]))
 
 
 def _stored_once(values: torch.Tensor, group: Group) -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from softmesh.collectives.overload_signatures import composite
-from softmesh.collectives.ttnn_collectives import all_gather
+from softmesh.collectives.ttnn_collectives import all_gather, route_of
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.ops.attention.prefill import check_strategy
 from softmesh.ops.attention.sequence_parallel import (
@@ -45,11 +45,8 @@ _CACHED = (
 
 
 def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Tensor:
-    route = {name: given.get(name) for name in ("topology", "num_links")}
-    return cast(
-        Tensor,
-        all_gather(part, given["dim"], cluster_axis=given["cluster_axis"], output_tensor=buffer, **route),
-    )
+    options = {"cluster_axis": given["cluster_axis"], "output_tensor": buffer, **route_of(given)}
+    return cast(Tensor, all_gather(part, given["dim"], **options))
 
 
 def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:

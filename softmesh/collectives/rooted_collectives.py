@@ -275,9 +275,7 @@ def reduce_to_root(
             )
 
         def compute(*data: torch.Tensor | None) -> list[torch.Tensor]:
-            each = [
-                _members(part, group).unflatten(-1, (blocks, -1)) for part in data[:3] if part is not None
-            ]
+            each = [group.members(part).unflatten(-1, (blocks, -1)) for part in data[:3] if part is not None]
             of = [tuple(part[i] for part in each) for i in range(_DEVICES)]
             halves = [_merged(of[a], of[b], scale_fp32) for a, b in _ORDER]
             values, sums, maxima = _merged(halves[0], halves[1], scale_fp32)
@@ -307,11 +305,6 @@ def _check(operands: Sequence[Operand]) -> None:
         )
 
 
-def _members(data: torch.Tensor, group: Group) -> torch.Tensor:
-    """(4, *local)"""
-    return group.full(data).reshape(group.size, *data.shape[group.lead :])
-
-
 def _merged(
     a: tuple[torch.Tensor, ...], b: tuple[torch.Tensor, ...], scale: float
 ) -> tuple[torch.Tensor, ...]:
@@ -326,6 +319,6 @@ def _at_root(result: torch.Tensor, kept: torch.Tensor | None, group: Group) -> t
     if kept is None:
         out = result.new_full((_DEVICES, *result.shape), poison(DataType.BFLOAT16))
     else:
-        out = _members(kept, group).clone()
+        out = group.members(kept).clone()
     out[_ROOT] = result
     return out.reshape(*group.dist.grid, *result.shape)

@@ -5,6 +5,9 @@ Each says what a member of a group gets, and how the result is placed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from softmesh.arguments import refused
 from softmesh.collectives.collective_operation import NOTHING_IS_SENT, collective
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
@@ -24,6 +27,11 @@ from softmesh.placement.tensor_topology import topology_of
 
 _LINKS = "num_links topology"
 _WORKERS = "chunks_per_sync num_workers_per_link num_buffers_per_channel use_l1_small_for_semaphores"
+
+
+def route_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The topology and the links that a call named, for the collective that it is made of."""
+    return {name: given.get(name) for name in ("topology", "num_links")}
 
 
 def checked_axis(op: str, axis: int | None) -> int | None:

@@ -23,7 +23,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, together
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.ops.attention.sdpa_core import attend
+from softmesh.ops.attention.sdpa_core import attend, group, mask_bias, within_window
 from softmesh.perf.chip_costs import matmul_seconds
 from softmesh.perf.link_costs import LinkCost, ring_passes
 from softmesh.placement import rules
@@ -51,25 +51,13 @@ class KeyVisibility(NamedTuple):
         if self.is_all:
             return None
         ahead = keys.unsqueeze(-2) - rows.unsqueeze(-1)
-        if not self.is_causal:
-            assert self.window is not None
-            seen = ahead.abs() <= self.window // 2
-        else:
-            seen = ahead <= 0 if self.window is None else (ahead <= 0) & (ahead > -self.window)
-        return torch.zeros(seen.shape, device=rows.device).masked_fill_(~seen, _HIDDEN)
+        return mask_bias(within_window(ahead, self.is_causal, self.window))
 
 
 def _places(axes: Sequence[int], lead: Sequence[int], extent: int, like: torch.Tensor) -> torch.Tensor:
     """(*lead, extent): where in the whole sequence the rows of each device stand."""
     first = blocks_along(axes, lead, like.device) * extent
     return first.unsqueeze(-1) + torch.arange(extent, device=like.device)
-
-
-def _grouped(x: torch.Tensor | None, heads: int, kv_heads: int) -> torch.Tensor | None:
-    """(..., heads, rows, n) as (..., key heads, queries for each, rows, n); what all heads share stays one."""
-    if x is None:
-        return None
-    return x.unflatten(-3, (kv_heads, heads // kv_heads) if x.shape[-3] > 1 else (1, 1))
 
 
 def _over_heads(bias: torch.Tensor | None) -> torch.Tensor | None:
@@ -95,7 +83,7 @@ def attention_of_rows(
 ) -> Local:
     """Each device's queries, which are rows of a sequence that `axes` split, over all keys."""
     (heads, rows, width), (kv_heads, keys) = input_tensor_q.shape[1:], input_tensor_k.shape[1:3]
-    factor = width**-0.5 if scale is None else scale
+    factor, grouped = width**-0.5 if scale is None else scale, (kv_heads, heads // kv_heads)
     visibility = KeyVisibility(is_causal, sliding_window_size)
 
     def compute(
@@ -107,10 +95,9 @@ def attention_of_rows(
     ) -> torch.Tensor:
         lead = q.shape[:-4]
         band = visibility.bias(_places(axes, lead, rows, q), torch.arange(keys, device=q.device))
-        bias, own = _over_heads(band), _grouped(mask, heads, kv_heads)
+        bias, own = _over_heads(band), group(mask, -3, grouped)
         bias = own if bias is None else bias if own is None else bias + own
-        queries, score = _grouped(q, heads, kv_heads), _grouped(sink, heads, kv_heads)
-        assert queries is not None
+        queries, score = group(q, -3, grouped), group(sink, -3, grouped)
         return attend(queries, k, v, bias, score, scale=factor).flatten(-4, -3)
 
     return Local(compute, _as_queries, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
@@ -142,11 +129,11 @@ def ring_attention(
 ) -> CollectiveSpec:
     """As many rounds as devices along the axis: in each a device meets the block that its neighbour had before."""
     (heads, rows, width), (kv_heads, keys) = input_tensor_q.shape[1:], input_tensor_k.shape[1:3]
-    factor = width**-0.5 if scale is None else scale
+    factor, grouped = width**-0.5 if scale is None else scale, (kv_heads, heads // kv_heads)
     visibility = KeyVisibility(is_causal, sliding_window_size)
 
-    def ring(group: Group) -> GroupComputation:
-        (axis,) = group.axes
+    def ring(members: Group) -> GroupComputation:
+        (axis,) = members.axes
 
         def compute(
             q: torch.Tensor,
@@ -155,10 +142,9 @@ def ring_attention(
             mask: torch.Tensor | None,
             sink: torch.Tensor | None,
         ) -> torch.Tensor:
-            lead = group.dist.extents
-            own, queries = _grouped(mask, heads, kv_heads), _grouped(q, heads, kv_heads)
-            assert queries is not None
-            merged = _OnlineSoftmax(_grouped(sink, heads, kv_heads), factor)
+            lead = members.dist.extents
+            own, queries = group(mask, -3, grouped), group(q, -3, grouped)
+            merged = _OnlineSoftmax(group(sink, -3, grouped), factor)
             block = blocks_along((axis,), lead, q.device)
             for turn in range(rounds):
                 held = (block - turn) % rounds  # whose block a device has now
@@ -171,7 +157,7 @@ def ring_attention(
                 k, v = k.roll(1, axis), v.roll(1, axis)
             return merged.result().flatten(-4, -3)
 
-        return GroupComputation(compute, (group.dist,))
+        return GroupComputation(compute, (members.dist,))
 
     return CollectiveSpec(
         cluster_axis, ring, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys * rounds)

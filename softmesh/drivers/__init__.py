@@ -15,23 +15,3 @@ from softmesh.drivers.protocol import (
 from softmesh.drivers.python_kernels import Core
 from softmesh.drivers.rack import Rack, byte_rack, virtual_rack
 from softmesh.drivers.virtual_card import VirtualCard
-
-__all__ = [
-    "ByteCard",
-    "CircularBuffer",
-    "Core",
-    "Driver",
-    "DriverInfo",
-    "Event",
-    "Fabric",
-    "Fault",
-    "FaultKind",
-    "Handle",
-    "ProgramSpec",
-    "Rack",
-    "Scalar",
-    "Traces",
-    "VirtualCard",
-    "byte_rack",
-    "virtual_rack",
-]

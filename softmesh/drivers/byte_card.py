@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from softmesh.drivers.heap import chunks_of
 from softmesh.drivers.launches import Launch
-from softmesh.drivers.protocol import Handle
-from softmesh.drivers.software_card import Cables, SoftwareCard, info_of
+from softmesh.drivers.protocol import Handle, data_sheet
+from softmesh.drivers.software_card import Cables, SoftwareCard
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.systems.chip import P150, Chip
 
@@ -52,14 +53,10 @@ class ByteMemory:
     def _spans(self, handle: Handle, offset: int, size: int) -> list[tuple[bytearray, slice, slice]]:
         found = []
         for bank, address, start, length in handle.pieces(offset, size):
-            at = address
-            while at < address + length:
-                number, inside = divmod(at, _CHUNK)
-                count = min(_CHUNK - inside, address + length - at)
-                place = start - offset + at - address
+            for number, inside, part in chunks_of(address, length, _CHUNK):
                 chunk = self._chunks[bank].setdefault(number, bytearray(_CHUNK))
-                found.append((chunk, slice(inside, inside + count), slice(place, place + count)))
-                at += count
+                at = start - offset
+                found.append((chunk, inside, slice(at + part.start, at + part.stop)))
         return found
 
 
@@ -88,7 +85,7 @@ class ByteCard(SoftwareCard):
         self._seen: Counter[str] = Counter()
         self._unblocked = threading.Event()
         super().__init__(
-            info_of(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory
+            data_sheet(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory
         )
         self._inject_fault("open")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from softmesh.drivers.protocol import DriverInfo, Handle, MemoryKind, aligned
@@ -95,3 +96,11 @@ class Heap:
 
     def holds(self, handle: Handle) -> bool:
         return handle in self._live
+
+
+def chunks_of(address: int, size: int, chunk: int) -> Iterator[tuple[int, slice, slice]]:
+    """The chunks of memory that cover these addresses: the number of each, which part of it, its place in the whole."""
+    for number in range(address // chunk, -(-(address + size) // chunk)):
+        low, high = max(address, number * chunk), min(address + size, (number + 1) * chunk)
+        inside = slice(low - number * chunk, high - number * chunk)
+        yield number, inside, slice(low - address, high - address)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from softmesh.systems.chip import Chip
+
 # Page i of a buffer is in bank i % banks, (i // banks) pitches behind the buffer's address; the pitch is the page size
 # rounded up to the alignment of the memory. The same on every card and in every runtime.
 
@@ -117,6 +119,32 @@ class DriverInfo:
     max_transfer: int
     dram_base: int = 0  # below it, a bank belongs to the card's firmware; so does L1 below l1_base
     l1_base: int = 0
+
+
+_LARGEST_PAGE = 16 * 1024
+_LARGEST_TRANSFER = 1 << 30
+
+
+def data_sheet(chip: Chip, *, kind: str, index: int, serial: str) -> DriverInfo:
+    """Of a chip, as a driver tells it."""
+    columns, rows = chip.worker_grid
+    return DriverInfo(
+        kind=kind,
+        index=index,
+        arch=chip.arch_name,
+        board=chip.kind,
+        serial=serial,
+        num_cores=columns * rows,
+        core_grid=chip.worker_grid,
+        l1_bytes=chip.l1_bytes,
+        dram_banks=chip.dram_banks,
+        dram_bytes_per_bank=chip.dram_bank_bytes - chip.dram_reserved_bytes,
+        dram_align=chip.dram_alignment,
+        max_page=_LARGEST_PAGE,
+        max_transfer=_LARGEST_TRANSFER,
+        dram_base=chip.dram_reserved_bytes,
+        l1_base=chip.l1_base,
+    )
 
 
 class Event:

@@ -19,7 +19,6 @@ from softmesh.drivers.python_kernels import Core, Counter, Fifo, Memory, Pages, 
 from softmesh.drivers.serial_card import SerialCard
 from softmesh.drivers.worker_thread import Task
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.systems.chip import Chip
 
 # Cables: bytes cross when one end has posted a send and the other a receive.
 
@@ -112,32 +111,6 @@ class Cables:
                 f"no cable is plugged into port {end.port} of {end.serial}; there is one in {ports}"
             )
         return end
-
-
-_LARGEST_PAGE = 16 * 1024
-_LARGEST_TRANSFER = 1 << 30
-
-
-def info_of(chip: Chip, *, kind: str, index: int, serial: str) -> DriverInfo:
-    """The data sheet of a chip, as a driver tells it."""
-    columns, rows = chip.worker_grid
-    return DriverInfo(
-        kind=kind,
-        index=index,
-        arch=chip.arch_name,
-        board=chip.kind,
-        serial=serial,
-        num_cores=columns * rows,
-        core_grid=chip.worker_grid,
-        l1_bytes=chip.l1_bytes,
-        dram_banks=chip.dram_banks,
-        dram_bytes_per_bank=chip.dram_bank_bytes - chip.dram_reserved_bytes,
-        dram_align=chip.dram_alignment,
-        max_page=_LARGEST_PAGE,
-        max_transfer=_LARGEST_TRANSFER,
-        dram_base=chip.dram_reserved_bytes,
-        l1_base=chip.l1_base,
-    )
 
 
 class PythonImage(NamedTuple):

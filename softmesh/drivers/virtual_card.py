@@ -6,8 +6,9 @@ import threading
 
 import torch
 
-from softmesh.drivers.protocol import Handle
-from softmesh.drivers.software_card import Cables, SoftwareCard, info_of
+from softmesh.drivers.heap import chunks_of
+from softmesh.drivers.protocol import Handle, data_sheet
+from softmesh.drivers.software_card import Cables, SoftwareCard
 from softmesh.systems.chip import P150, Chip
 
 KIND = "virtual"
@@ -43,23 +44,15 @@ class TorchMemory:
             flat[start : start + len(data)] = given
             pages.copy_(flat.view(pages.shape))
             at = handle.address + first * handle.pitch
-            for chunk, inside, outside in self._chunks_of(at, window.shape[1]):
-                chunk[: handle.banks, inside] = window[:, outside]
+            for number, inside, outside in chunks_of(at, window.shape[1], _CHUNK):
+                self._chunk(number)[: handle.banks, inside] = window[:, outside]
 
     def _window(self, handle: Handle, first: int, last: int) -> torch.Tensor:
         """A copy of some rows of pages, bank by bank."""
         start, size = handle.address + first * handle.pitch, (last - first) * handle.pitch
-        pieces = [chunk[: handle.banks, inside] for chunk, inside, _ in self._chunks_of(start, size)]
+        found = chunks_of(start, size, _CHUNK)
+        pieces = [self._chunk(number)[: handle.banks, inside] for number, inside, _ in found]
         return torch.cat(pieces, dim=1)
-
-    def _chunks_of(self, address: int, size: int) -> list[tuple[torch.Tensor, slice, slice]]:
-        """The chunks that cover these addresses: which part of each, and its place in the whole."""
-        found = []
-        for number in range(address // _CHUNK, -(-(address + size) // _CHUNK)):
-            low, high = max(address, number * _CHUNK), min(address + size, (number + 1) * _CHUNK)
-            inside = slice(low - number * _CHUNK, high - number * _CHUNK)
-            found.append((self._chunk(number), inside, slice(low - address, high - address)))
-        return found
 
     def _chunk(self, number: int) -> torch.Tensor:
         if number not in self._chunks:
@@ -84,5 +77,5 @@ class VirtualCard(SoftwareCard):
         device: torch.device | str = "cpu",
     ) -> None:
         where = torch.device(device)
-        info = info_of(chip, kind=KIND, index=index, serial=serial)
+        info = data_sheet(chip, kind=KIND, index=index, serial=serial)
         super().__init__(info, cables or Cables([]), lambda banks: TorchMemory(banks, where))

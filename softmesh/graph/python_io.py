@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softmesh.arguments import described
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 Record = dict[str, Any]
 
@@ -88,3 +85,14 @@ def safe_arg_str(value: Any) -> str:
         return described(value)
     except Exception as error:  # a repr of the user's own
         return f"<{type(value).__name__}, which cannot be shown: {type(error).__name__}>"
+
+
+def tensors_in(nest: Any, kinds: type | tuple[type, ...]) -> list[Any]:
+    """The tensors in arguments or results, however deep in lists and dicts."""
+    if isinstance(nest, kinds):
+        return [nest]
+    if isinstance(nest, Mapping):
+        nest = nest.values()
+    elif not isinstance(nest, list | tuple):
+        return []
+    return [tensor for item in nest for tensor in tensors_in(item, kinds)]

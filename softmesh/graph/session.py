@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,6 +19,7 @@ from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.errors import MeshError
 from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture, Node
+from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
 from softmesh.runtime.commands import observe
 from softmesh.runtime.device_lifecycle import open_meshes
@@ -31,12 +32,8 @@ from softmesh.tensor.undefined import Undefined, devices_of, mark
 # have written in place stays as it was. Transfers between host and mesh do take place.
 
 
-if TYPE_CHECKING:
-    pass
-
-
 def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-    given = [tensor for tensor in _tensors((args, kwargs)) if tensor.storage.data is not None]
+    given = [tensor for tensor in tensors_in((args, kwargs), Tensor) if tensor.storage.data is not None]
     storages = {id(tensor.storage): tensor.storage for tensor in given}
     # A second owner makes every write go to a copy, which is then left behind.
     before = [
@@ -49,7 +46,7 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     finally:
         for storage, data, _, dist, undefined in before:
             storage.data, storage.dist, storage.undefined = data, dist, undefined
-    for result in _tensors(output):
+    for result in tensors_in(output, Tensor):
         if id(result.storage) not in storages:
             _leave_undefined(result, op.name)
     return output
@@ -62,16 +59,6 @@ def _leave_undefined(result: Tensor, op: str) -> None:
     storage.data = torch.full_like(storage.data, nothing)
     site, coords = user_call_site(), devices_of(result.view_distribution())
     mark(result, Undefined(f"{op} under RunMode.NO_DISPATCH", site, coords))
-
-
-def _tensors(nest: Any) -> Iterator[Tensor]:
-    if isinstance(nest, Tensor):
-        yield nest
-    elif isinstance(nest, dict):
-        yield from _tensors(list(nest.values()))
-    elif isinstance(nest, list | tuple):
-        for item in nest:
-            yield from _tensors(item)
 
 
 REPORT_VERSION = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -97,12 +98,8 @@ def _free_orphans(mesh: CardMesh) -> None:
 def _freed(mesh: CardMesh, address: int, mem: MemoryKind, handles: Mapping[Card, Handle]) -> None:
     mesh.pool(mem).free(address)
     if not mesh.failed:
-        jobs = {card: _freeing(card, handle) for card, handle in handles.items()}
+        jobs = {card: partial(card.driver.free, handle) for card, handle in handles.items()}
         mesh.each("deallocate", jobs, mesh.timeouts.transfer)
-
-
-def _freeing(card: Card, handle: Handle) -> Callable[[], None]:
-    return lambda: card.driver.free(handle)
 
 
 class Block(NamedTuple):

@@ -12,7 +12,8 @@ What becomes of a mesh when a card fails:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -114,16 +115,7 @@ class CardMesh:
         regions = [region_of(card.info, mem) for card in self.cards]
         base, end = max(region.base for region in regions), min(region.end for region in regions)
         banks = self.dram_banks if mem == "dram" else regions[0].banks
-        first = regions[0]
-        return Region(
-            first.buffer_type,
-            banks,
-            base,
-            max(0, end - base),
-            first.page_alignment,
-            first.grain,
-            first.bottom_up,
-        )
+        return replace(regions[0], banks=banks, base=base, size=max(0, end - base))
 
     def each(
         self, what: str, jobs: Mapping[Card, Callable[[], _Result]], timeout: float
@@ -194,7 +186,7 @@ class CardMesh:
     def synchronize(self) -> None:
         """Wait for all that was submitted."""
         seconds = self.timeouts.run
-        self.each("synchronize", {card: _sync(card, seconds) for card in self.cards}, seconds)
+        self.each("synchronize", {card: partial(card.driver.sync, seconds) for card in self.cards}, seconds)
 
     def reset(self) -> None:
         """All cards start afresh. Buffers and programs from before are gone; memory holds nothing in particular."""
@@ -239,7 +231,3 @@ class CardMesh:
         extents = "x".join(map(str, self.shape))
         kinds = ", ".join(sorted({card.info.kind for card in self.cards}))
         return f"CardMesh({extents}, {self.num_devices} {kinds} cards)"
-
-
-def _sync(card: Card, seconds: float) -> Callable[[], None]:
-    return lambda: card.driver.sync(seconds)

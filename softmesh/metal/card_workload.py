@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from softmesh.drivers.protocol import Args, Cores, Event, ProgramSpec
@@ -32,7 +33,7 @@ class Submitted:
     def wait(self, timeout: float | None = None) -> None:
         """Until all cards have ended; raises one error for all that failed."""
         seconds = self._mesh.timeouts.run if timeout is None else timeout
-        jobs = {card: _waiting(card, event, seconds) for card, event in self._events.items()}
+        jobs = {card: partial(card.driver.wait, event, seconds) for card, event in self._events.items()}
         self._mesh.each(self._what, jobs, seconds)
 
 
@@ -44,7 +45,7 @@ def submitted(mesh: CardMesh, what: str, works: Mapping[Card, Work]) -> Submitte
     if failures:
         if not mesh.failed:
             seconds = mesh.timeouts.run
-            drained = {card: _waiting(card, event, seconds) for card, event in events.items()}
+            drained = {card: partial(card.driver.wait, event, seconds) for card, event in events.items()}
             failures += mesh.outcomes(what, drained, seconds)[1]
         raise mesh.error(what, failures)
     return Submitted(mesh, what, events)
@@ -97,7 +98,3 @@ def _work(value: Any) -> Work:
 
 def _submitting(card: Card, work: Work) -> Callable[[], Event]:
     return lambda: card.driver.submit(card.image(work.program), work.args, cores=work.cores)
-
-
-def _waiting(card: Card, event: Event, seconds: float) -> Callable[[], None]:
-    return lambda: card.driver.wait(event, seconds)

@@ -6,31 +6,14 @@ from collections.abc import Sequence
 
 from softmesh.arguments import checked
 from softmesh.hardware.dispatch_cores import SubDeviceId
-from softmesh.hardware.memory_config import ShardOrientation
 from softmesh.mesh import MeshCoordinate
-from softmesh.runtime.buffers.buffer_config import (
-    BufferDistributionSpec,
-    BufferRegion,
-    BufferShardingArgs,
-    DeviceLocalBufferConfig,
-    MeshBufferLayout,
-    ReplicatedBufferConfig,
-    Shape2D,
-    ShardedBufferConfig,
-    ShardSpecBuffer,
-)
-from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer, GlobalSemaphore
-from softmesh.runtime.buffers.host_buffers import DistributedHostBuffer, HostData, ShardDataTransfer
-from softmesh.runtime.buffers.mesh_buffer import Buffer, MeshBuffer
+from softmesh.runtime.buffers.host_buffers import HostData, ShardDataTransfer
+from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import synchronize_device
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
-from softmesh.runtime.queues.event_functions import EventQuery, EventSynchronize
-from softmesh.runtime.queues.events import MeshEvent
 from softmesh.runtime.queues.queue_id import QueueId
-from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId
 from softmesh.runtime.queues.workload import MeshWorkload
-from softmesh.tensor.device_pages import TensorBytes
 
 _A_QUEUE = "a MeshCommandQueue of mesh.mesh_command_queue(id)"
 
@@ -96,39 +79,3 @@ def Synchronize(
 
 def _queue(where: str, queue: object) -> MeshCommandQueue:
     return checked(where, "mesh_cq", queue, MeshCommandQueue, _A_QUEUE)
-
-
-__all__ = [
-    "Buffer",
-    "BufferDistributionSpec",
-    "BufferRegion",
-    "BufferShardingArgs",
-    "DeviceLocalBufferConfig",
-    "DistributedHostBuffer",
-    "EnqueueMeshWorkload",
-    "EnqueueReadMeshBuffer",
-    "EnqueueWriteMeshBuffer",
-    "EventQuery",
-    "EventSynchronize",
-    "Finish",
-    "GlobalCircularBuffer",
-    "GlobalSemaphore",
-    "MeshBuffer",
-    "MeshBufferLayout",
-    "MeshCommandQueue",
-    "MeshEvent",
-    "MeshWorkload",
-    "ReadShard",
-    "ReplicatedBufferConfig",
-    "Shape2D",
-    "ShardDataTransfer",
-    "ShardOrientation",
-    "ShardSpecBuffer",
-    "ShardedBufferConfig",
-    "SubDevice",
-    "SubDeviceId",
-    "SubDeviceManagerId",
-    "Synchronize",
-    "TensorBytes",
-    "WriteShard",
-]

@@ -2,71 +2,46 @@
 
 from __future__ import annotations
 
-from softmesh.ops import tensor_operators  # noqa: F401
+from softmesh.ops import tensor_operators
 from softmesh.ops.attention import (
-    chunked_prefill,  # noqa: F401
-    decode,  # noqa: F401
-    linear_recurrences,  # noqa: F401
-    paged_decode,  # noqa: F401
-    prefill,  # noqa: F401
-    qkv_heads,  # noqa: F401
-    sequence_parallel,  # noqa: F401
-    sparse_attention,  # noqa: F401
+    chunked_prefill,
+    decode,
+    linear_recurrences,
+    paged_decode,
+    prefill,
+    qkv_heads,
+    sequence_parallel,
+    sparse_attention,
 )
-from softmesh.ops.conv import (
-    conv2d,  # noqa: F401
-    conv3d,  # noqa: F401
-    conv_weights,  # noqa: F401
-)
-from softmesh.ops.creation import creation  # noqa: F401
+from softmesh.ops.conv import conv2d, conv3d, conv_weights
+from softmesh.ops.creation import creation
 from softmesh.ops.data_movement import (
-    image_layout,  # noqa: F401
-    layout_conversion,  # noqa: F401
-    resharding,  # noqa: F401
-    scatter,  # noqa: F401
-    shape_ops,  # noqa: F401
-    slice_and_pad,  # noqa: F401
+    image_layout,
+    layout_conversion,
+    resharding,
+    scatter,
+    shape_ops,
+    slice_and_pad,
 )
 from softmesh.ops.elementwise import (
-    activations,  # noqa: F401
-    binary,  # noqa: F401
-    binary_backward,  # noqa: F401
-    fp8_quantization,  # noqa: F401
-    in_place,  # noqa: F401
-    ternary,  # noqa: F401
-    unary,  # noqa: F401
-    unary_backward,  # noqa: F401
+    activations,
+    binary,
+    binary_backward,
+    fp8_quantization,
+    in_place,
+    ternary,
+    unary,
+    unary_backward,
 )
-from softmesh.ops.embedding import (
-    embedding,  # noqa: F401
-    rotary_embedding,  # noqa: F401
-)
-from softmesh.ops.golden import golden_functions  # noqa: F401
-from softmesh.ops.kv_cache import (
-    kv_cache,  # noqa: F401
-    padded_kv_cache,  # noqa: F401
-    paged_kv_cache,  # noqa: F401
-)
-from softmesh.ops.matmul import (
-    matmul,  # noqa: F401
-    sparse_matmul,  # noqa: F401
-)
-from softmesh.ops.moe import (
-    gates,  # noqa: F401
-    routed_experts,  # noqa: F401
-)
-from softmesh.ops.normalization import (
-    attention_softmax,  # noqa: F401
-    batch_norm,  # noqa: F401
-    group_norm,  # noqa: F401
-    layer_and_rms_norm,  # noqa: F401
-)
-from softmesh.ops.pool import (
-    image_sampling,  # noqa: F401
-    pooling,  # noqa: F401
-)
+from softmesh.ops.embedding import embedding, rotary_embedding
+from softmesh.ops.golden import golden_functions
+from softmesh.ops.kv_cache import kv_cache, padded_kv_cache, paged_kv_cache
+from softmesh.ops.matmul import matmul, sparse_matmul
+from softmesh.ops.moe import gates, routed_experts
+from softmesh.ops.normalization import batch_norm, group_norm, layer_and_rms_norm, softmax
+from softmesh.ops.pool import image_sampling, pooling
 from softmesh.ops.public_names import register_quasar_names
-from softmesh.ops.random import dropout_and_sampling  # noqa: F401
-from softmesh.ops.reduction import reduction  # noqa: F401
+from softmesh.ops.random import dropout_and_sampling
+from softmesh.ops.reduction import reduction
 
 register_quasar_names()

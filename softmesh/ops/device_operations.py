@@ -240,6 +240,13 @@ class SliceTileProgramFactory:
     """For tensors in tiles."""
 
 
+def _allocated(op: str, spec: TensorSpec, beside: Tensor) -> Tensor:
+    device = beside.device()
+    if device is None:
+        raise MeshError(f"{op}: the input must be on a device; use ttnn.to_device.")
+    return allocate_tensor_on_device(spec, device)
+
+
 class SliceDeviceOperation:
     @staticmethod
     def compute_output_specs(operation_attributes: SliceParams, tensor_args: SliceInputs) -> TensorSpec:
@@ -259,11 +266,8 @@ class SliceDeviceOperation:
     def create_output_tensors(operation_attributes: SliceParams, tensor_args: SliceInputs) -> Tensor:
         if tensor_args.preallocated_output is not None:
             return tensor_args.preallocated_output
-        device = tensor_args.input.device()
-        if device is None:
-            raise MeshError("SliceDeviceOperation: the input must be on a device; use ttnn.to_device.")
         spec = SliceDeviceOperation.compute_output_specs(operation_attributes, tensor_args)
-        return allocate_tensor_on_device(spec, device)
+        return _allocated("SliceDeviceOperation", spec, tensor_args.input)
 
 
 # -- layer norm --------------------------------------------------------------------------------------
@@ -393,11 +397,8 @@ class LayerNormDeviceOperation:
 
     @staticmethod
     def create_output_tensors(operation_attributes: LayerNormParams, tensor_args: LayerNormInputs) -> Tensor:
-        device = tensor_args.input.device()
-        if device is None:
-            raise MeshError("LayerNormDeviceOperation: the input must be on a device; use ttnn.to_device.")
         spec = LayerNormDeviceOperation.compute_output_specs(operation_attributes, tensor_args)
-        return allocate_tensor_on_device(spec, device)
+        return _allocated("LayerNormDeviceOperation", spec, tensor_args.input)
 
     @staticmethod
     def compute_program_hash(operation_attributes: LayerNormParams, tensor_args: LayerNormInputs) -> int:

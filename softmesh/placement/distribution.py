@@ -102,16 +102,7 @@ def _is_even_slice(word: Placement) -> bool:
     return isinstance(word, Shard) and word.size is None
 
 
-@cache
-def _interned(
-    mesh: Extents,
-    grid: Extents,
-    placements: tuple[Placement, ...],
-    coords: Coordinates | None,
-    label: Extents,
-    spread: Extents | None,
-) -> Distribution:
-    return Distribution(mesh, grid, placements, coords, label, spread)
+_interned = cache(Distribution)
 
 
 def distribution(

@@ -12,7 +12,7 @@ of any one value; raising `UsesPartial` means that an addend was used as if it w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
@@ -286,22 +286,21 @@ def opaque(at: Situation) -> Placement:
     return LOCAL
 
 
-def along(dims: dict[int, Sequence[tuple[int, int | None]]], outputs: int = 1) -> Rule:
+def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
     """A table for ops with a fixed shape contract.
 
-    `dims[o]` lists for output o the pairs (operand, dim): a shard of that operand's dim splits the
-    output's dim o. Every other split is Local. Sharded operands must agree.
+    `dims[o]` lists for dim o of each output the pairs (operand, dim): a shard of that operand's dim splits
+    the output's. Every other split is Local. Sharded operands must agree.
     """
 
-    def rule(at: Situation) -> Sequence[Placement]:
+    def rule(at: Situation) -> Placement:
         refuse_partial(at)
         found: set[Placement] = set()
         for index, word in enumerate(at.words):
             if isinstance(word, Shard):
                 target = [o for o, pairs in dims.items() if (index, word.dim) in pairs]
                 found.add(word.at(target[0]) if target else LOCAL)
-        word_out = found.pop() if len(found) == 1 else LOCAL
-        return [word_out] * outputs
+        return found.pop() if len(found) == 1 else LOCAL
 
     return rule
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from softmesh.processes.shared_memory import SPAN, Segment
+from softmesh.storage_owners import storage_owners
 
 SLOTS = 512  # blocks at a time
 ALL = (1 << SLOTS) - 1
@@ -26,8 +27,6 @@ _MOST_VIEWS = 16
 _MOST_LOOKS = 16  # at blocks of a queue, each time
 
 _Made = TypeVar("_Made")
-
-_use_count = torch._C._storage_Use_Count
 
 
 class Block:
@@ -50,12 +49,12 @@ class Block:
 
     def share_view(self, view: torch.Tensor) -> torch.Tensor:
         """The same memory for somebody who does not say when it is no longer needed; see `is_idle`."""
-        self._own_uses = _use_count(self._storage._cdata)
+        self._own_uses = storage_owners(self._storage._cdata)
         return view.view_as(view)
 
     def is_idle(self) -> bool:
         """Whether nobody in this process reads what was shared."""
-        return bool(_use_count(self._storage._cdata) <= self._own_uses)
+        return storage_owners(self._storage._cdata) <= self._own_uses
 
     def trim_views(self) -> None:
         """Nobody uses it: only now may kept views be dropped, as `is_idle` counts them."""

@@ -20,13 +20,13 @@ from weakref import WeakSet
 import torch
 
 from softmesh.native.c_kernels import copy_past_caches
+from softmesh.storage_owners import storage_owners
 
 BIG = (32 << 20) - (4 << 10)  # bytes; smaller blocks the C library keeps by itself (see malloc_tuning)
 LARGE = 8 << 20  # bytes of a copy that is worth a block of its own
 _SHARE_OF_MEMORY = 8
 _MOST_KEPT = 8  # blocks of copies
 _LOCK = threading.RLock()  # of who keeps blocks of copies
-_owners = torch._C._storage_Use_Count
 
 
 class BlockCache:
@@ -81,7 +81,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _is_idle(block: torch.UntypedStorage) -> bool:
-    return _owners(block._cdata) == 1
+    return storage_owners(block._cdata) == 1
 
 
 def _memory_of_machine() -> int:
@@ -133,7 +133,7 @@ class CachedCopy:
         except IndexError:
             kept = self._fresh(pieces)
         block, handle, idle = kept
-        if _owners(handle) != idle or block.is_shared():  # perhaps with another process
+        if storage_owners(handle) != idle or block.is_shared():  # perhaps with another process
             block, *_ = kept = self._fresh(pieces)
         found = block.copy_(pieces).view(self._shape)
         if not self._last:
@@ -149,7 +149,7 @@ class CachedCopy:
         with torch.inference_mode(False):  # what is made in it cannot be filled again outside
             block = torch.empty(pieces.shape, dtype=pieces.dtype, device="cpu")
         handle = block.untyped_storage()._cdata
-        return block, handle, _owners(handle)
+        return block, handle, storage_owners(handle)
 
     def bytes_kept(self) -> int:
         return sum(block.nbytes for block, _, _ in self._last)

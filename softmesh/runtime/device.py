@@ -155,6 +155,11 @@ class MeshDevice(ChipQueries, DeviceQueues):
         return self._shape
 
     @property
+    def local_extents(self) -> tuple[int, ...]:
+        """The shape of the part that this process holds."""
+        return tuple(self._shape) if self.block is None else self.block.shape
+
+    @property
     def system(self) -> System:
         """The machine this mesh was opened on."""
         return self._system
@@ -425,3 +430,13 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.memory.close()
         if self._parent is None:
             release_results()
+
+
+A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
+
+
+def checked_open(where: str, name: str, device: object) -> MeshDevice:
+    """The argument `name`, which is a mesh device that is open."""
+    mesh = checked(where, name, device, MeshDevice, A_MESH_DEVICE)
+    mesh.check_open(where)
+    return mesh

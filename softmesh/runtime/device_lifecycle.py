@@ -16,7 +16,7 @@ from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import current_context
 from softmesh.processes.rank_grid import RankGrid, join
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
 from softmesh.runtime.lockstep_check import watch
 from softmesh.runtime.memory.memory_map import memory_map_of
 from softmesh.runtime.mesh_view import HELD_ELSEWHERE, HELD_HERE, Holding, part, together
@@ -30,7 +30,6 @@ DEFAULT_L1_SMALL_SIZE = 0
 DEFAULT_TRACE_REGION_SIZE = 0
 DEFAULT_WORKER_L1_SIZE = 0
 
-_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 
 _OPENED: weakref.WeakSet[MeshDevice] = weakref.WeakSet()
 
@@ -207,7 +206,7 @@ def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
 
 
 def close_mesh_device(mesh_device: MeshDevice) -> None:
-    checked("close_mesh_device", "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE).close()
+    checked("close_mesh_device", "mesh_device", mesh_device, MeshDevice, A_MESH_DEVICE).close()
 
 
 @contextmanager
@@ -321,8 +320,7 @@ def synchronize_device(
     device: MeshDevice, cq_id: int | QueueId | None = None, sub_device_ids: Sequence[SubDeviceId] = ()
 ) -> None:
     """Wait until one queue, or without `cq_id` all, have run what was enqueued; and for other ranks to get there."""
-    checked("synchronize_device", "device", device, MeshDevice, _A_MESH_DEVICE)
-    device.check_open("synchronize_device")
+    checked_open("synchronize_device", "device", device)
     for queue in device.queues if cq_id is None else [device.mesh_command_queue(cq_id)]:
         queue.finish(sub_device_ids, doing="synchronize_device")
 
@@ -333,7 +331,7 @@ _DEFAULT_DEVICE: MeshDevice | None = None
 def SetDefaultDevice(device: MeshDevice | None) -> None:
     global _DEFAULT_DEVICE
     if device is not None:
-        checked("SetDefaultDevice", "device", device, MeshDevice, _A_MESH_DEVICE)
+        checked("SetDefaultDevice", "device", device, MeshDevice, A_MESH_DEVICE)
     _DEFAULT_DEVICE = device
 
 

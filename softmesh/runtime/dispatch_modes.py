@@ -15,35 +15,28 @@ from softmesh.errors import MeshError
 from softmesh.hardware import DispatchCoreAxis
 from softmesh.hardware.dispatch_cores import DispatchCoreConfig, SubDeviceId
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
 
-_A_MESH = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 _ASYNCHRONOUS: WeakSet[MeshDevice] = WeakSet()
 _SET_UP: WeakSet[MeshDevice] = WeakSet()
 
 
-def _open_mesh(where: str, device: object) -> MeshDevice:
-    mesh = checked(where, "device", device, MeshDevice, _A_MESH)
-    mesh.check_open(where)
-    return mesh
-
-
 def enable_asynchronous_slow_dispatch(device: MeshDevice) -> None:
     """Let slow dispatch return before a program is done."""
-    _ASYNCHRONOUS.add(_open_mesh("enable_asynchronous_slow_dispatch", device))
+    _ASYNCHRONOUS.add(checked_open("enable_asynchronous_slow_dispatch", "device", device))
 
 
 def disable_asynchronous_slow_dispatch(device: MeshDevice) -> None:
-    _ASYNCHRONOUS.discard(_open_mesh("disable_asynchronous_slow_dispatch", device))
+    _ASYNCHRONOUS.discard(checked_open("disable_asynchronous_slow_dispatch", "device", device))
 
 
 def is_asynchronous_slow_dispatch_enabled(device: MeshDevice) -> bool:
-    return _open_mesh("is_asynchronous_slow_dispatch_enabled", device) in _ASYNCHRONOUS
+    return checked_open("is_asynchronous_slow_dispatch_enabled", "device", device) in _ASYNCHRONOUS
 
 
 def initialize_fast_dispatch(device: MeshDevice, allow_destructive: bool = False) -> None:
     """Bring up fast dispatch on a mesh; TT-NN may overwrite buffers for it where `allow_destructive` lets it."""
-    mesh = _open_mesh("initialize_fast_dispatch", device)
+    mesh = checked_open("initialize_fast_dispatch", "device", device)
     if mesh in _SET_UP:
         raise MeshError(
             f"initialize_fast_dispatch: fast dispatch is up on {mesh!r} already. Call "
@@ -53,7 +46,7 @@ def initialize_fast_dispatch(device: MeshDevice, allow_destructive: bool = False
 
 
 def terminate_fast_dispatch(device: MeshDevice) -> None:
-    mesh = _open_mesh("terminate_fast_dispatch", device)
+    mesh = checked_open("terminate_fast_dispatch", "device", device)
     if mesh not in _SET_UP:
         raise MeshError(
             f"terminate_fast_dispatch: fast dispatch was not brought up on {mesh!r}. Call "
@@ -81,7 +74,7 @@ class setup_fast_dispatch:
 
 def get_dispatch_core_axis(device: MeshDevice) -> DispatchCoreAxis:
     """Along which axis of a chip the cores lie that dispatch takes."""
-    mesh = _open_mesh("get_dispatch_core_axis", device)
+    mesh = checked_open("get_dispatch_core_axis", "device", device)
     chosen = mesh.options.get("dispatch_core_config")
     if isinstance(chosen, DispatchCoreConfig) and chosen.axis is not None:
         return chosen.axis
@@ -96,7 +89,7 @@ def apply_device_delay(
     mesh_device: MeshDevice, delays: Sequence[Sequence[int]], *, subdevice_id: SubDeviceId | None = None
 ) -> None:
     """Let each device wait for so many cycles: a list of rows, one number for each device of the mesh."""
-    wanted = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
+    wanted = A_MESH_DEVICE
     mesh = checked(_WHERE, "mesh_device", mesh_device, MeshDevice, wanted)
     mesh.check_open(_WHERE)
     rows = checked_all(_WHERE, "delays", delays, (list, tuple), "rows, each a list of ints")

@@ -15,21 +15,3 @@ from softmesh.processes.context_api import distributed_context_subcontext_sizes 
 from softmesh.processes.context_api import distributed_context_world_rank as world_rank
 from softmesh.processes.context_api import distributed_context_world_size as world_size
 from softmesh.runtime.mesh_view import MeshDeviceView
-
-__all__ = [
-    "MeshDeviceView",
-    "allgather_int",
-    "barrier",
-    "get_rank",
-    "get_size",
-    "is_initialized",
-    "local_to_world_rank",
-    "recv_bytes",
-    "send_bytes",
-    "subcontext_count",
-    "subcontext_id",
-    "subcontext_size",
-    "subcontext_sizes",
-    "world_rank",
-    "world_size",
-]

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softmesh.arguments import checked, checked_int, described, refused
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 
-_A_MESH = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 _HANDLES = itertools.count(1)
 _CALLBACKS: dict[int, Callable[..., Any]] = {}
 
 
 def ReadDeviceProfiler(device: MeshDevice) -> None:
     """Collect what the device profiler measured: nothing, here."""
-    checked("ReadDeviceProfiler", "device", device, MeshDevice, _A_MESH).check_open("ReadDeviceProfiler")
+    checked_open("ReadDeviceProfiler", "device", device)
 
 
 def get_latest_programs_perf_data() -> dict[int, set[Any]]:

@@ -24,3 +24,17 @@ def broadcast_shapes(*shapes: Sequence[int]) -> torch.Size:
             raise RuntimeError(f"Shape mismatch: {told} do not broadcast to one shape.")
         found.append(real.pop() if real else 1)
     return torch.Size(reversed(found))
+
+
+def expand_mesh_dims(rank: int, *values: torch.Tensor) -> list[torch.Tensor]:
+    """The same mesh dims for all, where some have them once; `rank` is that of the pieces."""
+    fronts = [value.shape[: value.dim() - rank] for value in values]
+    if all(front == fronts[0] for front in fronts):
+        return list(values)
+    lead = broadcast_shapes(*fronts)
+    return [value.expand(*lead, *value.shape[value.dim() - rank :]) for value in values]
+
+
+def concat_on_mesh(parts: Sequence[torch.Tensor], at: int) -> torch.Tensor:
+    """torch.cat along dim `at`, from the end, of parts some of which may store their mesh dims once."""
+    return torch.cat(expand_mesh_dims(-at, *parts), at)

@@ -19,6 +19,7 @@ from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, Shard
 from softmesh.runtime.memory.allocations import Claim, Span
 from softmesh.runtime.memory.pool import Pool
+from softmesh.storage_owners import storage_owners
 from softmesh.tensor.footprint import Room, footprint
 from softmesh.tensor.undefined import Undefined
 
@@ -245,7 +246,7 @@ def is_sole_owner(data: torch.Tensor) -> bool:
     if not data.is_contiguous() and 0 in data.stride():  # one element in several places
         return False
     storage = data.untyped_storage()
-    return torch._C._storage_Use_Count(storage._cdata) <= 2
+    return storage_owners(storage._cdata) <= 2
 
 
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -21,7 +21,7 @@ from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
 from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
@@ -34,7 +34,6 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 from softmesh.tensor.undefined import warn_if_undefined
 
-_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
 
@@ -64,7 +63,7 @@ def from_torch(
     source = _as_torch(tensor, "from_torch")
     queue = chosen_queue("from_torch", cq_id)
     if device is not None:
-        checked("from_torch", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("from_torch")
+        checked_open("from_torch", "device", device)
         device.note_write("from_torch", queue)
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
@@ -96,7 +95,7 @@ def created(
     """What `where` made up, placed as `from_torch` places what it is given."""
     queue = chosen_queue(where, None)
     if device is not None:
-        checked(where, "device", device, MeshDevice, _A_MESH_DEVICE).check_open(where)
+        checked_open(where, "device", device)
         device.note_write(where, queue)
     host = _host_tensor(
         where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0
@@ -421,7 +420,7 @@ def to_device(
 ) -> Tensor:
     """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
     _check_readable(tensor, "to_device")
-    checked("to_device", "device", device, MeshDevice, _A_MESH_DEVICE).check_open("to_device")
+    checked_open("to_device", "device", device)
     if tensor.storage.device is not None:
         return tensor
     queue = device.note_write("to_device", queue_id)
@@ -485,8 +484,7 @@ def _spec_and_mesh(
         spec, mesh = first, dtype if mesh is None else mesh
     else:
         spec = _checked_spec(where, first, dtype, layout, memory_config)
-    device = checked(where, "mesh_device", mesh, MeshDevice, _A_MESH_DEVICE)
-    device.check_open(where)
+    device = checked_open(where, "mesh_device", mesh)
     return spec, device
 
 

@@ -15,25 +15,3 @@ from softmesh.tracer.nodes import (
 )
 from softmesh.tracer.trace_graph import get_graph, visualize, visualize_edge, visualize_node
 from softmesh.tracer.tracing import disable_tracing, enable_tracing, is_tracing_enabled, trace
-
-__all__ = [
-    "InputTensorIndex",
-    "Node",
-    "PositionalArgumentName",
-    "TTNNOperation",
-    "TTNNTensor",
-    "TorchFunction",
-    "TorchModule",
-    "TorchModuleInput",
-    "TorchParameter",
-    "TorchTensor",
-    "codegen",
-    "disable_tracing",
-    "enable_tracing",
-    "get_graph",
-    "is_tracing_enabled",
-    "trace",
-    "visualize",
-    "visualize_edge",
-    "visualize_node",
-]

@@ -30,38 +30,27 @@ def get_graph(value: Any, flatten: bool = False) -> nx.MultiDiGraph:
 def flattened(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
     """With the inside of each module in its place."""
     flat = nx.MultiDiGraph()
-    outputs: dict[tuple[Node, int], tuple[Node, int]] = {}  # an output -> where it comes from in `flat`
-    for node in nx.lexicographical_topological_sort(graph):
-        sources = _sources(graph, node)
-        inputs = [outputs[source] for source in sources]
-        operation = graph.nodes[node]["operation"]
-        if isinstance(operation, TorchModule):
-            inside = _spliced(flat, operation, inputs)
-            for index, output in enumerate(operation.outputs):
-                outputs[node, index] = inside[output]
-            continue
-        _copy(flat, graph, node, inputs)
-        for index in range(len(graph.nodes[node]["shapes"])):
-            outputs[node, index] = (node, index)
+    _splice(flat, graph, {})
     return flat
 
 
-def _spliced(
-    flat: nx.MultiDiGraph, module: TorchModule, inputs: list[tuple[Node, int]]
-) -> dict[tuple[Node, int], tuple[Node, int]]:
-    """Put the inside of a module into `flat`; for each of its outputs, where that is now."""
-    places = {(node, 0): source for node, source in zip(module.inputs, inputs, strict=True)}
-    for node in nx.lexicographical_topological_sort(module.graph):
-        if node in module.inputs:
+Places = dict[tuple[Node, int], tuple[Node, int]]  # an output -> where it comes from in the flat graph
+
+
+def _splice(flat: nx.MultiDiGraph, graph: nx.MultiDiGraph, places: Places) -> Places:
+    """Put a graph into `flat`, but for nodes that have a place already: the inputs of a module."""
+    for node in nx.lexicographical_topological_sort(graph):
+        if (node, 0) in places:
             continue
-        sources = [places[source] for source in _sources(module.graph, node)]
-        operation = module.graph.nodes[node]["operation"]
+        sources = [places[source] for source in _sources(graph, node)]
+        operation = graph.nodes[node]["operation"]
         if isinstance(operation, TorchModule):
-            inside = _spliced(flat, operation, sources)
+            given = {(taken, 0): source for taken, source in zip(operation.inputs, sources, strict=True)}
+            inside = _splice(flat, operation.graph, given)
             places.update({(node, i): inside[output] for i, output in enumerate(operation.outputs)})
             continue
-        _copy(flat, module.graph, node, sources)
-        places.update({(node, i): (node, i) for i in range(len(module.graph.nodes[node]["shapes"]))})
+        _copy(flat, graph, node, sources)
+        places.update({(node, i): (node, i) for i in range(len(graph.nodes[node]["shapes"]))})
     return places
 
 

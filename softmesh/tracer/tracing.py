@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 import torch
@@ -19,6 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.errors import MeshError
+from softmesh.graph.python_io import tensors_in
 from softmesh.tensor.tensor import Tensor
 from softmesh.tracer.nodes import (
     ArgNameValuePairs,
@@ -35,6 +36,7 @@ from softmesh.tracer.nodes import (
 )
 
 _IDS = itertools.count()
+_TENSORS = (torch.Tensor, Tensor)
 
 
 class NodeOutput(NamedTuple):
@@ -59,20 +61,6 @@ def node_output_of(tensor: Any) -> NodeOutput | None:
 def put(tensor: Any, place: NodeOutput) -> None:
     places = _TORCH_PLACES if isinstance(tensor, torch.Tensor) else _TTNN_PLACES
     places[tensor] = place
-
-
-def is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor | Tensor)
-
-
-def tensors_in(nest: Any) -> list[Any]:
-    if is_tensor(nest):
-        return [nest]
-    if isinstance(nest, Mapping):
-        nest = nest.values()
-    elif not isinstance(nest, list | tuple):
-        return []
-    return [tensor for item in nest for tensor in tensors_in(item)]
 
 
 class Scope:
@@ -110,7 +98,7 @@ class Scope:
         output: Any,
     ) -> None:
         """A call that returned tensors; one that did not leaves nothing behind."""
-        outputs = tensors_in(output)
+        outputs = tensors_in(output, _TENSORS)
         if not outputs:
             return
         inputs: list[Any] = []
@@ -123,7 +111,7 @@ class Scope:
 
 def _indexed(value: Any, inputs: list[Any]) -> Any:
     """The value, with a number for each tensor in it."""
-    if is_tensor(value):
+    if isinstance(value, _TENSORS):
         inputs.append(value)
         return InputTensorIndex(len(inputs) - 1)
     if isinstance(value, Mapping):
@@ -140,9 +128,6 @@ def _source(tensor: Any) -> tuple[str, object]:
         return "tensor", TorchTensor(tensor)
     return "ttnn_tensor", TTNNTensor()
 
-
-if TYPE_CHECKING:
-    pass
 
 # Functions of ttnn that are no ops, and bring values in, out or about.
 
@@ -187,7 +172,7 @@ class _Tracer(TorchFunctionMode):
         if self._hidden:
             return forward(module, *args, **kwargs)
         outer, inner = self.scope, Scope()
-        given = tensors_in([args, kwargs])
+        given = tensors_in([args, kwargs], _TENSORS)
         places = [outer.place(tensor) for tensor in given]
         inputs = [
             inner.add(f"input_{at}", TorchModuleInput(f"input_{at}"), [tensor])
@@ -196,7 +181,7 @@ class _Tracer(TorchFunctionMode):
         self.scopes.append(inner)
         try:
             output = forward(module, *args, **kwargs)
-            outputs = [inner.place(tensor) for tensor in tensors_in(output)]
+            outputs = [inner.place(tensor) for tensor in tensors_in(output, _TENSORS)]
         finally:
             self.scopes.pop()
             for tensor, place in zip(given, places, strict=True):
@@ -268,7 +253,7 @@ def is_tracing_enabled() -> bool:
 
 def traced(value: Any) -> list[NodeOutput]:
     """Where tensors stand in their trace; an error for those that no trace has seen."""
-    found = [node_output_of(tensor) for tensor in tensors_in(value)]
+    found = [node_output_of(tensor) for tensor in tensors_in(value, _TENSORS)]
     if not found or any(place is None for place in found):
         raise MeshError(
             "ttnn.tracer: the tensor was not traced. Make it, or what it is made of, within "

@@ -117,6 +117,7 @@ def test_the_raw_layer_takes_the_whole_heap_once_and_places_buffers_in_it():
     address = card.info.dram_base + 64 * PAGE
     handle = card.alloc(9 * 2048, page_size=2048, address=address)
     card.write(handle, bytes(range(256)) * 72)
+    card.sync(5)
     assert calls(september, "alloc_interleaved_dram", "write_dram") == [
         ("alloc_interleaved_dram", 8 * HEAP, 16 * 1024),
         ("write_dram", address, 9 * 2048),

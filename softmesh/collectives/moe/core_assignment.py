@@ -6,12 +6,15 @@ tilizing the first of those that are left, each apart from the cores that carry 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from softmesh.arguments import checked, checked_int, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
-from softmesh.ops.moe.weight_placement import A_MESH_DEVICE
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 
+_Answer = TypeVar("_Answer")
 _NO_CORES = CoreRangeSet([])
 
 
@@ -19,8 +22,7 @@ def _chosen(
     where: str, mesh: object, token_cores: object, data_cores: object, hidden: object, mux: object
 ) -> tuple[list[CoreCoord], list[CoreCoord]]:
     """The cores that combine, and all others that are free."""
-    device = checked(where, "mesh_device", mesh, MeshDevice, A_MESH_DEVICE)
-    device.check_open(where)
+    device = checked_open(where, "mesh_device", mesh)
     rows = checked_int(where, "combine_token_parallel_cores", token_cores)
     columns = checked_int(where, "combine_data_parallel_cores", data_cores)
     width = checked_int(where, "hidden_size", hidden)
@@ -44,59 +46,38 @@ def _chosen(
     return free[-rows * columns :], free[: -rows * columns]
 
 
-@reject_unknown_keywords
-def get_moe_combine_cores(
-    mesh_device: MeshDevice,
-    combine_token_parallel_cores: int,
-    combine_data_parallel_cores: int,
-    hidden_size: int,
-    mux_core_range_set: CoreRangeSet = _NO_CORES,
-) -> list[CoreCoord]:
-    """The cores that send answers back, `combine_token_parallel_cores * combine_data_parallel_cores` of them."""
-    return _chosen(
-        "get_moe_combine_cores",
-        mesh_device,
-        combine_token_parallel_cores,
-        combine_data_parallel_cores,
-        hidden_size,
-        mux_core_range_set,
-    )[0]
+def _question(
+    name: str, doc: str, answer: Callable[[list[CoreCoord], list[CoreCoord]], _Answer]
+) -> Callable[..., _Answer]:
+    def call(
+        mesh_device: MeshDevice,
+        combine_token_parallel_cores: int,
+        combine_data_parallel_cores: int,
+        hidden_size: int,
+        mux_core_range_set: CoreRangeSet = _NO_CORES,
+    ) -> _Answer:
+        shares = (combine_token_parallel_cores, combine_data_parallel_cores, hidden_size)
+        return answer(*_chosen(name, mesh_device, *shares, mux_core_range_set))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return reject_unknown_keywords(call)
 
 
-@reject_unknown_keywords
-def get_moe_tilize_drain_core(
-    mesh_device: MeshDevice,
-    combine_token_parallel_cores: int,
-    combine_data_parallel_cores: int,
-    hidden_size: int,
-    mux_core_range_set: CoreRangeSet = _NO_CORES,
-) -> CoreCoord:
-    """The core on which the metadata of dispatched tokens is collected."""
-    return _chosen(
-        "get_moe_tilize_drain_core",
-        mesh_device,
-        combine_token_parallel_cores,
-        combine_data_parallel_cores,
-        hidden_size,
-        mux_core_range_set,
-    )[1][0]
-
-
-@reject_unknown_keywords
-def get_moe_worker_mcast_bounding_box(
-    mesh_device: MeshDevice,
-    combine_token_parallel_cores: int,
-    combine_data_parallel_cores: int,
-    hidden_size: int,
-    mux_core_range_set: CoreRangeSet = _NO_CORES,
-) -> CoreRange:
-    """The smallest rectangle around all cores that take part."""
-    combining, others = _chosen(
-        "get_moe_worker_mcast_bounding_box",
-        mesh_device,
-        combine_token_parallel_cores,
-        combine_data_parallel_cores,
-        hidden_size,
-        mux_core_range_set,
-    )
-    return CoreRangeSet([CoreRange(core, core) for core in (*combining, *others)]).bounding_box()
+get_moe_combine_cores = _question(
+    "get_moe_combine_cores",
+    "The cores that send answers back, `combine_token_parallel_cores * combine_data_parallel_cores` of them.",
+    lambda combining, others: combining,
+)
+get_moe_tilize_drain_core = _question(
+    "get_moe_tilize_drain_core",
+    "The core on which the metadata of dispatched tokens is collected.",
+    lambda combining, others: others[0],
+)
+get_moe_worker_mcast_bounding_box = _question(
+    "get_moe_worker_mcast_bounding_box",
+    "The smallest rectangle around all cores that take part.",
+    lambda combining, others: CoreRangeSet(
+        [CoreRange(core, core) for core in (*combining, *others)]
+    ).bounding_box(),
+)

@@ -15,6 +15,7 @@ from softmesh.collectives.device_groups import Group
 from softmesh.collectives.moe.expert_mapping import (
     OneHotExpertMapping,
     PerDeviceExpertMapping,
+    check_known,
     distinct_placement,
 )
 from softmesh.collectives.overload_signatures import overloaded_collective
@@ -23,6 +24,8 @@ from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.collectives.undefined_results import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.embedding.embedding import rows_of_each
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement.distribution import Extents
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
@@ -44,8 +47,7 @@ def check_form(operand: Operand, what: str, dtype: DataType | None = None) -> No
             f"{what} tensor must be {dtype.name.lower()}: {operand.op} got {operand.dtype} for {operand.name}. "
             f"Use ttnn.typecast(tensor, ttnn.{dtype.name.lower()})."
         )
-    if operand.rank != 4:
-        raise MeshError(f"{operand.op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(operand.op, operand)
 
 
 def _check_dim(op: str, name: str, dim: int | None) -> int:
@@ -116,7 +118,7 @@ def _dispatched(
     *kept: torch.Tensor | None,
 ) -> list[torch.Tensor]:
     """The rows, where not written those of `kept` or else the filler; and the metadata."""
-    homes.check_known(chosen, "expert_indices_tensor")
+    check_known(homes.op, chosen, "expert_indices_tensor", "expert_mapping_tensor", homes.experts)
     homes.warn_unplaced(chosen, mapping)
     lead = group.lead
     rows = gathered(data, group, joined).transpose(lead, lead + 1)
@@ -196,28 +198,17 @@ def _combined(
     mapping: torch.Tensor,
     kept: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    homes.check_known(metadata, "expert_metadata_tensor")
+    check_known(homes.op, metadata, "expert_metadata_tensor", "expert_mapping_tensor", homes.experts)
     answers = gathered(data, group, 0)
     chosen = picked(metadata, group, (0,) * len(group.axes))
     at, is_there = homes.slabs_of(mapping, chosen, one_per_device)
-    slots = _rows_at(answers, at, group)
+    tokens = answers.shape[-3] * answers.shape[-2]
+    place = torch.arange(tokens, device=at.device).reshape(answers.shape[-3:-1])
+    slots = rows_of_each(at * tokens + place, answers.flatten(-4, -2), group.lead)
     written = dealt(is_there.unsqueeze(-1), group, along)
     note_written(written, group.lead)
     others = slots.new_full((), filler) if kept is None else kept
     return torch.where(written, dealt(slots, group, along), others)
-
-
-def _rows_at(answers: torch.Tensor, at: torch.Tensor, group: Group) -> torch.Tensor:
-    """answers (*groups, slabs, T, S, H) and slab numbers (*groups, K, T, S) -> (*groups, K, T, S, H)."""
-    lead = group.lead
-    groups = at.shape[:lead]
-    slabs, batch, rows, width = answers.shape[lead:]
-    flat = answers.expand(*groups, slabs, batch, rows, width).reshape(-1, width)
-    numbers = torch.arange(at.numel(), device=at.device).reshape(at.shape)
-    place = numbers % (batch * rows)  # of a token among those of its group
-    number_of_group = numbers // (at.shape[lead] * batch * rows)
-    index = (number_of_group * slabs + at) * (batch * rows) + place
-    return flat.index_select(0, index.flatten()).reshape(*at.shape, width)
 
 
 _OP = "experimental.all_to_all_dispatch_metadata"

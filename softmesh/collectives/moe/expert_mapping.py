@@ -34,12 +34,21 @@ def own_experts(own: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
     return numbers, own.gather(-1, numbers)
 
 
+def check_known(op: str, chosen: torch.Tensor, name: str, mapping: str, experts: int) -> None:
+    highest = int(chosen.max()) if chosen.numel() else 0
+    if highest >= experts:
+        raise MeshError(
+            f"{op}: {name} names expert {highest}, and {mapping} has {experts} experts: their numbers run from 0 to "
+            f"{experts - 1}."
+        )
+
+
 class OneHotExpertMapping:
     """The mapping as one group's devices read it. Devices count row-major over the whole mesh."""
 
     def __init__(self, op: str, group: Group, shape: tuple[int, ...]) -> None:
         mesh = MeshShape(group.dist.mesh)
-        self._op = op
+        self.op = op
         self._group = group
         self._grid = group.dist.grid
         self._devices = torch.tensor([mesh.index(coord) for coord in group.dist.coordinates()])
@@ -68,14 +77,6 @@ class OneHotExpertMapping:
         places[self._devices[in_groups]] = torch.arange(group.size)
         return numbers, places
 
-    def check_known(self, chosen: torch.Tensor, name: str) -> None:
-        highest = int(chosen.max()) if chosen.numel() else 0
-        if highest >= self.experts:
-            raise MeshError(
-                f"{self._op}: {name} names expert {highest}, and expert_mapping_tensor has {self.experts} experts: "
-                f"their numbers run from 0 to {self.experts - 1}."
-            )
-
     def warn_unplaced(self, chosen: torch.Tensor, mapping: torch.Tensor) -> None:
         """Warn of a chosen expert that no device holds: its tokens go nowhere."""
         has_home = (mapping.reshape(-1, self.experts, mapping.shape[-1]) != 0).any(-1).any(0)
@@ -85,7 +86,7 @@ class OneHotExpertMapping:
         unplaced = numbers[~has_home[numbers]].tolist()
         if unplaced:
             warn_or_raise(
-                f"{self._op}: expert {unplaced[0]} is chosen, and no device holds it: row {unplaced[0]} of "
+                f"{self.op}: expert {unplaced[0]} is chosen, and no device holds it: row {unplaced[0]} of "
                 "expert_mapping_tensor is all zero. Its tokens go nowhere: give each row one 1, at its device.",
                 SoftmeshWarning,
                 MeshError,
@@ -202,23 +203,15 @@ class PerDeviceExpertMapping:
 
     def homes_of(self, mapping: torch.Tensor, chosen: torch.Tensor, name: str) -> torch.Tensor:
         """chosen (*axes, tokens of all members in order, K) -> (*grid, tokens, K): the device of each choice."""
-        self._check_known(chosen, name)
+        check_known(self._op, chosen, name, "the mapping", self.experts)
         tokens, k = chosen.shape[-2:]
         numbers = chosen.long().expand(*self._grid, tokens, k)
         in_turn = numbers.reshape(*self._grid, self.members.shape[-1], -1)
         return self.by_source(mapping).gather(-1, in_turn).reshape(*self._grid, tokens, k)
 
-    def _check_known(self, chosen: torch.Tensor, name: str) -> None:
-        highest = int(chosen.max()) if chosen.numel() else 0
-        if highest >= self.experts:
-            raise MeshError(
-                f"{self._op}: {name} names expert {highest}, and the mapping has {self.experts} experts: their numbers "
-                f"run from 0 to {self.experts - 1}."
-            )
-
     def is_in_own_group(self, mapping: torch.Tensor, chosen: torch.Tensor, name: str) -> torch.Tensor:
         """chosen (*axes, tokens, K) of the device itself -> (*grid, tokens, K): whether its group has the expert."""
-        self._check_known(chosen, name)
+        check_known(self._op, chosen, name, "the mapping", self.experts)
         view = self.own_view(mapping)
         in_group = (view.unsqueeze(-1) == self.members.to(view.device).unsqueeze(-2)).any(-1)
         tokens, k = chosen.shape[-2:]

@@ -12,6 +12,7 @@ from softmesh.collectives.device_groups import Group
 from softmesh.collectives.moe.expert_mapping import PerDeviceExpertMapping, distinct_placement
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.ops.moe.routed_experts import Gating, MoEActivationFunction, gating
 from softmesh.ops.moe.weight_packing import (
     DEFAULT_TILES_PER_TXN,
@@ -161,7 +162,8 @@ def _computed(
     order = per_expert.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
     is_one = torch.arange(tokens, device=order.device) < totals.unsqueeze(-1)
     listed = torch.where(is_one, order, _END_OF_LIST)
-    dense = _picked(rows, order[..., :most], is_one[..., :most])
+    dense = rows_of_each(order[..., :most], rows, lead)
+    dense = torch.where(is_one[..., :most, None], dense, dense.new_zeros(()))
     made = _answers(dense, *weights.matrices(w0_w1, w2), weights, gate)
     made = torch.where(is_one[..., :most, None], made, 0.0)
     room = (0, 0, 0, tokens - most)
@@ -198,15 +200,6 @@ def _choices(
     slot = is_it.to(torch.uint8).argmax(-2)
     score = scores.expand(*grid, tokens, k).gather(-1, slot)
     return _Choices(is_it.any(-2), slot, score)
-
-
-def _picked(rows: torch.Tensor, order: torch.Tensor, is_one: torch.Tensor) -> torch.Tensor:
-    """rows (*axes, tokens, hidden) and numbers of tokens (*grid, experts, n) -> (*grid, experts, n, hidden)."""
-    grid, width = order.shape[:-2], rows.shape[-1]
-    flat = order.flatten(-2).unsqueeze(-1)
-    held = rows.expand(*grid, *rows.shape[-2:])
-    found = held.gather(-2, flat.expand(*flat.shape[:-1], width)).reshape(*order.shape, width)
-    return torch.where(is_one.unsqueeze(-1), found, found.new_zeros(()))
 
 
 def _answers(

@@ -12,6 +12,7 @@ from softmesh.collectives.overload_signatures import overloaded_collective
 from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -96,9 +97,7 @@ def moe_expert_token_remap(
     op = "moe_expert_token_remap"
     if reduction_size < 1:
         raise MeshError(f"{op}: reduction_size must be 1 or more, got {reduction_size}.")
-    for operand in (topk_tensor, expert_mapping_tensor, expert_metadata_tensor):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, topk_tensor, expert_mapping_tensor, expert_metadata_tensor)
     experts = expert_mapping_tensor.shape[2]
     if topk_tensor.shape[-1] != experts or topk_tensor.shape[1:3] != expert_metadata_tensor.shape[1:3]:
         raise MeshError(

@@ -16,6 +16,7 @@ from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.collectives.undefined_results import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import Layout
@@ -113,9 +114,9 @@ def _combined(
     place = _places(listed, is_one, _slots_of(activations, listed, is_one, lead, sizes), sizes)
     answers = gathered(dense.reshape(*dense.shape[:lead], experts, tokens, hidden), group, 0)
     sources = _sources(gathered(place, group, 0), lead, slots * tokens)
-    sources = sources.expand(*broadcast_shapes(sources.shape[:lead], answers.shape[:lead]), -1)
-    found = _rows(answers, sources, lead).reshape(*sources.shape[:lead], slots, tokens, hidden)
-    is_there = (sources >= 0).reshape(*sources.shape[:lead], slots, tokens, 1)
+    sources = sources.unflatten(-1, (slots, tokens))
+    found = rows_of_each(sources.clamp(min=0), answers.flatten(lead, -2), lead)
+    is_there = (sources >= 0).unsqueeze(-1)
     written = dealt(is_there, group, 1)
     note_written(written.expand(*group.dist.grid, *written.shape[lead:]), lead)
     others = found.new_full((), filler) if kept is None else kept
@@ -157,13 +158,3 @@ def _sources(place: torch.Tensor, lead: int, count: int) -> torch.Tensor:
     found = torch.full((*flat.shape[:lead], count + 1), -1, dtype=torch.long, device=place.device)
     found.scatter_(-1, flat, torch.arange(flat.shape[-1], device=place.device).expand(flat.shape))
     return found[..., :count]
-
-
-def _rows(answers: torch.Tensor, sources: torch.Tensor, lead: int) -> torch.Tensor:
-    """answers (*groups, slabs, tokens, hidden) by numbers (*groups, n) -> (*groups, n, hidden)."""
-    axes, width = sources.shape[:lead], answers.shape[-1]
-    flat = answers.expand(*axes, *answers.shape[lead:]).reshape(-1, width)
-    each = answers.shape[lead] * answers.shape[lead + 1]
-    groups = torch.arange(sources.numel() // max(sources.shape[-1], 1), device=sources.device)
-    index = sources.clamp(min=0) + (groups * each).reshape(*axes, 1)
-    return flat.index_select(0, index.flatten()).reshape(*sources.shape, width)

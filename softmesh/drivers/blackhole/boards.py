@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from softmesh.drivers.protocol import DriverInfo, Handle, Xy
+from softmesh.drivers.protocol import DriverInfo, Handle, Xy, data_sheet
 from softmesh.drivers.serial_card import SerialCard
 from softmesh.errors import ArgumentValueError
 from softmesh.systems.chip import P100, P150, Chip
@@ -42,22 +42,16 @@ def info_of(
     max_transfer: int,
 ) -> DriverInfo:
     chip = chip_of(identity)
-    return DriverInfo(
-        kind=kind,
-        index=index,
-        arch=chip.arch_name,
+    return replace(
+        data_sheet(chip, kind=kind, index=index, serial=identity.serial),
         board=identity.board,
-        serial=identity.serial,
         num_cores=len(cores),
         core_grid=(len({x for x, _ in cores}), len({y for _, y in cores})),
-        l1_bytes=chip.l1_bytes,
         dram_banks=heap.banks,
         dram_bytes_per_bank=heap.bytes_per_bank,
-        dram_align=chip.dram_alignment,
         max_page=max_page,
         max_transfer=max_transfer,
         dram_base=heap.base,
-        l1_base=chip.l1_base,
     )
 
 
@@ -69,6 +63,11 @@ def chip_of(identity: Identity) -> Chip:
 
 class BlackholeCard(SerialCard):
     """Buffers are whole rows of pages for these libraries; the rest of a partial access is read and written back."""
+
+    _device: Any  # the library's own
+
+    def _close(self) -> None:
+        self._device.close()
 
     def _buffer(self, handle: Handle) -> Any:
         """The library's own buffer object for these pages."""

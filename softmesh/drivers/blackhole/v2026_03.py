@@ -133,9 +133,6 @@ class MarchCard(BlackholeCard):
         self._device.close()
         self._device = self._api.Device(self._index)
 
-    def _close(self) -> None:
-        self._device.close()
-
 
 def _rows_of_tiles(handle: Handle) -> tuple[int, int]:
     """A column of tiles: as a matrix, 32 elements wide."""

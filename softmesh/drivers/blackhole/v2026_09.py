@@ -70,9 +70,9 @@ def checked_params(args: Sequence[Sequence[int]]) -> list[list[int]]:
 
 KIND = "blackhole-py, September 2026, raw"
 SYSMEM_BYTES = 1 << 30
-_LARGEST_PAGE = 16 * 1024
+LARGEST_PAGE = 16 * 1024
 _PAGE_STEP = 16
-_KEPT_PER_BANK = 64 << 20  # for the library's own needs
+KEPT_PER_BANK = 64 << 20  # for the library's own needs
 
 Commands = Callable[[Any, Any], Sequence[Any]]
 
@@ -91,7 +91,7 @@ def september_cards(
     def open_card(index: int) -> SeptemberCard:
         identity = identify(index)
         chip = chip_of(identity)
-        per_bank = heap_bytes_per_bank or chip.dram_bank_bytes - _KEPT_PER_BANK
+        per_bank = heap_bytes_per_bank or chip.dram_bank_bytes - KEPT_PER_BANK
         return SeptemberCard(api, index, identity, banks or chip.dram_banks, per_bank, sysmem_size, commands)
 
     return open_card
@@ -109,12 +109,12 @@ class SeptemberCard(BlackholeCard):
         commands: Commands | None,
     ) -> None:
         self._api, self._index, self._sysmem_size, self._commands = api, index, sysmem_size, commands
-        self._heap_size = banks * (heap_bytes_per_bank // _LARGEST_PAGE * _LARGEST_PAGE)
+        self._heap_size = banks * (heap_bytes_per_bank // LARGEST_PAGE * LARGEST_PAGE)
         self._heap_banks = banks
         self._device, self._whole = self._opened()
         heap = DramRange(banks, self._whole.address, self._heap_size // banks)
         cores = [tuple(core) for core in self._device.cores]
-        super().__init__(info_of(KIND, index, identity, cores, heap, _LARGEST_PAGE, sysmem_size), cores)
+        super().__init__(info_of(KIND, index, identity, cores, heap, LARGEST_PAGE, sysmem_size), cores)
 
     def _opened(self) -> tuple[Any, Any]:
         """The device, and all of its DRAM as one buffer: from here on the mesh decides what lies where."""
@@ -122,7 +122,7 @@ class SeptemberCard(BlackholeCard):
         try:
             device.boot()
             banks = range(self._heap_banks)
-            whole = device.alloc_interleaved_dram(self._heap_size, page_size=_LARGEST_PAGE, banks=banks)
+            whole = device.alloc_interleaved_dram(self._heap_size, page_size=LARGEST_PAGE, banks=banks)
         except BaseException:
             device.close()
             raise
@@ -168,6 +168,3 @@ class SeptemberCard(BlackholeCard):
     def _reset(self) -> None:
         self._device.close()
         self._device, self._whole = self._opened()
-
-    def _close(self) -> None:
-        self._device.close()

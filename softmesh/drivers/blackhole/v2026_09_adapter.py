@@ -18,7 +18,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from softmesh.drivers.blackhole.boards import BlackholeCard, DramRange, Identify, Identity, chip_of, info_of
-from softmesh.drivers.blackhole.v2026_09 import CodeImage, checked_params, code_image
+from softmesh.drivers.blackhole.v2026_09 import (
+    KEPT_PER_BANK,
+    LARGEST_PAGE,
+    CodeImage,
+    checked_params,
+    code_image,
+)
 from softmesh.drivers.launches import Launch, Trace, names_in
 from softmesh.drivers.launches import checked_params as checked_replay
 from softmesh.drivers.protocol import Event, Handle, Peers, ProgramSpec, Scalar
@@ -28,8 +34,6 @@ from softmesh.errors import ArgumentValueError, MeshError
 
 KIND = "blackhole-py, September 2026, adapter"
 VECTOR_BYTES = 16 * 1024
-_LARGEST_PAGE = 16 * 1024
-_KEPT_PER_BANK = 64 << 20
 _LARGEST_TRANSFER = 1 << 28  # queued writes share one staging region
 _BYTES = "uint8"
 
@@ -70,7 +74,7 @@ def adapter_cards(
 
     def open_card(index: int) -> AdapterCard:
         identity = identify(index)
-        per_bank = heap_bytes_per_bank or chip_of(identity).dram_bank_bytes - _KEPT_PER_BANK
+        per_bank = heap_bytes_per_bank or chip_of(identity).dram_bank_bytes - KEPT_PER_BANK
         device = api.Device(index)
         try:
             device.init_device()
@@ -95,12 +99,12 @@ class AdapterCard(BlackholeCard):
     ) -> None:
         self._api, self._device, self._exchange = api, device, exchange
         banks = chip_of(identity).dram_banks
-        pages = heap_bytes_per_bank // _LARGEST_PAGE * banks
-        self._whole = device.dram.buffer("softmesh", _BYTES, (pages, _LARGEST_PAGE), tilized=False)
+        pages = heap_bytes_per_bank // LARGEST_PAGE * banks
+        self._whole = device.dram.buffer("softmesh", _BYTES, (pages, LARGEST_PAGE), tilized=False)
         self._arriving: deque[_Arriving] = deque()
-        heap = DramRange(banks, self._whole.address, pages // banks * _LARGEST_PAGE)
+        heap = DramRange(banks, self._whole.address, pages // banks * LARGEST_PAGE)
         cores = [tuple(core) for core in device.cores]
-        super().__init__(info_of(KIND, index, identity, cores, heap, _LARGEST_PAGE, _LARGEST_TRANSFER), cores)
+        super().__init__(info_of(KIND, index, identity, cores, heap, LARGEST_PAGE, _LARGEST_TRANSFER), cores)
 
     def _buffer(self, handle: Handle) -> Any:
         return replace(
@@ -194,9 +198,6 @@ class AdapterCard(BlackholeCard):
         self._arriving.clear()
         self._device.reset_cores()
         self._device.init_device()
-
-    def _close(self) -> None:
-        self._device.close()
 
 
 def _named(args: Sequence[Sequence[int]]) -> dict[str, int]:

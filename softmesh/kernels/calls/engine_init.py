@@ -12,6 +12,7 @@ from softmesh.errors import MeshError
 from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
 
 Init = Callable[..., None]
+_INITS: list[str] = []  # their names
 
 
 def _init(name: str, op: str = "") -> Init:
@@ -23,6 +24,7 @@ def _init(name: str, op: str = "") -> Init:
             registers.matrix_op = op
 
     call.__name__ = call.__qualname__ = name
+    _INITS.append(name)
     return call
 
 
@@ -90,3 +92,5 @@ untilize_uninit = _init("untilize_uninit")
 pack_untilize_init = _init("pack_untilize_init", "untilize")
 pack_untilize_dest_init = _init("pack_untilize_dest_init")
 pack_untilize_uninit = _init("pack_untilize_uninit")
+
+__all__ = list(_INITS)

@@ -23,7 +23,7 @@ from softmesh.kernels.engine.fabric_packets import (
     Tree,
 )
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread, data_movement_kernel
-from softmesh.kernels.program.packed_args import CONNECTION_WORDS, ConnectionWords
+from softmesh.kernels.program.packed_args import CONNECTION_WORDS, ConnectionWords, check_link
 
 
 class WorkerToFabricEdmSender:
@@ -118,7 +118,7 @@ def _link(thread: KernelThread, words: ConnectionWords) -> Link:
         raise MeshError(
             f"The connection is one of {src}, and the kernel runs on {routes.node(chip.mesh_slice.place.start)}."
         )
-    routes.check_plane(src, dst, words.link)
+    check_link(routes.network, src, dst, words.link)
     direction = routes.first_hop(src, dst)
     key = direction, words.link
     if key not in chip.links:

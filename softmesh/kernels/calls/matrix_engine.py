@@ -14,7 +14,7 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.kernels.calls.circular_buffers import cb_push_back, cb_reserve_back, fifo_of
 from softmesh.kernels.calls.engine_init import check_set_up
-from softmesh.kernels.calls.kernel_arguments import templated
+from softmesh.kernels.calls.kernel_arguments import Templated, templated
 from softmesh.kernels.calls.tile_registers import in_register, unpacked
 from softmesh.kernels.data_formats import faces, matrix, pack
 from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel, here
@@ -85,37 +85,30 @@ _USED = {
 }
 
 
-def _bcast(
-    call: str, apply: Binary, kind: BroadcastType, icb0: int, icb1: int, itile0: int, itile1: int, idst: int
-) -> None:
-    thread = compute_kernel(call)
-    check_set_up(thread, call, "bcast")
-    (a, tile), (b, _) = operand(thread, call, icb0, itile0), operand(thread, call, icb1, itile1)
-    rows, columns = _USED[kind]
-    used = matrix(b, tile)[..., rows, columns].expand(*b.shape[:-1], tile.height, tile.width)
-    thread.registers.put(call, idst, apply(a, faces(used, tile)), tile)
+def _bcast(name: str, apply: Binary) -> Templated[..., None]:
+    def call(
+        icb0: int,
+        icb1: int,
+        itile0: int,
+        itile1: int,
+        idst: int,
+        *,
+        tBcastDim: BroadcastType = BroadcastType.ROW,
+    ) -> None:
+        thread = compute_kernel(name)
+        check_set_up(thread, name, "bcast")
+        (a, tile), (b, _) = operand(thread, name, icb0, itile0), operand(thread, name, icb1, itile1)
+        rows, columns = _USED[tBcastDim]
+        used = matrix(b, tile)[..., rows, columns].expand(*b.shape[:-1], tile.height, tile.width)
+        thread.registers.put(name, idst, apply(a, faces(used, tile)), tile)
+
+    call.__name__ = call.__qualname__ = name
+    return templated(call)
 
 
-@templated
-def add_tiles_bcast(
-    icb0: int, icb1: int, itile0: int, itile1: int, idst: int, *, tBcastDim: BroadcastType = BroadcastType.ROW
-) -> None:
-    _bcast("add_tiles_bcast", torch.add, tBcastDim, icb0, icb1, itile0, itile1, idst)
-
-
-@templated
-def sub_tiles_bcast(
-    icb0: int, icb1: int, itile0: int, itile1: int, idst: int, *, tBcastDim: BroadcastType = BroadcastType.ROW
-) -> None:
-    _bcast("sub_tiles_bcast", torch.sub, tBcastDim, icb0, icb1, itile0, itile1, idst)
-
-
-@templated
-def mul_tiles_bcast(
-    icb0: int, icb1: int, itile0: int, itile1: int, idst: int, *, tBcastDim: BroadcastType = BroadcastType.ROW
-) -> None:
-    _bcast("mul_tiles_bcast", torch.mul, tBcastDim, icb0, icb1, itile0, itile1, idst)
-
+add_tiles_bcast = _bcast("add_tiles_bcast", torch.add)
+sub_tiles_bcast = _bcast("sub_tiles_bcast", torch.sub)
+mul_tiles_bcast = _bcast("mul_tiles_bcast", torch.mul)
 
 add_tiles_bcast_rows = add_tiles_bcast[BroadcastType.ROW]
 add_tiles_bcast_cols = add_tiles_bcast[BroadcastType.COL]
@@ -128,51 +121,29 @@ mul_tiles_bcast_cols = mul_tiles_bcast[BroadcastType.COL]
 mul_tiles_bcast_scalar = mul_tiles_bcast[BroadcastType.SCALAR]
 
 
-def _reuse(
-    call: str, apply: Binary, icb: int, itile: int, idst: int, side: EltwiseBinaryReuseDestType
-) -> None:
-    thread = compute_kernel(call)
-    check_set_up(thread, call, "reuse_dest")
-    values, tile = operand(thread, call, icb, itile)
-    kept = in_register(thread, call, idst)
-    is_first = side is EltwiseBinaryReuseDestType.DEST_TO_SRCA
-    thread.registers.put(call, idst, apply(kept, values) if is_first else apply(values, kept), tile)
+def _reuse(name: str, apply: Binary) -> Templated[..., None]:
+    def call(
+        icb: int,
+        itile: int,
+        idst: int,
+        *,
+        binary_reuse_dest: EltwiseBinaryReuseDestType = EltwiseBinaryReuseDestType.DEST_TO_SRCA,
+    ) -> None:
+        """Of the register and a tile; the other way round with DEST_TO_SRCB."""
+        thread = compute_kernel(name)
+        check_set_up(thread, name, "reuse_dest")
+        values, tile = operand(thread, name, icb, itile)
+        kept = in_register(thread, name, idst)
+        is_first = binary_reuse_dest is EltwiseBinaryReuseDestType.DEST_TO_SRCA
+        thread.registers.put(name, idst, apply(kept, values) if is_first else apply(values, kept), tile)
+
+    call.__name__ = call.__qualname__ = name
+    return templated(call)
 
 
-@templated
-def add_reuse_dest_tiles(
-    icb: int,
-    itile: int,
-    idst: int,
-    *,
-    binary_reuse_dest: EltwiseBinaryReuseDestType = EltwiseBinaryReuseDestType.DEST_TO_SRCA,
-) -> None:
-    """The register plus a tile."""
-    _reuse("add_reuse_dest_tiles", torch.add, icb, itile, idst, binary_reuse_dest)
-
-
-@templated
-def sub_reuse_dest_tiles(
-    icb: int,
-    itile: int,
-    idst: int,
-    *,
-    binary_reuse_dest: EltwiseBinaryReuseDestType = EltwiseBinaryReuseDestType.DEST_TO_SRCA,
-) -> None:
-    """The register minus a tile; the other way round with DEST_TO_SRCB."""
-    _reuse("sub_reuse_dest_tiles", torch.sub, icb, itile, idst, binary_reuse_dest)
-
-
-@templated
-def mul_reuse_dest_tiles(
-    icb: int,
-    itile: int,
-    idst: int,
-    *,
-    binary_reuse_dest: EltwiseBinaryReuseDestType = EltwiseBinaryReuseDestType.DEST_TO_SRCA,
-) -> None:
-    """The register times a tile."""
-    _reuse("mul_reuse_dest_tiles", torch.mul, icb, itile, idst, binary_reuse_dest)
+add_reuse_dest_tiles = _reuse("add_reuse_dest_tiles", torch.add)
+sub_reuse_dest_tiles = _reuse("sub_reuse_dest_tiles", torch.sub)
+mul_reuse_dest_tiles = _reuse("mul_reuse_dest_tiles", torch.mul)
 
 
 # Matrix products, which add to what is in the registers.

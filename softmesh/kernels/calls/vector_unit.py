@@ -193,3 +193,5 @@ def typecast_tile(idst: int, *, IN_DTYPE: DataFormat | int, OUT_DTYPE: DataForma
 
 
 typecast_tile_init = _init("typecast_tile_init", "typecast_tile")
+
+__all__ = [_name for _name in globals() if "_tile" in _name]

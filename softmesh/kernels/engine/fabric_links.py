@@ -92,14 +92,6 @@ class FabricRoutes:
             )
         return direction
 
-    def check_plane(self, src: Node, dst: Node, plane: int) -> None:
-        planes = self.network.forwarding_links(src, dst)
-        if plane not in planes:
-            raise MeshError(
-                f"Requested link index {plane} is out of bounds. {len(planes)} ethernet channels available to "
-                f"forward b/w src {src} and dst {dst}: take one of {planes}."
-            )
-
     def step(self, node: Node, direction: RoutingDirection, plane: int) -> Node:
         """One hop; an error where there is no link."""
         links = self.network.links_from(node, direction)

@@ -11,6 +11,7 @@ from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
+from softmesh.fabric.routing.network import Network
 from softmesh.fabric.system import current_system
 from softmesh.hardware.fabric_config import FabricNodeId
 from softmesh.hardware.memory_config import BufferType
@@ -210,18 +211,18 @@ def _words(where: str, src: FabricNodeId, dst: FabricNodeId, link: int) -> list[
         )
     near, far = ends
     words = ConnectionWords(int(near.mesh_id), near.chip_id, int(far.mesh_id), far.chip_id, number)
-    _check_link(words)
+    system = current_system()
+    if isinstance(
+        system, MachineSystem
+    ):  # of the elastic machine the mesh decides: the kernel checks them later
+        check_link(system.network, Node(*words[:2]), Node(*words[2:4]), number)
     return list(words)
 
 
-def _check_link(words: ConnectionWords) -> None:
-    """On a machine the links are known already; on the elastic one they depend on the mesh, and are checked later."""
-    system = current_system()
-    if isinstance(system, MachineSystem):
-        src, dst = Node(words.src_mesh, words.src_chip), Node(words.dst_mesh, words.dst_chip)
-        links = system.network.forwarding_links(src, dst)
-        if words.link not in links:
-            raise MeshError(
-                f"Requested link index {words.link} is out of bounds. {len(links)} ethernet channels available to "
-                f"forward b/w src {src} and dst {dst}: take one of {links}."
-            )
+def check_link(network: Network, src: Node, dst: Node, link: int) -> None:
+    links = network.forwarding_links(src, dst)
+    if link not in links:
+        raise MeshError(
+            f"Requested link index {link} is out of bounds. {len(links)} ethernet channels available to forward b/w "
+            f"src {src} and dst {dst}: take one of {links}."
+        )

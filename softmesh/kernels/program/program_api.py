@@ -7,19 +7,14 @@ from collections.abc import Iterable, Sequence
 from softmesh.arguments import checked, checked_int, refused
 from softmesh.cores import CoreCoord, corerange_to_cores
 from softmesh.errors import MeshError
-from softmesh.kernels.data_formats import CBIndex, DataFormat, datatype_to_dataformat_converter
 from softmesh.kernels.program.kernel import (
-    NOC_MODE,
     ComputeConfig,
     Cores,
     DataMovementConfig,
     Function,
     Kernel,
-    KernelBuildOptLevel,
     KernelConfig,
-    ReaderDataMovementConfig,
     RuntimeArgsData,
-    WriterDataMovementConfig,
     checked_cores,
     checked_function,
     checked_words,
@@ -30,7 +25,6 @@ from softmesh.kernels.program.l1_allocation import (
     check_pages,
     l1_address,
 )
-from softmesh.kernels.program.packed_args import TensorAccessorArgs, append_fabric_connection_rt_args
 from softmesh.kernels.program.program import Program
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
@@ -189,36 +183,3 @@ def _circular_buffer(where: str, program: object, handle: object) -> CircularBuf
             f"{where}: this program has {len(buffers)} circular buffers, and none with handle {number}."
         )
     return buffers[number]
-
-
-__all__ = [
-    "NOC_MODE",
-    "CBHandle",
-    "CBIndex",
-    "CircularBufferConfig",
-    "ComputeConfig",
-    "CreateCircularBuffer",
-    "CreateKernel",
-    "CreateKernelFromString",
-    "CreateProgram",
-    "CreateSemaphore",
-    "DataFormat",
-    "DataMovementConfig",
-    "GetCircularBufferConfig",
-    "GetCommonRuntimeArgs",
-    "GetRuntimeArgs",
-    "KernelBuildOptLevel",
-    "KernelHandle",
-    "Program",
-    "ReaderDataMovementConfig",
-    "SetCommonRuntimeArgs",
-    "SetRuntimeArgs",
-    "TensorAccessorArgs",
-    "UpdateCircularBufferPageSize",
-    "UpdateCircularBufferTotalSize",
-    "UpdateDynamicCircularBufferAddress",
-    "UpdateDynamicCircularBufferAddressAndTotalSize",
-    "WriterDataMovementConfig",
-    "append_fabric_connection_rt_args",
-    "datatype_to_dataformat_converter",
-]

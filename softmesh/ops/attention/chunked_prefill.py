@@ -28,6 +28,7 @@ from softmesh.ops.attention.sdpa_core import (
     mask_bias,
     split_with_key_heads,
 )
+from softmesh.ops.operand_checks import check_one_shape
 from softmesh.placement import rules
 
 _CHUNKED = "transformer.chunked_scaled_dot_product_attention"
@@ -56,10 +57,7 @@ def chunked_scaled_dot_product_attention(
     """
     q, k, v = input_tensor_q, input_tensor_k, input_tensor_v
     check_rank_4(_CHUNKED, q, k, v)
-    if k.shape != v.shape:
-        raise MeshError(
-            f"{_CHUNKED}: {k.name} {list(k.shape)} and {v.name} {list(v.shape)} must have one shape."
-        )
+    check_one_shape(_CHUNKED, k, v)
     _check_start(chunk_start_idx, chunk_start_idx_tensor)
     seen_as = geometry(_CHUNKED, k, q.shape[3], paged_cache_geometry)
     check_window(_CHUNKED, sliding_window_size)

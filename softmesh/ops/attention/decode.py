@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -27,6 +27,7 @@ from softmesh.ops.attention.sdpa_core import (
     mask_bias,
     split_with_key_heads,
 )
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
@@ -253,9 +254,7 @@ def matmul_per_user(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _product(op: str, a: Operand, b: Operand, inner: int) -> None:
-    for operand in (a, b):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, a, b)
     if a.shape[2] != b.shape[0] or a.shape[3] != inner:
         raise MeshError(
             f"{op}: {a.name} {list(a.shape)} is [rows, heads, users, inner] and {b.name} {list(b.shape)} [users, "
@@ -264,17 +263,20 @@ def _product(op: str, a: Operand, b: Operand, inner: int) -> None:
     check_groups(op, a.shape[1], b.shape[1])
 
 
+def _by_user(columns: list[tuple[int, int]]) -> rules.SingleRule:
+    """Users and heads of both operands, and the columns of the result."""
+    dims = {0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: columns}
+    return split_with_key_heads(rules.along(dims), 1)
+
+
 def _rule(columns: int) -> rules.Rule:
     """Users and heads of both operands, columns of the second (its dim `columns`)."""
-    inner = split_with_key_heads(
-        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, columns)]}), 1
-    )
+    inner = _by_user([(1, columns)])
 
-    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+    def rule(at: rules.Situation) -> rules.Placement:
         """Both split along what is summed: each device has a part of the sum."""
-        if at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns):
-            return [rules.Partial("sum")]
-        return cast(Sequence[rules.Placement], inner(at))
+        is_summed = at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns)
+        return rules.Partial("sum") if is_summed else inner(at)
 
     return rule
 
@@ -317,8 +319,5 @@ def attn_matmul_from_cache(
         rows = b[..., :tokens, :]
         return matmul_per_user(a, rows.transpose(-2, -1) if transpose_hw else rows)
 
-    inner = split_with_key_heads(rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)]}), 1)
-    own_columns = split_with_key_heads(
-        rules.along({0: [(0, 0)], 1: [(0, 1), (1, 1)], 2: [(0, 2), (1, 0)], 3: [(1, 3)]}), 1
-    )
-    return Local(compute, inner if transpose_hw else own_columns, cost=matmul_cost(a.shape[3]))
+    rule = _by_user([] if transpose_hw else [(1, 3)])
+    return Local(compute, rule, cost=matmul_cost(a.shape[3]))

@@ -33,6 +33,7 @@ from softmesh.ops.attention.page_tables import (
     reinterpret_tiles,
 )
 from softmesh.ops.attention.sdpa_core import TUNING, check_groups, check_key_heads, check_value_width, group
+from softmesh.ops.operand_checks import check_one_shape
 
 # -- attention that reads each block in place -------------------------------------------------------
 #
@@ -194,10 +195,7 @@ def paged_scaled_dot_product_attention_decode(
     if spec_multi_pos_tiles:
         raise NotModelled(f"{_PAGED}: spec_multi_pos_tiles is not modelled: call it once for each position.")
     check_queries(_PAGED, q, k, v)
-    if k.shape != v.shape:
-        raise MeshError(
-            f"{_PAGED}: {k.name} {list(k.shape)} and {v.name} {list(v.shape)} must have one shape."
-        )
+    check_one_shape(_PAGED, k, v)
     seen_as = geometry(_PAGED, k, q.shape[3], paged_cache_geometry)
     if seen_as[3] != q.shape[3]:
         raise MeshError(f"{_PAGED}: the heads of q have width {q.shape[3]}, those of {k.name} {seen_as[3]}.")

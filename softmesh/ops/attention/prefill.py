@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import torch
 
@@ -34,7 +33,7 @@ from softmesh.ops.attention.sdpa_core import (
     split_with_key_heads,
 )
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 
 _PREFILL = "transformer.scaled_dot_product_attention"
 _LATENT = "transformer.flash_mla_prefill"
@@ -265,7 +264,7 @@ def joint_scaled_dot_product_attention(
     rows = (q.shape[2], joint_tensor_q.shape[2])
 
     def compute(*data: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        q, k, v = (_joined(data[i], data[i + 3]) for i in range(3))
+        q, k, v = (concat_on_mesh((data[i], data[i + 3]), -2) for i in range(3))
         out = attend(group(q, -3, grouped), k, v, None, None, scale=factor)
         return out.flatten(-4, -3).split(rows, -2)
 
@@ -273,20 +272,15 @@ def joint_scaled_dot_product_attention(
     return Local(compute, _rule(), memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
 
 
-def _joined(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
-
-
 def _rule() -> rules.Rule:
     batch, heads = [(i, 0) for i in range(6)], [(i, 1) for i in range(6)]
-    inner = split_with_key_heads(rules.along({0: batch, 1: heads}, outputs=2), 1)
+    inner = split_with_key_heads(rules.along({0: batch, 1: heads}), 1)
 
-    def rule(at: rules.Situation) -> Sequence[rules.Placement]:
+    def rule(at: rules.Situation) -> rules.Placement:
         """All heads of both sequences, or queries of one beside keys of all would be mixed."""
-        answer = cast(Sequence[rules.Placement], inner(at))
+        answer = inner(at)
         is_split = {isinstance(word, rules.Shard) for word in at.words}
-        return answer if len(is_split) == 1 else [rules.LOCAL] * len(answer)
+        return answer if len(is_split) == 1 else rules.LOCAL
 
     return rule
 

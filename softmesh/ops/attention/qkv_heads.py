@@ -82,37 +82,48 @@ def nlp_create_qkv_heads(
         raise NotModelled(f"{_CREATE}: kv_tied is not modelled: pass keys and values as input_kv.")
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     width = _check_fused(input, input_kv, num_heads, kv_heads)
-    counts = (num_heads, kv_heads, kv_heads)
-
-    def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        parts = [split_heads(x, width)] if kv is None else [split_heads(x, width), split_heads(kv, width)]
-        q, k, v = parts[0].split(counts, -3) if kv is None else (parts[0], *parts[1].split(counts[1:], -3))
-        return q, k.transpose(-2, -1) if transpose_k_heads else k, v
-
-    def rule(at: rules.Situation) -> list[rules.Placement]:
-        source = 0 if input_kv is None else 1
-        plain = {0: 0, 2: 2, 3: 1}
-        turned = plain | {2: 3} if transpose_k_heads else plain
-        return [
-            moved_placement(at, 0, plain),
-            moved_placement(at, source, turned, 1),
-            moved_placement(at, source, plain, 2),
-        ]
-
-    return Local(compute, rule)
+    return _in_heads((num_heads, kv_heads, kv_heads), width, transpose_k_heads, int(input_kv is not None))
 
 
 def split_heads(x: torch.Tensor, width: int) -> torch.Tensor:
     """(..., b, 1, s, heads * width) -> (..., b, heads, s, width)"""
-    return x.squeeze(-3).unflatten(-1, (-1, width)).transpose(-3, -2)
+    return _split_heads_3d(x.squeeze(-3), width)
+
+
+def _split_heads_3d(x: torch.Tensor, width: int) -> torch.Tensor:
+    """(..., s, heads * width) -> (..., heads, s, width)"""
+    return x.unflatten(-1, (-1, width)).transpose(-3, -2)
+
+
+def _in_heads(
+    counts: tuple[int, int, int], width: int, turns_keys: bool, source: int = 0, *, is_3d: bool = False
+) -> Local:
+    """All queries, all keys, all values of a row; keys and values come from operand `source`."""
+    split = _split_heads_3d if is_3d else split_heads
+
+    def compute(x: torch.Tensor, kv: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
+        first = split(x, width)
+        q, k, v = first.split(counts, -3) if kv is None else (first, *split(kv, width).split(counts[1:], -3))
+        return q, k.transpose(-2, -1) if turns_keys else k, v
+
+    return Local(compute, _qkv_rule(turns_keys, source, {0: 0, 1: 2, 2: 1} if is_3d else _DIMS_4D))
+
+
+_DIMS_4D = {0: 0, 2: 2, 3: 1}  # of a fused row [b, 1, s, features]: where they are in [b, heads, s, width]
+
+
+def _qkv_rule(turns_keys: bool, source: int = 0, plain: Mapping[int, int] = _DIMS_4D) -> rules.Rule:
+    keys = {d: 3 if to == 2 else to for d, to in plain.items()} if turns_keys else plain
+    return lambda at: [
+        moved_placement(at, 0, plain),
+        moved_placement(at, source, keys, 1),
+        moved_placement(at, source, plain, 2),
+    ]
 
 
 def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) -> int:
-    for operand in (fused, kv):
-        if operand is not None:
-            check_rank_4(_CREATE, operand, "[batch, 1, sequence, features]")
-            if operand.shape[1] != 1:
-                raise MeshError(f"{_CREATE}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
+    for operand in [fused] if kv is None else [fused, kv]:
+        _check_one(_CREATE, operand)
     if kv_heads < 1 or heads % kv_heads:
         raise MeshError(f"{_CREATE}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
     if kv is None:
@@ -208,10 +219,7 @@ def _users_from(users: torch.Tensor, offset: torch.Tensor, size: int) -> torch.T
             f"{_CREATE_DECODE}: {size} users from batch_offset {int(first.max())} on do not lie within the "
             f"{users.shape[-2]} users of input_tensor."
         )
-    rows = first + torch.arange(size, device=users.device).reshape(size, 1)
-    extents = [max(a, b) for a, b in zip(users.shape[:lead], rows.shape[:lead], strict=True)]
-    index = rows.expand(*extents, 1, size, users.shape[-1])
-    return torch.gather(users.expand(*extents, *users.shape[lead:]), -2, index)
+    return torch.take_along_dim(users, first + torch.arange(size, device=users.device).reshape(size, 1), -2)
 
 
 @operation(_CONCAT_DECODE, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
@@ -232,7 +240,7 @@ def nlp_concat_heads_decode(input_tensor: Operand, *, num_heads: int) -> Local:
 # -- the forms of single models: BERT, Falcon, ViT, Segformer ----------------------------------------
 
 
-_TILED: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "needs_tile": True}
+_TILED: dict[str, Any] = {**_OPTIONS, "needs_tile": True}
 _SEQUENCES = "[batch, 1, sequence, features]"
 _SPLIT = "transformer.split_query_key_value_and_split_heads"
 _BERT = "experimental.split_query_key_value_and_split_heads"
@@ -287,54 +295,13 @@ def split_query_key_value_and_split_heads(
             f"{_SPLIT}: input_tensor {list(input_tensor.shape)} and kv_input_tensor {list(kv_input_tensor.shape)} must "
             "agree in the width of a head."
         )
-
-    def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        first = _split_heads_3d(x, width)
-        q, k, v = (
-            first.split(counts, -3)
-            if kv is None
-            else (first, *_split_heads_3d(kv, width).split(counts[1:], -3))
-        )
-        return q, k.transpose(-2, -1) if transpose_key else k, v
-
-    def rule(at: rules.Situation) -> list[rules.Placement]:
-        source = 0 if kv_input_tensor is None else 1
-        plain = {0: 0, 1: 2, 2: 1}
-        keys = plain | {1: 3} if transpose_key else plain
-        return [
-            moved_placement(at, 0, plain),
-            moved_placement(at, source, keys, 1),
-            moved_placement(at, source, plain, 2),
-        ]
-
-    return Local(compute, rule)
-
-
-def _split_heads_3d(x: torch.Tensor, width: int) -> torch.Tensor:
-    """(..., s, heads * width) -> (..., heads, s, width)"""
-    return x.unflatten(-1, (-1, width)).transpose(-3, -2)
-
-
-def _rule_4d(turns_keys: bool, source: int = 0) -> rules.Rule:
-    plain = {0: 0, 2: 2, 3: 1}
-    keys = plain | {2: 3} if turns_keys else plain
-    return lambda at: [
-        moved_placement(at, 0, plain),
-        moved_placement(at, source, keys, 1),
-        moved_placement(at, source, plain, 2),
-    ]
+    return _in_heads(counts, width, transpose_key, int(kv_input_tensor is not None), is_3d=True)
 
 
 def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int], turns_keys: bool) -> Local:
     """All queries, all keys, all values."""
     _check_one(op, fused)
-    width = head_width(op, fused, sum(counts))
-
-    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        q, k, v = split_heads(x, width).split(counts, -3)
-        return q, k.transpose(-2, -1) if turns_keys else k, v
-
-    return Local(compute, _rule_4d(turns_keys))
+    return _in_heads(counts, head_width(op, fused, sum(counts)), turns_keys)
 
 
 @operation(
@@ -385,7 +352,7 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
         heads = split_heads(x, _SEGFORMER_WIDTH)
         return heads, heads.clone(), heads.clone()
 
-    return Local(compute, _rule_4d(turns_keys=False))
+    return Local(compute, _qkv_rule(turns_keys=False))
 
 
 # -- queries, keys and values group by group -------------------------------------------------------
@@ -411,7 +378,7 @@ def create_qkv_heads(
         keys = k.squeeze(-3)
         return q.flatten(-4, -3), keys.transpose(-2, -1) if transpose_k_heads else keys, v.squeeze(-3)
 
-    return Local(compute, _rule_4d(transpose_k_heads))
+    return Local(compute, _qkv_rule(transpose_k_heads))
 
 
 @operation(_SEPARATE, **_TILED, controls="memory_config output_tensors")
@@ -439,7 +406,7 @@ def create_qkv_heads_from_separate_tensors(
         k, v = split_heads(kv, width).unflatten(-3, (kv_heads, 2)).unbind(-3)
         return split_heads(x, width), k.transpose(-2, -1) if transpose_k_heads else k, v
 
-    return Local(compute, _rule_4d(transpose_k_heads, source=1))
+    return Local(compute, _qkv_rule(transpose_k_heads, source=1))
 
 
 @operation(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast, overload
+from typing import overload
 
 import torch
 import torch.nn.functional as F
 
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.operand_checks import check_four_dims, check_one_shape
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -19,8 +20,7 @@ TUNING = "program_config compute_kernel_config"
 
 
 def check_keys(op: str, k: Operand, v: Operand, heads: int, width: int) -> None:
-    if k.shape != v.shape:
-        raise MeshError(f"{op}: {k.name} {list(k.shape)} and {v.name} {list(v.shape)} must have one shape.")
+    check_one_shape(op, k, v)
     check_key_heads(op, k, heads, width)
 
 
@@ -40,8 +40,7 @@ def check_groups(op: str, heads: int, kv_heads: int) -> None:
 
 def check_rank_4(op: str, *operands: Operand) -> None:
     for operand in operands:
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+        check_four_dims(op, operand)
         if operand.layout is not Layout.TILE:
             raise MeshError(
                 f"Inputs to {op} must be tilized: {operand.name} is {operand.layout}. "
@@ -101,11 +100,11 @@ def check_ints(op: str, operand: Operand | None, shape: tuple[int, ...], what: s
 # -- placements ------------------------------------------------------------------------------------
 
 
-def split_with_key_heads(rule: rules.Rule, query_heads: int) -> rules.Rule:
+def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.SingleRule:
     """Query heads are split only together with their key heads, or beside a single one that all share."""
 
-    def checked(at: rules.Situation) -> Sequence[rules.Placement]:
-        answer = cast(Sequence[rules.Placement], rule(at))
+    def checked(at: rules.Situation) -> rules.Placement:
+        answer = rule(at)
         key_shape = at.shapes[1]
         assert key_shape is not None
         splits_queries = isinstance(at.word, rules.Shard) and at.word.dim == query_heads
@@ -114,18 +113,18 @@ def split_with_key_heads(rule: rules.Rule, query_heads: int) -> rules.Rule:
                 continue
             splits_keys = isinstance(keys, rules.Shard) and keys.dim == 1
             if splits_keys != splits_queries and not (splits_queries and key_shape[1] == 1):
-                return [rules.LOCAL] * len(answer)
+                return rules.LOCAL
         return answer
 
     return checked
 
 
-def concat_heads_rule(rule: rules.Rule) -> rules.Rule:
+def concat_heads_rule(rule: rules.SingleRule) -> rules.SingleRule:
     """Heads split unevenly end in filler, which would stand within the joined row."""
 
-    def joined(at: rules.Situation) -> Sequence[rules.Placement]:
-        (word,) = cast(Sequence[rules.Placement], rule(at))
-        return [rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word]
+    def joined(at: rules.Situation) -> rules.Placement:
+        word = rule(at)
+        return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word
 
     return joined
 
@@ -216,7 +215,11 @@ def causal_window_mask(
     """
     start = first.reshape(*first.shape, 1, 1) if isinstance(first, torch.Tensor) else first
     at = torch.arange(rows, device=device).unsqueeze(-1) + start
-    ahead = torch.arange(keys, device=device) - at
+    return within_window(torch.arange(keys, device=device) - at, is_causal, window)
+
+
+def within_window(ahead: torch.Tensor, is_causal: bool, window: int | None) -> torch.Tensor:
+    """Whether a query sees a key that stands so many places ahead of it."""
     if not is_causal:
         assert window is not None
         return ahead.abs() <= window // 2

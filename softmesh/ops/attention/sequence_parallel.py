@@ -19,7 +19,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_window, group, mask_bias
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 
 Data = torch.Tensor | None
 JOINT = "transformer.ring_joint_scaled_dot_product_attention"
@@ -122,7 +122,7 @@ def ring_joint_attention(
         end: torch.Tensor | int,
     ) -> tuple[torch.Tensor, ...]:
         if joint_q is not None and joint_k is not None and joint_v is not None:
-            q, k, v = (_concat_on_mesh(*pair) for pair in ((q, joint_q), (k, joint_k), (v, joint_v)))
+            q, k, v = (concat_on_mesh(pair, -2) for pair in ((q, joint_q), (k, joint_k), (v, joint_v)))
         asking = order.of_part(place) if is_causal else None
         bias = hidden_keys(asking, order.of_all(q.device), end, window, joint)
         both, weight = attention_and_weight(q, k, v, bias, factor, kv_heads)
@@ -130,11 +130,6 @@ def ring_joint_attention(
 
     rule = _ring_rule(outputs=3, joint=True)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
-
-
-def _concat_on_mesh(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return torch.cat([x.expand(*lead, *x.shape[-2:]) for x in (a, b)], -2)
 
 
 @operation(LATENT, controls="", tuning="")

@@ -23,6 +23,7 @@ from softmesh.ops.attention.sdpa_core import (
     split_with_key_heads,
 )
 from softmesh.ops.elementwise.fp8_quantization import PACKED, unpack_fp8_rows
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -33,7 +34,7 @@ SCORE = "experimental.indexer_score_dsa"
 _TOPK = "experimental.topk_large_indices"
 _HIDDEN = float("-inf")
 _NOTHING = 2**32 - 1  # the index of no key
-OptionalTensor = torch.Tensor | None
+Data = torch.Tensor | None
 
 
 @operation(SCORE, controls="", tuning="program_config compute_kernel_config", rearrange=with_mesh_axes)
@@ -71,7 +72,7 @@ def indexer_score_dsa(
         q: torch.Tensor,
         k: torch.Tensor,
         weights: torch.Tensor,
-        place: OptionalTensor,
+        place: Data,
         start: int | None,
         valid: int | None,
         batch: int | None,
@@ -95,9 +96,7 @@ def indexer_score_dsa(
 
 
 def _check_score(q: Operand, k: Operand, weights: Operand) -> None:
-    for operand in (q, k, weights):
-        if operand.rank != 4:
-            raise MeshError(f"{SCORE}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(SCORE, q, k, weights)
     heads, rows = q.shape[1:3]
     if k.shape[1] != 1 or k.shape[3] != q.shape[3]:
         raise MeshError(
@@ -135,9 +134,7 @@ def topk_large_indices(
     check_ints(_TOPK, valid_length_tensor, (1,), "the number of entries that count")
     rank, width = input_tensor.rank, input_tensor.shape[-1]
 
-    def compute(
-        x: torch.Tensor, lengths: OptionalTensor, ends: OptionalTensor, length: int | None
-    ) -> torch.Tensor:
+    def compute(x: torch.Tensor, lengths: Data, ends: Data, length: int | None) -> torch.Tensor:
         values = x.float()
         count = length if lengths is None else lengths.reshape(*lengths.shape[:-1], *(1,) * rank)
         if count is not None:
@@ -156,7 +153,6 @@ def topk_large_indices(
 _SPARSE = "transformer.sparse_sdpa"
 _BLOCKS = "transformer.sparse_sdpa_msa"
 _TUNING = "compute_kernel_config"
-Data = torch.Tensor | None
 
 
 def _rows_of(indices: torch.Tensor, length: int, devices: int, chunk: int | None) -> torch.Tensor:
@@ -250,9 +246,7 @@ def _check_sparse(
     q: Operand, kv: Operand, indices: Operand, form: SparseKVFormat, batch: Value | None
 ) -> int:
     """The width of a key."""
-    for operand in (q, kv, indices):
-        if operand.rank != 4:
-            raise MeshError(f"{_SPARSE}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_SPARSE, q, kv, indices)
     wanted = {
         SparseKVFormat.SCALED_FP8: (DataType.UINT8, DataType.FP8_E4M3),
         SparseKVFormat.FP8_E4M3: (DataType.FP8_E4M3,),
@@ -345,9 +339,7 @@ def sparse_sdpa_msa(
 
 
 def _check_blocks(q: Operand, k: Operand, v: Operand, indices: Operand, size: int) -> None:
-    for operand in (q, k, v, indices):
-        if operand.rank != 4:
-            raise MeshError(f"{_BLOCKS}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_BLOCKS, q, k, v, indices)
     if k.shape != v.shape or k.shape[3] != q.shape[3]:
         raise MeshError(
             f"{_BLOCKS}: k {list(k.shape)} and v {list(v.shape)} must be alike, and as wide as q {list(q.shape)}."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from softmesh.arguments import checked_function
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import Conv2dConfig, PaddingMode
@@ -28,6 +29,7 @@ from softmesh.ops.conv.mesh_convolution import (
 from softmesh.ops.data_movement.image_layout import flattened, ints, pair
 from softmesh.ops.data_movement.shape_ops import reshape
 from softmesh.ops.elementwise.activations import activation_function
+from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
@@ -69,39 +71,45 @@ def _conv2d(
     groups: int = 1,
     conv_config: Conv2dConfig | None = None,
 ) -> Local:
-    geometry = geometry_of(
-        in_channels=in_channels,
-        out_channels=out_channels,
-        batch_size=batch_size,
-        input_height=input_height,
-        input_width=input_width,
-        kernel_size=kernel_size,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-    )
-    flat = check_operands("conv2d", geometry, input_tensor, weight_tensor, bias_tensor, geometry.weight_shape)
+    extents = (in_channels, out_channels, batch_size, input_height, input_width)
+    geometry = geometry_of(*extents, kernel_size, stride, padding, dilation, groups)
+    shape = geometry.weight_shape
+    flat = check_operands("conv2d", geometry, input_tensor, weight_tensor, bias_tensor, shape)
     _check_kernel(geometry)
     config = Conv2dConfig() if conv_config is None else conv_config
-    activation = None if config.activation is None else activation_function(config.activation, "conv2d")
-    is_raw = weight_tensor.shape == geometry.weight_shape
+    is_raw = weight_tensor.shape == shape
 
     def run(images: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
         padded, left_over = _padded(images, geometry, config.padding_mode)
         return F.conv2d(padded, weight, None, geometry.stride, left_over, geometry.dilation, several)
 
+    def product(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        raw = weight if is_raw else from_matrix(weight, shape)
+        return convolve(images, rounded_weight(raw, config.weights_dtype), groups, run)
+
+    rule = partial(convolution_rule, flat, groups, weight_dims=(0, 1) if is_raw else (3, 2))
+    return _local("conv2d", geometry, config, bias_tensor is not None, product, rule)
+
+
+def _local(
+    op: str,
+    geometry: Geometry,
+    config: Conv2dConfig,
+    has_bias: bool,
+    product: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    rule: Callable[[bool], rules.Rule],
+) -> Local:
+    """A product of images [N, H, W, C] and weights, with what is done before it and after it."""
+    activation = None if config.activation is None else activation_function(config.activation, op)
+
     def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        apart = images.reshape(*images.shape[:-4], *geometry[:4])
-        raw = weight if is_raw else from_matrix(weight, geometry.weight_shape)
-        result = flattened(convolve(apart, rounded_weight(raw, config.weights_dtype), groups, run))
+        result = flattened(product(images.reshape(*images.shape[:-4], *geometry[:4]), weight))
         result = result if bias is None else result + bias
         return result if activation is None else activation(result)
 
-    is_bare = bias_tensor is None and activation is None
     return Local(
         compute,
-        convolution_rule(flat, groups, is_bare, (0, 1) if is_raw else (3, 2)),
+        rule(not has_bias and activation is None),
         layouts=(config.output_layout,),
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(geometry.products),
@@ -128,31 +136,31 @@ def conv2d(
     `device` first; `return_weights_and_bias` hands them back, to be passed next time. Weights may also be
     those that `prepare_conv_weights` made.
     """
-    check_device("conv2d", device)
-    images, weight, bias = (on_mesh(device, tensor) for tensor in (input_tensor, weight_tensor, bias_tensor))
-    result = _conv2d(
-        input_tensor=images, weight_tensor=weight, bias_tensor=bias, conv_config=conv_config, **arguments
-    )
-    if conv_config is not None and conv_config.deallocate_activation:
-        free_l1(images)
-    size = geometry_of(**arguments).out_size if return_output_dim else None
-    return with_optional_outputs(result, size, (weight, bias) if return_weights_and_bias else None)
+    size = (lambda: geometry_of(**arguments).out_size) if return_output_dim else None
+    operands = (input_tensor, weight_tensor, bias_tensor)
+    options = {"conv_config": conv_config, **arguments}
+    return _called(_conv2d, device, operands, options, size, return_weights_and_bias)
 
 
-def check_device(op: str, device: object) -> None:
+def _called(
+    op: Operation,
+    device: MeshDevice,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    options: dict[str, Any],
+    size: Callable[[], tuple[int, int]] | None,
+    return_weights_and_bias: bool,
+) -> Any:
+    """The result on the mesh, and behind it the output size and the weights where they are asked for."""
     if not isinstance(device, MeshDevice):
-        raise ArgumentError(f"{op}: device must be a mesh device, got {device!r}")
-
-
-def with_optional_outputs(result: Tensor, size: Any, weights: tuple[Tensor, Tensor | None] | None) -> Any:
-    """The result, and behind it the output size and the weights where they are asked for."""
-    extras = [extra for extra in (size, weights) if extra is not None]
-    return (result, *extras) if extras else result
-
-
-def free_l1(tensor: Tensor) -> None:
-    if tensor.memory_config().buffer_type is BufferType.L1:
-        tensor.deallocate(force=True)
+        raise ArgumentError(f"{op.name}: device must be a mesh device, got {device!r}")
+    images, weight, bias = (on_mesh(device, tensor) for tensor in operands)
+    made: list[Any] = [op(input_tensor=images, weight_tensor=weight, bias_tensor=bias, **options)]
+    config: Conv2dConfig = options["conv_config"] or Conv2dConfig()
+    if config.deallocate_activation and images.memory_config().buffer_type is BufferType.L1:
+        images.deallocate(force=True)
+    made += [] if size is None else [size()]
+    made += [(weight, bias)] if return_weights_and_bias else []
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 # -- transposed convolutions: each pixel spreads over a window of the result -------------------------
@@ -201,24 +209,12 @@ def _conv_transpose2d(
     conv_config: Conv2dConfig | None = None,
     mirror_kernel: bool = True,
 ) -> Local:
-    geometry = geometry_of(
-        in_channels=in_channels,
-        out_channels=out_channels,
-        batch_size=batch_size,
-        input_height=input_height,
-        input_width=input_width,
-        kernel_size=kernel_size,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        op=_OP,
-    )
+    extents = (in_channels, out_channels, batch_size, input_height, input_width)
+    geometry = geometry_of(*extents, kernel_size, stride, padding, dilation, groups, op=_OP)
     raw_shape = (in_channels, out_channels // geometry.groups, *geometry.kernel)
     flat = check_operands(_OP, geometry, input_tensor, weight_tensor, bias_tensor, raw_shape)
     rows, columns = _out_size(geometry, pair(_OP, "output_padding", output_padding, 0))
     config = Conv2dConfig() if conv_config is None else conv_config
-    activation = None if config.activation is None else activation_function(config.activation, _OP)
     is_raw = weight_tensor.shape == raw_shape
     top, _, left, _ = geometry.padding
 
@@ -229,29 +225,18 @@ def _conv_transpose2d(
         missing = (0, max(0, left + columns - whole.shape[-1]), 0, max(0, top + rows - whole.shape[-2]))
         return F.pad(whole, missing)[..., top : top + rows, left : left + columns]
 
-    def kernels(weight: torch.Tensor) -> torch.Tensor:
+    def product(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         forward = (
             as_forward(weight, groups, mirror_kernel)
             if is_raw
             else from_matrix(weight, geometry.weight_shape)
         )
-        return to_transposed(rounded_weight(forward, config.weights_dtype), groups)
+        kernels = to_transposed(rounded_weight(forward, config.weights_dtype), groups)
+        return convolve(images, kernels, groups, run, transposed=True)
 
-    def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        apart = images.reshape(*images.shape[:-4], *geometry[:4])
-        result = flattened(convolve(apart, kernels(weight), groups, run, transposed=True))
-        result = result if bias is None else result + bias
-        return result if activation is None else activation(result)
-
-    is_bare = bias_tensor is None and activation is None
     raw_dims = (1, 0) if groups == 1 else (0, 1)  # input channels are dealt to groups in order
-    return Local(
-        compute,
-        convolution_rule(flat, groups, is_bare, raw_dims if is_raw else (3, 2)),
-        layouts=(config.output_layout,),
-        memory_config=DRAM_MEMORY_CONFIG,
-        cost=matmul_cost(geometry.products),
-    )
+    rule = partial(convolution_rule, flat, groups, weight_dims=raw_dims if is_raw else (3, 2))
+    return _local(_OP, geometry, config, bias_tensor is not None, product, rule)
 
 
 @checked_function
@@ -272,21 +257,14 @@ def conv_transpose2d(
     As `conv2d`, with `output_padding`: rows and columns added at the end. `mirror_kernel=False` turns the
     kernels by 180 degrees first; weights that `prepare_conv_transpose2d_weights` made are as they were made.
     """
-    check_device(_OP, device)
-    images, weight, bias = (on_mesh(device, tensor) for tensor in (input_tensor, weight_tensor, bias_tensor))
-    result = _conv_transpose2d(
-        input_tensor=images,
-        weight_tensor=weight,
-        bias_tensor=bias,
-        conv_config=conv_config,
-        output_padding=output_padding,
-        **arguments,
-    )
-    if conv_config is not None and conv_config.deallocate_activation:
-        free_l1(images)
-    more = pair(_OP, "output_padding", output_padding, 0)
-    size = _out_size(geometry_of(op=_OP, **arguments), more) if return_output_dim else None
-    return with_optional_outputs(result, size, (weight, bias) if return_weights_and_bias else None)
+
+    def size() -> tuple[int, int]:
+        return _out_size(geometry_of(op=_OP, **arguments), pair(_OP, "output_padding", output_padding, 0))
+
+    operands = (input_tensor, weight_tensor, bias_tensor)
+    options = {"conv_config": conv_config, "output_padding": output_padding, **arguments}
+    wanted = size if return_output_dim else None
+    return _called(_conv_transpose2d, device, operands, options, wanted, return_weights_and_bias)
 
 
 # -- convolutions over rows, as those over images of one column --------------------------------------

@@ -78,7 +78,6 @@ def check_operands(
 
 
 def geometry_of(
-    *,
     in_channels: int,
     out_channels: int,
     batch_size: int,

@@ -220,10 +220,11 @@ def _filled(tensor: Operand, layout: Layout | None, constant: float | None = Non
         kind = torch.float32 if isinstance(value, float) else torch.int64
         return torch.full(x.shape, value, dtype=kind, device=x.device)  # type: ignore[arg-type]
 
-    def rule(at: rules.Situation) -> rules.Placement:
+    def as_split(at: rules.Situation) -> rules.Placement:
+        """No operand decides the values: split where the operand is, the same everywhere else."""
         return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
 
-    return Local(compute, rule, layouts=(layout or tensor.layout,))
+    return Local(compute, as_split, layouts=(layout or tensor.layout,))
 
 
 @operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
@@ -264,20 +265,10 @@ def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-def _as_split(at: rules.Situation) -> rules.Placement:
-    """Of values that no operand decides: split where the operand is, the same everywhere else."""
-    return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
-
-
 @operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
 def fill(input_tensor: Operand, fill_value: Value) -> Local:
     """`fill_value` in the shape, dtype and split of the tensor."""
-
-    def compute(x: torch.Tensor, value: float) -> torch.Tensor:
-        kind = torch.float32 if isinstance(value, float) else torch.int64
-        return torch.full(x.shape, value, dtype=kind, device=x.device)
-
-    return Local(compute, _as_split)
+    return _filled(input_tensor, None)
 
 
 def _corner(op: str, sizes: Sequence[int], corner: Sequence[int]) -> Local:

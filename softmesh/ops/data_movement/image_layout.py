@@ -46,7 +46,7 @@ def four_sides(op: str, padding: Sequence[int]) -> Sides:
     return top, bottom, left, right
 
 
-def images_are_flat(op: str, images: Operand, sizes: tuple[int, int, int, int]) -> bool:
+def images_are_flat(op: str, images: Operand, sizes: Sequence[int]) -> bool:
     """Whether they come as [1, 1, N*H*W, C], for sizes (N, H, W, C); an error where neither so nor apart."""
     n, height, width, channels = sizes
     flat, apart = (1, 1, n * height * width, channels), (n, height, width, channels)

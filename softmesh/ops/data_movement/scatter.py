@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 
-from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
+from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
 _REDUCTIONS = {
@@ -25,12 +24,6 @@ _REDUCTIONS = {
     "amin": "amin",
     "amax": "amax",
 }
-
-
-def expand_mesh_dims(rank: int, *values: torch.Tensor) -> list[torch.Tensor]:
-    """The same mesh dims for all, where some have them once; `rank` is that of the pieces."""
-    lead = broadcast_shapes(*(value.shape[: value.dim() - rank] for value in values))
-    return [value.expand(*lead, *value.shape[value.dim() - rank :]) for value in values]
 
 
 def _check_index(op: str, index: Operand) -> None:
@@ -150,9 +143,6 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 # -- parts of a batch: some replaced (indexed_fill), or all added up (fast_reduce_nc) ----------------
 
 
-_SUM = "experimental.fast_reduce_nc"
-
-
 @operation(cost=moves_bytes, precision="data", controls="memory_config")
 def indexed_fill(
     batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0
@@ -178,11 +168,8 @@ def indexed_fill(
             raise MeshError(
                 f"indexed_fill: batch_id names {int(ids.max())}, and dim {dim} of input_tensor_a has {extent}."
             )
-        axes = broadcast_shapes(ids.shape[:lead], a.shape[:lead], b.shape[:lead])
-        where = ids.reshape(
-            *ids.shape[:lead], *(count if i == d else 1 for i in range(a.dim() - lead))
-        ).long()
-        whole, new = (x.expand(*axes, *x.shape[lead:]) for x in (a, b))
+        where = ids.reshape(*ids.shape[:lead], *(count if i == d else 1 for i in range(a.dim() - lead)))
+        where, whole, new = expand_mesh_dims(a.dim() - lead, where.long(), a, b)
         return whole.scatter(at, where.expand(new.shape), new)
 
     def rule(situation: rules.Situation) -> rules.Placement:
@@ -192,24 +179,3 @@ def indexed_fill(
         return rules.among(situation, (1, 2), rules.resizing([d]))
 
     return Local(compute, rule, dtypes=(a.dtype,), layouts=(a.layout,))
-
-
-@operation(
-    _SUM,
-    cost=flops_per_element(1),
-    controls="memory_config output",
-    tuning="compute_kernel_config sub_core_grids",
-    needs_tile=True,
-)
-def fast_reduce_nc(input: Operand, *, dims: Sequence[int] = ()) -> Local:
-    """The sum over dims in front of the last two, which stay with an extent of 1."""
-    if not dims:
-        raise MeshError(f"fast_reduce_nc dims should not be empty: {_SUM} sums over the dims that are named.")
-    summed = input.dims(list(dims), "dims")
-    if any(d >= input.rank - 2 for d in summed):
-        raise MeshError(
-            f"{_SUM}: dims={list(dims)} of {list(input.shape)} must lie in front of the last two; ttnn.sum takes those."
-        )
-    backward = [d - input.rank for d in summed]
-    rule = rules.reducing("sum", summed, keepdim=True)
-    return Local(lambda x: x.sum(backward, keepdim=True), rule, memory_config=DRAM_MEMORY_CONFIG)

@@ -16,6 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
 from softmesh.placement import rules
+from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 _BY_LOGICAL_SHAPE = {"logical_shape": "shape"}
@@ -217,13 +218,7 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
                 f"{part.name} is {part.dtype} {part.layout}."
             )
     at = d - first.rank
-    return Local(lambda *xs: join(xs, at), rules.resizing([d] if len(parts) > 1 else []))
-
-
-def join(parts: Sequence[torch.Tensor], at: int) -> torch.Tensor:
-    """torch.cat for parts whose mesh dims may be stored once in some and spread in others."""
-    lead = [max(extents) for extents in zip(*(p.shape[:at] for p in parts), strict=True)]
-    return torch.cat([p.expand(*lead, *p.shape[at:]) for p in parts], at)
+    return Local(lambda *xs: concat_on_mesh(xs, at), rules.resizing([d] if len(parts) > 1 else []))
 
 
 @operation(**_OPTIONS, controls="memory_config")
@@ -241,7 +236,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     at = dim % (rank + 1)
 
     def compute(*xs: torch.Tensor) -> torch.Tensor:
-        return join([x.unsqueeze(at - rank - 1) for x in xs], at - rank - 1)
+        return concat_on_mesh([x.unsqueeze(at - rank - 1) for x in xs], at - rank - 1)
 
     def rule(situation: rules.Situation) -> rules.Placement:
         word = rules.resizing([])(situation)
@@ -379,8 +374,7 @@ def gather_(input: Operand, dim: int, index: Operand) -> Local:
     rank = input.rank
 
     def compute(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        lead = [max(a, b) for a, b in zip(x.shape[:-rank], i.shape[:-rank], strict=True)]
-        x, i = x.expand(*lead, *x.shape[-rank:]), i.expand(*lead, *i.shape[-rank:])
+        x, i = expand_mesh_dims(rank, x, i)
         for other in range(-rank, 0):
             if other != at:
                 x = x.narrow(other, 0, i.shape[other])

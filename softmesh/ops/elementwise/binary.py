@@ -155,6 +155,11 @@ for _name, _entry in BINARY.items():
 _ROUNDING = (None, "trunc", "floor")
 
 
+def check_rounding(op: str, mode: str | None) -> None:
+    if mode not in _ROUNDING:
+        raise ArgumentValueError(f"{op}: rounding_mode must be one of {_ROUNDING}, got {mode!r}")
+
+
 @operation(
     cost=flops_per_element(2),
     aliases=("divide",),
@@ -172,8 +177,7 @@ def div(
     input_tensor_b_activations: Sequence[Activation] = (),
 ) -> Local:
     """a / b; `rounding_mode` "trunc" or "floor" rounds the quotient."""
-    if rounding_mode not in _ROUNDING:
-        raise ArgumentValueError(f"div: rounding_mode must be one of {_ROUNDING}, got {rounding_mode!r}")
+    check_rounding("div", rounding_mode)
     rule = rules.dividing if rounding_mode is None else rules.elementwise
     entry = Binary(lambda a, b: torch.div(_tensor(a, b), b, rounding_mode=rounding_mode), rule)
     before = input_tensor_a_activations, input_tensor_b_activations
@@ -183,8 +187,7 @@ def div(
 @operation(cost=flops_per_element(2), precision="native", tuning=_TUNING)
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
-    if rounding_mode not in _ROUNDING:
-        raise ArgumentValueError(f"rdiv: rounding_mode must be one of {_ROUNDING}, got {rounding_mode!r}")
+    check_rounding("rdiv", rounding_mode)
     entry = Binary(lambda a, b: torch.div(_tensor(b, a), a, rounding_mode=rounding_mode))
     return binary_local("rdiv", entry, input_tensor, value)
 

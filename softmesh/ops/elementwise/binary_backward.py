@@ -11,7 +11,7 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError
 from softmesh.hardware import GeluVariant
-from softmesh.ops.elementwise.binary import BINARY
+from softmesh.ops.elementwise.binary import BINARY, check_rounding
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.ops.elementwise.unary_backward import backward, derived, linear_in_gradient
 from softmesh.placement import rules
@@ -19,7 +19,6 @@ from softmesh.placement import rules
 _OF_BOTH = ("input_grad", "other_grad")
 _BY_LETTER = ("input_a_grad", "input_b_grad")
 _SPELLINGS = {"input_tensor_a": "input_tensor", "scalar": "other_tensor"}
-_ROUNDING = (None, "trunc", "floor")
 
 # (a, b), both tensors
 PAIRS: dict[str, Callable[..., torch.Tensor]] = {
@@ -72,17 +71,12 @@ for _name, _function in REMAINDERS.items():
     _register_remainder(_name, _function)
 
 
-def _check_rounding(op: str, mode: str | None) -> None:
-    if mode not in _ROUNDING:
-        raise ArgumentValueError(f"{op}: rounding_mode must be one of {_ROUNDING}, got {mode!r}")
-
-
 @backward("div", into=_OF_BOTH, spellings=_SPELLINGS, steps=4)
 def div_bw(
     grad_tensor: Operand, input_tensor: Operand, other_tensor: Value, rounding_mode: str | None = None
 ) -> Local:
     """Of a / b; with a rounding mode 0, a rounded quotient being flat."""
-    _check_rounding("div_bw", rounding_mode)
+    check_rounding("div_bw", rounding_mode)
     return derived(
         "div_bw",
         lambda a, b: torch.div(a, b, rounding_mode=rounding_mode),
@@ -97,7 +91,7 @@ def rdiv_bw(
     grad_tensor: Operand, input_tensor: Operand, scalar: float, *, rounding_mode: str | None = None
 ) -> Local:
     """Of scalar / x."""
-    _check_rounding("rdiv_bw", rounding_mode)
+    check_rounding("rdiv_bw", rounding_mode)
 
     def divided(x: torch.Tensor) -> torch.Tensor:
         return torch.div(torch.full_like(x, scalar), x, rounding_mode=rounding_mode)
@@ -199,30 +193,25 @@ def lerp_bw(
     return derived("lerp_bw", lambda a, b, w: a + w * (b - a), grad_tensor, *operands)
 
 
-@backward("addcmul", steps=4)
-def addcmul_bw(
-    grad_tensor: Operand,
-    input_tensor_a: Operand,
-    input_tensor_b: Operand,
-    input_tensor_c: Operand,
-    alpha: float,
-) -> Local:
-    """Of a + alpha * b * c."""
-    operands = (input_tensor_a, input_tensor_b, input_tensor_c)
-    return derived("addcmul_bw", lambda a, b, c: a + alpha * b * c, grad_tensor, *operands)
+def _register_third(
+    name: str, steps: int, formula: str, function: Callable[[Any, Any, Any, float], torch.Tensor]
+) -> None:
+    def define(
+        grad_tensor: Operand,
+        input_tensor_a: Operand,
+        input_tensor_b: Operand,
+        input_tensor_c: Operand,
+        alpha: float,
+    ) -> Local:
+        operands = (input_tensor_a, input_tensor_b, input_tensor_c)
+        return derived(f"{name}_bw", lambda a, b, c: function(a, b, c, alpha), grad_tensor, *operands)
+
+    define.__doc__ = f"Of {formula}."
+    backward(name, steps=steps)(define)
 
 
-@backward("addcdiv", steps=6)
-def addcdiv_bw(
-    grad_tensor: Operand,
-    input_tensor_a: Operand,
-    input_tensor_b: Operand,
-    input_tensor_c: Operand,
-    alpha: float,
-) -> Local:
-    """Of a + alpha * b / c."""
-    operands = (input_tensor_a, input_tensor_b, input_tensor_c)
-    return derived("addcdiv_bw", lambda a, b, c: a + alpha * b / c, grad_tensor, *operands)
+_register_third("addcmul", 4, "a + alpha * b * c", lambda a, b, c, alpha: a + alpha * b * c)
+_register_third("addcdiv", 6, "a + alpha * b / c", lambda a, b, c, alpha: a + alpha * b / c)
 
 
 @backward("fill", into=("input_grad",), steps=1)

@@ -12,7 +12,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import DataType, Layout
 
 GROUP = 128  # columns that share a scale
@@ -118,9 +118,7 @@ def pack_scaled_fp8_kv_cache(latent: Operand, scales: Operand, rope: Operand) ->
 
     def compute(latent: torch.Tensor, scales: torch.Tensor, rope: torch.Tensor) -> torch.Tensor:
         parts = (latent.to(torch.float8_e4m3fn), scales.float(), rope.bfloat16())
-        shape = broadcast_shapes(*(part.shape[:-1] for part in parts))
-        rows = [part.contiguous().view(torch.uint8).expand(*shape, -1) for part in parts]
-        return torch.cat(rows, -1)
+        return concat_on_mesh([part.contiguous().view(torch.uint8) for part in parts], -1)
 
     def rule(at: rules.Situation) -> rules.Placement:
         word = rules.elementwise(at._replace(shapes=(at.out_shape,) * 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,12 +17,9 @@ from softmesh.ops.elementwise.activations import Activation
 from softmesh.ops.elementwise.binary import BINARY, Binary, binary_local, gelu_of_sum
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType
 
 _TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id"
 _OPTIONS: dict[str, Any] = {"controls": "", "precision": "data", "tuning": _TUNING}
-_DIVIDE = Binary(lambda a, b: torch.div(a, b), rules.dividing, steps=2)
-_BIAS_GELU = Binary(gelu_of_sum, steps=14)
 
 # What TT-NN calls the two operands: it has it both ways.
 _BY_TENSOR = ("add", "subtract")
@@ -32,8 +30,8 @@ _BY_LETTER = (
 _ALIASES = {"subtract": ("sub_",), "multiply": ("mul_",), "divide": ("div_",)}
 IN_PLACE: dict[str, Binary] = {
     **{name: BINARY[name] for name in (*_BY_TENSOR, *_BY_LETTER)},
-    "divide": _DIVIDE,
-    "bias_gelu": _BIAS_GELU,
+    "divide": Binary(torch.div, rules.dividing, steps=2),
+    "bias_gelu": Binary(gelu_of_sum, steps=14),
 }
 
 
@@ -46,11 +44,17 @@ def _alike(x: torch.Tensor, y: Any) -> tuple[torch.Tensor, Any]:
     return x.to(wide), y.to(wide)
 
 
-def written_back(target: torch.Tensor, values: torch.Tensor, dtype: DataType, rank: int) -> torch.Tensor:
-    """Round as the target's dtype does, and overwrite it."""
-    if rank:
-        return target.copy_(round_to(values, dtype))
-    return target.copy_(round_to(values.unsqueeze(-1), dtype).squeeze(-1))
+def overwriting(local: Local, target: Operand) -> Local:
+    """The same computation, rounded as the first operand's dtype does, and written over it."""
+    dtype, rank = target.dtype, target.rank
+
+    def compute(x: torch.Tensor, *others: Any) -> torch.Tensor:
+        values = local.compute(x, *others)
+        if rank:
+            return x.copy_(round_to(values, dtype))
+        return x.copy_(round_to(values.unsqueeze(-1), dtype).squeeze(-1))
+
+    return replace(local, compute=compute)
 
 
 def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Activation]) -> Local:
@@ -62,12 +66,7 @@ def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Acti
                 f"use ttnn.{op.removesuffix('_')}, which makes a new tensor."
             )
     local = binary_local(op, entry, a, b, *several)
-    dtype, rank = a.dtype, a.rank
-
-    def compute(x: torch.Tensor, y: Any) -> torch.Tensor:
-        return written_back(x, local.compute(*_alike(x, y)), dtype, rank)
-
-    return Local(compute, local.rule, broadcast_rank=local.broadcast_rank)
+    return overwriting(replace(local, compute=lambda x, y: local.compute(*_alike(x, y))), a)
 
 
 def _by_tensor(op: str, entry: Binary) -> Callable[..., Local]:
@@ -117,5 +116,4 @@ for _name, _entry in IN_PLACE.items():
 @operation("logical_not_", controls="memory_config", precision="data", writes="input_tensor")
 def logical_not(input_tensor: Operand) -> Local:
     """1 where it was 0, else 0."""
-    dtype, rank = input_tensor.dtype, input_tensor.rank
-    return Local(lambda x: written_back(x, torch.logical_not(x), dtype, rank), rules.elementwise)
+    return overwriting(Local(torch.logical_not, rules.elementwise), input_tensor)

@@ -6,8 +6,7 @@ matrix that rotates each tile of 32 columns (`_llama`). cos and sin are given fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -18,8 +17,9 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
 
 # -- operand checks and sharding rules ---------------------------------------------------------------
@@ -50,9 +50,7 @@ def check_users(op: str, x: Operand, cos: Operand, sin: Operand, multiple: int) 
 
 
 def check_width(op: str, x: Operand, cos: Operand, sin: Operand, multiple: int) -> None:
-    for operand in (x, cos, sin):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, x, cos, sin)
     if cos.shape != sin.shape or cos.dtype is not sin.dtype:
         raise MeshError(
             f"{op}: {cos.name} {list(cos.shape)} {cos.dtype} and {sin.name} {list(sin.shape)} {sin.dtype} must be "
@@ -81,11 +79,6 @@ def check_matrix(op: str, matrix: Operand, users: int) -> int:
 _Pairs = list[tuple[int, int | None]]
 
 
-def _along(dims: dict[int, _Pairs]) -> rules.SingleRule:
-    rule = rules.along(cast(dict[int, Sequence[tuple[int, int | None]]], dims))
-    return lambda at: cast(Sequence[rules.Placement], rule(at))[0]
-
-
 def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = False) -> rules.SingleRule:
     """Split by batch and heads; by rows where the caches are as long as x, and so may be split alike.
 
@@ -100,7 +93,7 @@ def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = Fals
         dims[2] = [(0, 2), (1, 2), (2, 2)]
     if splits_width:
         dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return _along(dims)
+    return rules.along(dims)
 
 
 def users_rule(splits_width: bool, own_rows: bool) -> rules.SingleRule:
@@ -109,7 +102,7 @@ def users_rule(splits_width: bool, own_rows: bool) -> rules.SingleRule:
     dims[1] += [(1, 1), (2, 1)] if own_rows else []
     if splits_width:
         dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return _along(dims)
+    return rules.along(dims)
 
 
 _OPTIONS: dict[str, Any] = {
@@ -350,7 +343,7 @@ def rotary_embedding_indexed(
         part = x.narrow(-1, rotary_offset, width)
         result = rotated(part, own_cos, own_sin, matrix[..., :TILE_SIZE, :].unsqueeze(-3))
         whole = _replaced(x, result, rotary_offset)
-        return whole if prefix is None else _beside(prefix, whole)
+        return whole if prefix is None else concat_on_mesh((prefix.float(), whole), -1)
 
     def rule(at: rules.Situation) -> rules.Placement:
         """Along the axis of the sequence rows are split, along others batch or heads, beside whole tables."""
@@ -366,9 +359,7 @@ def rotary_embedding_indexed(
 
 def _check(x: Operand, cos: Operand, sin: Operand, dim: int | None, offset: int) -> int:
     """How many columns are rotated."""
-    for operand in (x, cos, sin):
-        if operand.rank != 4:
-            raise MeshError(f"{_INDEXED}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(_INDEXED, x, cos, sin)
     width = x.shape[3] - offset if dim is None else dim
     if offset < 0 or width < 1 or offset + width > x.shape[3] or width % TILE_SIZE:
         raise MeshError(
@@ -395,8 +386,3 @@ def _replaced(x: torch.Tensor, part: torch.Tensor, offset: int) -> torch.Tensor:
     after = offset + part.shape[-1]
     wide = x.float().expand(*part.shape[:-1], x.shape[-1])
     return torch.cat([wide[..., :offset], part, wide[..., after:]], -1)
-
-
-def _beside(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    shape = broadcast_shapes(a.shape[:-1], b.shape[:-1])
-    return torch.cat([x.float().expand(*shape, x.shape[-1]) for x in (a, b)], -1)

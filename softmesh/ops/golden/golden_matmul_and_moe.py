@@ -9,34 +9,34 @@ import torch
 from softmesh.ops.golden.golden_elementwise import activated
 from softmesh.ops.golden.golden_functions import reference
 
-Matrix = torch.Tensor
+Tensor = torch.Tensor
 
 
-def _turned(x: Matrix, transpose: bool) -> Matrix:
+def _turned(x: Tensor, transpose: bool) -> Tensor:
     return x.transpose(-1, -2) if transpose else x
 
 
 @reference("matmul")
 def _matmul(
-    input_tensor_a: Matrix,
-    input_tensor_b: Matrix,
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
     transpose_a: bool = False,
     transpose_b: bool = False,
     activation: Any = None,
-) -> Matrix:
+) -> Tensor:
     product = _turned(input_tensor_a, transpose_a) @ _turned(input_tensor_b, transpose_b)
     return product if activation is None else activated(product, activation)
 
 
 @reference("linear")
 def _linear(
-    input_tensor_a: Matrix,
-    input_tensor_b: Matrix,
-    bias: Matrix | None = None,
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    bias: Tensor | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
     activation: Any = None,
-) -> Matrix:
+) -> Tensor:
     product = _matmul(input_tensor_a, input_tensor_b, transpose_a, transpose_b)
     shifted = product if bias is None else product + bias
     return shifted if activation is None else activated(shifted, activation)
@@ -44,12 +44,12 @@ def _linear(
 
 @reference("experimental.minimal_matmul")
 def _minimal_matmul(
-    input_tensor: Matrix,
-    weight_tensor: Matrix,
-    bias_tensor: Matrix | None = None,
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    bias_tensor: Tensor | None = None,
     fused_activation: Any = None,
     fuse_swiglu: bool = False,
-) -> Matrix:
+) -> Tensor:
     result = _linear(input_tensor, weight_tensor, bias_tensor, activation=fused_activation)
     if not fuse_swiglu:
         return result
@@ -58,11 +58,8 @@ def _minimal_matmul(
 
 
 @reference("moreh_dot")
-def _moreh_dot(input_tensor_a: Matrix, input_tensor_b: Matrix) -> Matrix:
+def _moreh_dot(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
     return torch.dot(input_tensor_a.flatten(), input_tensor_b.flatten()).reshape(1, 1, 1, 1)
-
-
-Tensor = torch.Tensor
 
 
 @reference("moe")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -32,27 +31,23 @@ reference("max")(_reduction(torch.amax))
 reference("min")(_reduction(torch.amin))
 
 
-@reference("var")
-def _var(
-    input_tensor: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    scalar: float = 1.0,
-    correction: bool | None = None,
-) -> Tensor:
-    one = 1 if correction is None else int(correction)
-    return torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim) * scalar
+def _spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def golden(
+        input_tensor: Tensor,
+        dim: Dims = None,
+        keepdim: bool = False,
+        scalar: float = 1.0,
+        correction: bool | None = None,
+    ) -> Tensor:
+        one = 1 if correction is None else int(correction)
+        found = torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim)
+        return finish(found) * scalar
+
+    return golden
 
 
-@reference("std")
-def _std(
-    input_tensor: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    scalar: float = 1.0,
-    correction: bool | None = None,
-) -> Tensor:
-    return torch.sqrt(_var(input_tensor, dim, keepdim, correction=correction)) * scalar
+reference("var")(_spread(torch.clone))
+reference("std")(_spread(torch.sqrt))
 
 
 @reference("prod")
@@ -106,50 +101,10 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias.reshape(-1)
 
 
-@reference("layer_norm")
-def _layer_norm(
-    input_tensor: Tensor,
-    epsilon: float = 1e-12,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    residual_input_tensor: Tensor | None = None,
-) -> Tensor:
-    x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
-    centred = x - x.mean(-1, keepdim=True)
-    return _affine(centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + epsilon), weight, bias)
-
-
-@reference("rms_norm")
-def _rms_norm(
-    input_tensor: Tensor,
-    epsilon: float = 1e-12,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    residual_input_tensor: Tensor | None = None,
-) -> Tensor:
-    x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
-    return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon), weight, bias)
-
-
 def _first_columns(*values: Tensor) -> Tensor:
     """Each value in the first of the 32 columns of a tile of its own."""
     tiles = [torch.nn.functional.pad(value, (0, 31)) for value in values]
     return torch.cat(tiles, -1)
-
-
-def _summed(input_tensor: Tensor, residual: Any) -> Tensor:
-    return input_tensor if residual is None else input_tensor + residual
-
-
-@reference("rms_norm_pre_all_gather")
-def _rms_statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
-    return _first_columns(_summed(input_tensor, residual_input_tensor).square().sum(-1, keepdim=True))
-
-
-@reference("layer_norm_pre_all_gather")
-def _layer_statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
-    x = _summed(input_tensor, residual_input_tensor)
-    return _first_columns(x.square().sum(-1, keepdim=True), x.sum(-1, keepdim=True))
 
 
 def _gathered(stats: Tensor, each: int, width: int) -> Sequence[Tensor]:
@@ -158,25 +113,39 @@ def _gathered(stats: Tensor, each: int, width: int) -> Sequence[Tensor]:
     return (columns.sum(-2) / (width * columns.shape[-2])).split(1, -1)
 
 
-@reference("rms_norm_post_all_gather")
-def _rms_from_statistics(
-    input_tensor: Tensor,
-    stats: Tensor,
-    epsilon: float = 1e-12,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    (square,) = _gathered(stats, 1, input_tensor.shape[-1])
-    return _affine(input_tensor / torch.sqrt(square + epsilon), weight, bias)
+def _register_norm(name: str, centred: bool) -> None:
+    """A norm, and the two halves of it around an all_gather of the statistics."""
+
+    @reference(name)
+    def norm(
+        input_tensor: Tensor,
+        epsilon: float = 1e-12,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        residual_input_tensor: Tensor | None = None,
+    ) -> Tensor:
+        x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
+        x = x - x.mean(-1, keepdim=True) if centred else x
+        return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon), weight, bias)
+
+    @reference(f"{name}_pre_all_gather")
+    def statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
+        x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
+        sums = [x.sum(-1, keepdim=True)] if centred else []
+        return _first_columns(x.square().sum(-1, keepdim=True), *sums)
+
+    @reference(f"{name}_post_all_gather")
+    def from_statistics(
+        input_tensor: Tensor,
+        stats: Tensor,
+        epsilon: float = 1e-12,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        square, *means = _gathered(stats, 2 if centred else 1, input_tensor.shape[-1])
+        mean = means[0] if centred else torch.zeros_like(square)
+        return _affine((input_tensor - mean) / torch.sqrt(square - mean.square() + epsilon), weight, bias)
 
 
-@reference("layer_norm_post_all_gather")
-def _layer_from_statistics(
-    input_tensor: Tensor,
-    stats: Tensor,
-    epsilon: float = 1e-12,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    square, mean = _gathered(stats, 2, input_tensor.shape[-1])
-    return _affine((input_tensor - mean) / torch.sqrt(square - mean.square() + epsilon), weight, bias)
+_register_norm("layer_norm", centred=True)
+_register_norm("rms_norm", centred=False)

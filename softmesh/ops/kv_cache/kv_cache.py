@@ -17,6 +17,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout
@@ -147,9 +148,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "controls"
 
 
 def _check_pair(op: str, cache: Operand, values: Operand) -> None:
-    for operand in (cache, values):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, cache, values)
     if values.shape[0] != 1:
         raise MeshError(f"{op}: dim 0 of {values.name} {list(values.shape)} must be 1.")
     if (values.shape[1], values.shape[3]) != (cache.shape[1], cache.shape[3]):

@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.ops.attention.decode import positions
 from softmesh.ops.attention.page_tables import MemoizeLast, check_table, geometry, reinterpret_tiles
 from softmesh.ops.attention.sdpa_core import check_ints
 from softmesh.ops.kv_cache.kv_cache import (
@@ -127,9 +128,7 @@ def paged_fused_update_cache(
 
 def _positions(at: Data, numbers: Sequence[int], values: torch.Tensor) -> torch.Tensor:
     """(*axes, users)"""
-    if at is not None:
-        return at.long()
-    return torch.tensor(list(numbers), device=values.device).reshape(*(1,) * (values.dim() - 4), len(numbers))
+    return positions(numbers, values) if at is None else at.long()
 
 
 class _Token:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -202,13 +203,15 @@ def linear(
     return product_local("linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation)
 
 
-@operation(
-    "experimental.minimal_matmul",
-    controls="memory_config dtype",
-    tuning="compute_kernel_config config",
-    needs_tile=True,
-    precision="data",
-)
+_LEAN: dict[str, Any] = {
+    "controls": "memory_config dtype",
+    "tuning": "compute_kernel_config config",
+    "needs_tile": True,
+    "precision": "data",
+}
+
+
+@operation("experimental.minimal_matmul", **_LEAN)
 def minimal_matmul(
     input_tensor: Operand,
     weight_tensor: Operand,
@@ -218,16 +221,8 @@ def minimal_matmul(
     fuse_swiglu: bool = False,
 ) -> Local:
     """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
-    local = product_local(
-        "minimal_matmul",
-        input_tensor,
-        weight_tensor,
-        bias_tensor,
-        False,
-        False,
-        fused_activation,
-        fuse_swiglu,
-    )
+    operands = (input_tensor, weight_tensor, bias_tensor)
+    local = product_local("minimal_matmul", *operands, False, False, fused_activation, fuse_swiglu)
     if not fuse_swiglu:
         return local
 
@@ -242,9 +237,7 @@ def minimal_matmul(
         last = len(at.out_shape) - 1
         return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == last else word
 
-    return Local(
-        gated, halves, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=local.broadcast_rank, cost=local.cost
-    )
+    return replace(local, compute=gated, rule=halves)
 
 
 @operation(
@@ -299,13 +292,7 @@ def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> 
     return [width // chunks] * chunks
 
 
-@operation(
-    _SPLIT,
-    controls="memory_config dtype",
-    tuning="compute_kernel_config config",
-    needs_tile=True,
-    precision="data",
-)
+@operation(_SPLIT, **_LEAN)
 def minimal_matmul_split(
     input_tensor: Operand,
     weight_tensor: Operand,
@@ -339,13 +326,7 @@ def minimal_matmul_split(
         is_cut = isinstance(word, rules.Shard) and word.dim == len(joined) - 1 and chunks > 1
         return [rules.LOCAL if is_cut else word] * chunks
 
-    return Local(
-        compute,
-        rule,
-        memory_config=whole.memory_config,
-        broadcast_rank=whole.broadcast_rank,
-        cost=whole.cost,
-    )
+    return replace(whole, compute=compute, rule=rule)
 
 
 def fused_addcmul(

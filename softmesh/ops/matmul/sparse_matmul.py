@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import Layout
@@ -34,9 +35,7 @@ class _Form(NamedTuple):
 
 def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form:
     op = "sparse_matmul"
-    for operand in (a, b):
-        if operand.rank != 4:
-            raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
+    check_four_dims(op, a, b)
     if not a_is_sparse and not b_is_sparse:
         raise MeshError(
             f"{op}: is_input_a_sparse or is_input_b_sparse must be True; ttnn.matmul takes dense operands."
@@ -170,7 +169,6 @@ def _rule(form: _Form, summed: dict[int, int], has_bias: bool) -> rules.Rule:
             if has_bias:
                 raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
             return rules.Partial("sum")
-        found = plain(at)
-        return found if isinstance(found, rules.Placement) else found[0]
+        return plain(at)
 
     return rule

@@ -6,6 +6,7 @@ Equal scores come in torch's order; TT-NN's order among equals is not documented
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -95,17 +96,33 @@ def deepseek_grouped_gate(
     epsilon: float = EPSILON,
 ) -> Local:
     """[weights, indices (uint16)] of the chosen experts: by sigmoid plus bias; the weights are the sigmoids' shares."""
-    op = "experimental.deepseek_grouped_gate"
     grouping = Grouping(n_groups, summed_experts_per_group, topk_groups)
-    check_grouping(op, scores.shape[-1], grouping, n_activated_experts)
+    gate = (torch.sigmoid, grouping, n_activated_experts, epsilon, route_scale)
+    return _grouped_gate("experimental.deepseek_grouped_gate", scores, bias, *gate)
+
+
+def _grouped_gate(
+    op: str,
+    scores: Operand,
+    bias: Operand,
+    score: Callable[[torch.Tensor], torch.Tensor],
+    grouping: Grouping,
+    chosen: int,
+    epsilon: float,
+    scale: float,
+    stable: bool = False,
+) -> Local:
+    check_grouping(op, scores.shape[-1], grouping, chosen)
     check_broadcast(op, [("scores", scores.shape), ("bias", bias.shape)])
 
-    def compute(x: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
-        plain = torch.sigmoid(x)
-        best = within_best_groups(plain + b, grouping).topk(n_activated_experts, -1).indices
-        axes = broadcast_shapes(plain.shape[:-1], best.shape[:-1])
-        weights = plain.expand(*axes, plain.shape[-1]).gather(-1, best)
-        return [normalized(weights, epsilon, route_scale), best]
+    def compute(x: torch.Tensor, b: torch.Tensor, *_: None) -> list[torch.Tensor]:
+        plain = score(x)
+        allowed = within_best_groups(plain + b, grouping)
+        if stable:
+            best = allowed.argsort(dim=-1, descending=True, stable=True)[..., :chosen]
+        else:
+            best = allowed.topk(chosen, -1).indices
+        return [normalized(plain.expand(allowed.shape).gather(-1, best), epsilon, scale), best]
 
     return Local(
         compute,
@@ -118,7 +135,6 @@ def deepseek_grouped_gate(
 # -- gates that write the chosen experts and their weights into given tensors ------------------------
 
 
-_IN_PLACE_COST = flops_per_element(8)
 _DEEPSEEK = Grouping(groups=8, counted=2, kept=4)
 
 
@@ -172,7 +188,7 @@ def _gate(op: str, operands: list[Operand], outputs: list[Operand], choice: _Cho
             _write(target, values, rank)
         return data[3], data[4]
 
-    return Local(compute, rules.along(_token_dims(ranks), outputs=2))
+    return Local(compute, rules.along(_token_dims(ranks)))
 
 
 def _token_dims(ranks: list[int]) -> dict[int, Sequence[tuple[int, int | None]]]:
@@ -204,7 +220,7 @@ def _write(target: torch.Tensor, values: torch.Tensor, rank: int) -> None:
 
 @operation(
     "experimental.deepseek.moe.deepseek_moe_gate",
-    cost=_IN_PLACE_COST,
+    cost=_COST,
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
@@ -226,16 +242,14 @@ def deepseek_moe_gate(
     outputs, best first; what TT-NN leaves behind them is not documented, here it is 0.
     """
     choice = _Choice(eps, scaling_factor, enable_sigmoid, k=8, grouping=_DEEPSEEK)
-    operands, outputs = (
-        [input_tensor, bias_tensor, input_indices_tensor],
-        [output_tensor, output_indices_tensor],
-    )
+    operands = [input_tensor, bias_tensor, input_indices_tensor]
+    outputs = [output_tensor, output_indices_tensor]
     return _gate("experimental.deepseek.moe.deepseek_moe_gate", operands, outputs, choice)
 
 
 @operation(
     "experimental.deepseek.moe.generalized_moe_gate",
-    cost=_IN_PLACE_COST,
+    cost=_COST,
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
@@ -262,10 +276,8 @@ def generalized_moe_gate(
     choice = _Choice(
         eps, scaling_factor, enable_sigmoid, topk, output_softmax, _DEEPSEEK if grouped else None
     )
-    operands, outputs = (
-        [input_tensor, bias_tensor, input_indices_tensor],
-        [output_tensor, output_indices_tensor],
-    )
+    operands = [input_tensor, bias_tensor, input_indices_tensor]
+    outputs = [output_tensor, output_indices_tensor]
     return _gate("experimental.deepseek.moe.generalized_moe_gate", operands, outputs, choice)
 
 
@@ -293,7 +305,7 @@ def _refuse(op: str, name: str, given: object) -> None:
         raise NotModelled(f"{op}: {name} is not modelled, its form is not documented: leave it out.")
 
 
-@operation(_TOPK, cost=flops_per_element(8), controls="memory_config", needs_tile=True)
+@operation(_TOPK, cost=_COST, controls="memory_config", needs_tile=True)
 def moe_grouped_topk(
     scores: Operand,
     bias: Operand,
@@ -315,29 +327,11 @@ def moe_grouped_topk(
     _refuse(_TOPK, "padding_config", padding_config)
     _refuse(_TOPK, "biased_scores", biased_scores)
     grouping = Grouping(n_groups, summed_experts_per_group, topk_groups)
-    check_grouping(_TOPK, scores.shape[-1], grouping, n_activated_experts)
-    check_broadcast(_TOPK, [("scores", scores.shape), ("bias", bias.shape)])
-
-    def compute(x: torch.Tensor, b: torch.Tensor, *_: None) -> list[torch.Tensor]:
-        plain = score(x)
-        allowed = within_best_groups(plain + b, grouping)
-        if stable_sort:
-            best = allowed.argsort(dim=-1, descending=True, stable=True)[..., :n_activated_experts]
-        else:
-            best = allowed.topk(n_activated_experts, -1).indices
-        weights = plain.expand(allowed.shape).gather(-1, best)
-        return [normalized(weights, epsilon, route_scale), best]
-
-    return Local(
-        compute,
-        rules.within(-1),
-        dtypes=(scores.dtype, DataType.UINT16),
-        layouts=(weights_layout, scores.layout),
-        broadcast_rank=max(scores.rank, bias.rank),
-    )
+    gate = (score, grouping, n_activated_experts, epsilon, route_scale, stable_sort)
+    return replace(_grouped_gate(_TOPK, scores, bias, *gate), layouts=(weights_layout, scores.layout))
 
 
-@operation(_HASH, cost=flops_per_element(8), controls="memory_config", precision="data")
+@operation(_HASH, cost=_COST, controls="memory_config", precision="data")
 def moe_hash_gate(
     scores: Operand,
     input_ids: Operand,
@@ -381,7 +375,7 @@ def moe_hash_gate(
         plain = score(x.float()).expand(*axes, *x.shape[lead:])
         return [normalized(plain.gather(-1, chosen), epsilon, route_scale), chosen]
 
-    along = rules.along({scores.rank - 2: [(0, scores.rank - 2), (1, rank - 1)]}, outputs=2)
+    along = rules.along({scores.rank - 2: [(0, scores.rank - 2), (1, rank - 1)]})
     return Local(compute, along, dtypes=(scores.dtype, DataType.UINT16))
 
 

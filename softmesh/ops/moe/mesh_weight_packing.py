@@ -29,11 +29,10 @@ from softmesh.ops.moe.weight_packing import (
     w0_w1_packed,
     w2_packed,
     whole_tiles,
-    with_bias,
 )
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor
 
@@ -45,13 +44,12 @@ def _inner(name: str, define: Callable[..., Local]) -> Operation:
     return Operation(Definition(name, define, signature, moves_bytes, "data"))
 
 
-def _packing_rule(at: rules.Situation) -> rules.Placement:
-    """(L, E, height, width) -> (cores, L, E, blocks, rows, 128): layers and experts stay what they are."""
-    return rules.along({1: [(i, 0) for i in range(4)], 2: [(i, 1) for i in range(4)]})(at)[0]  # type: ignore[index]
+# (L, E, height, width) -> (cores, L, E, blocks, rows, 128): layers and experts stay what they are.
+_PACKING_RULE = rules.along({1: [(i, 0) for i in range(4)], 2: [(i, 1) for i in range(4)]})
 
 
 def _local(compute: Callable[..., torch.Tensor]) -> Local:
-    return Local(compute, _packing_rule, memory_config=DRAM_MEMORY_CONFIG)
+    return Local(compute, _PACKING_RULE, memory_config=DRAM_MEMORY_CONFIG)
 
 
 def _w0_w1(
@@ -76,17 +74,16 @@ def _w2(w2: Operand, b2: Operand | None = None, *, cores: int, inner: int) -> Lo
 def _biased(matrix: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """The mesh dims of the two may have been stored once; layers and experts are two dims, and the row is the last."""
     row = bias.reshape(*bias.shape[: matrix.dim() - 4], *matrix.shape[-4:-2], matrix.shape[-1])
-    lead = broadcast_shapes(matrix.shape[:-4], row.shape[:-3])
-    return with_bias(matrix.expand(*lead, *matrix.shape[-4:]), row.expand(*lead, *row.shape[-3:]))
+    return concat_on_mesh((matrix, row.unsqueeze(-2)), -2)
 
 
-_W0_W1 = {
-    bias: _inner(f"experimental.prepare_w0_w1_tensor_{kind}", _w0_w1)
-    for bias, kind in ((False, "for_moe_compute"), (True, "with_bias"))
-}
-_W2 = {
-    bias: _inner(f"experimental.prepare_w2_tensor_{kind}", _w2)
-    for bias, kind in ((False, "for_moe_compute"), (True, "with_bias"))
+_PACKING = {
+    name: _inner(f"experimental.{name}", define)
+    for define, names in (
+        (_w0_w1, ("prepare_w0_w1_tensor_for_moe_compute", "prepare_w0_w1_tensor_with_bias")),
+        (_w2, ("prepare_w2_tensor_for_moe_compute", "prepare_w2_tensor_with_bias")),
+    )
+    for name in names
 }
 
 
@@ -100,87 +97,54 @@ def _cores(where: str, tensor: object) -> int:
     return weight_placement.effective_matmul_ring_size(mesh)
 
 
-def _check(where: str, matrices: dict[str, Tensor], wanted: tuple[int, ...]) -> None:
-    for name, tensor in matrices.items():
+def _packed(
+    where: str, weights: dict[str, Tensor], biases: dict[str, Tensor], shape: tuple[int, ...], **sizes: int
+) -> Tensor:
+    """What the operation of this name makes of weights of `shape`, (L, E, height, width), and biases (L, E, width)."""
+    for name, tensor in weights.items():
         checked(where, name, tensor, Tensor, _A_TENSOR)
-    check_matrices(where, {name: list(w.shape) for name, w in matrices.items()}, wanted)
-    for extent in wanted[2:]:
+    check_matrices(where, {name: list(w.shape) for name, w in weights.items()}, shape)
+    for extent in shape[2:]:
         whole_tiles(where, "K and N", extent)
-
-
-def _check_biases(where: str, biases: dict[str, Tensor], wanted: tuple[int, int, int]) -> None:
-    layers, experts, width = wanted
+    layers, experts, _, width = shape
     for name, bias in biases.items():
-        shape = list(checked(where, name, bias, Tensor, _A_TENSOR).shape)
-        if shape not in ([layers, experts, width], [layers, experts, 1, width]):
-            raise MeshError(f"{where}: {name} must be [{layers}, {experts}, {width}], got {shape}.")
+        given = list(checked(where, name, bias, Tensor, _A_TENSOR).shape)
+        if given not in ([layers, experts, width], [layers, experts, 1, width]):
+            raise MeshError(f"{where}: {name} must be [{layers}, {experts}, {width}], got {given}.")
+    operands = (*weights.values(), *biases.values())
+    return _tensor(_PACKING[where](*operands, cores=_cores(where, operands[0]), **sizes))
 
 
 @reject_unknown_keywords
 def prepare_w0_w1_tensor_for_moe_compute(
-    tt_w0: Tensor,
-    tt_w1: Tensor,
-    *,
-    L: int,
-    E: int,
-    K: int,
-    N: int,
+    tt_w0: Tensor, tt_w1: Tensor, *, L: int, E: int, K: int, N: int
 ) -> Tensor:
     """(L, E, K, N) twice -> (cores, L, E, blocks, rows, 128), as `moe_compute` reads them."""
-    where = "prepare_w0_w1_tensor_for_moe_compute"
-    _check(where, {"tt_w0": tt_w0, "tt_w1": tt_w1}, (L, E, K, N))
-    return _tensor(_W0_W1[False](tt_w0, tt_w1, cores=_cores(where, tt_w0)))
+    weights = {"tt_w0": tt_w0, "tt_w1": tt_w1}
+    return _packed("prepare_w0_w1_tensor_for_moe_compute", weights, {}, (L, E, K, N))
 
 
 @reject_unknown_keywords
 def prepare_w0_w1_tensor_with_bias(
-    tt_w0: Tensor,
-    tt_w1: Tensor,
-    tt_b0: Tensor,
-    tt_b1: Tensor,
-    *,
-    L: int,
-    E: int,
-    K: int,
-    N: int,
+    tt_w0: Tensor, tt_w1: Tensor, tt_b0: Tensor, tt_b1: Tensor, *, L: int, E: int, K: int, N: int
 ) -> Tensor:
     """As without a bias; b0 and b1 (L, E, N) are one more row of w0 and w1."""
-    where = "prepare_w0_w1_tensor_with_bias"
-    _check(where, {"tt_w0": tt_w0, "tt_w1": tt_w1}, (L, E, K, N))
-    _check_biases(where, {"tt_b0": tt_b0, "tt_b1": tt_b1}, (L, E, N))
-    return _tensor(_W0_W1[True](tt_w0, tt_w1, tt_b0, tt_b1, cores=_cores(where, tt_w0)))
+    weights, biases = {"tt_w0": tt_w0, "tt_w1": tt_w1}, {"tt_b0": tt_b0, "tt_b1": tt_b1}
+    return _packed("prepare_w0_w1_tensor_with_bias", weights, biases, (L, E, K, N))
 
 
 @reject_unknown_keywords
-def prepare_w2_tensor_for_moe_compute(
-    tt_w2: Tensor,
-    *,
-    L: int,
-    E: int,
-    N: int,
-    K: int,
-) -> Tensor:
+def prepare_w2_tensor_for_moe_compute(tt_w2: Tensor, *, L: int, E: int, N: int, K: int) -> Tensor:
     """(L, E, N, K) -> (cores, L, E, blocks, rows, 128), as `moe_compute` reads it."""
     where = "prepare_w2_tensor_for_moe_compute"
-    _check(where, {"tt_w2": tt_w2}, (L, E, N, K))
-    return _tensor(_W2[False](tt_w2, cores=_cores(where, tt_w2), inner=N // TILE))
+    return _packed(where, {"tt_w2": tt_w2}, {}, (L, E, N, K), inner=N // TILE)
 
 
 @reject_unknown_keywords
-def prepare_w2_tensor_with_bias(
-    tt_w2: Tensor,
-    tt_b2: Tensor,
-    *,
-    L: int,
-    E: int,
-    N: int,
-    K: int,
-) -> Tensor:
+def prepare_w2_tensor_with_bias(tt_w2: Tensor, tt_b2: Tensor, *, L: int, E: int, N: int, K: int) -> Tensor:
     """As without a bias; b2 (L, E, K) is one more row of w2."""
     where = "prepare_w2_tensor_with_bias"
-    _check(where, {"tt_w2": tt_w2}, (L, E, N, K))
-    _check_biases(where, {"tt_b2": tt_b2}, (L, E, K))
-    return _tensor(_W2[True](tt_w2, tt_b2, cores=_cores(where, tt_w2), inner=N // TILE))
+    return _packed(where, {"tt_w2": tt_w2}, {"tt_b2": tt_b2}, (L, E, N, K), inner=N // TILE)
 
 
 def _tensor(value: Any) -> Tensor:

@@ -29,11 +29,10 @@ from softmesh.ops.moe.weight_packing import (
     w0_w1_blocks,
     whole_tiles,
 )
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice
 
 _TILE = weight_packing.TILE
 _WIDTH = W2_TILES_PER_A2A_ITER_W * _TILE
-A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 
 
 class WeightCoreShardMaps(NamedTuple):

@@ -1,4 +1,4 @@
-"""softmax, layer_norm and rms_norm over the last dim of each device's shard, with the distributed and DiT forms."""
+"""layer_norm and rms_norm over the last dim of each device's shard, with the distributed and DiT forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import OPERATIONS, operation
+from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import UnaryWithParam
@@ -22,31 +22,30 @@ from softmesh.tensor.dtype import TILE_SIZE, DataType
 _TUNING = "compute_kernel_config program_config"
 
 
-@operation(
-    cost=flops_per_element(12),
-    controls="memory_config queue_id",
-    tuning="compute_kernel_config program_config",
-    needs_tile=True,
-    floats_only=True,
-)
-def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
-    """Along `dim` of each device's piece: over a split dim the result is Local."""
-    at = input_tensor.from_end(dim)
-    return Local(lambda x: torch.softmax(x, at), rules.within(at))
+Affine = Callable[[torch.Tensor, torch.Tensor | None, torch.Tensor | None], torch.Tensor]
 
 
-def _check_width(op: str, operand: Operand | None, width: int) -> None:
-    """A weight or bias holds `width` values: as one row, or TT-NN's row-major blocks of 32."""
-    if operand is not None and operand.spec.logical_volume() != width:
-        raise MeshError(
-            f"{op}: {operand.name} {list(operand.shape)} must hold {width} values, one for each element of the "
-            "normalised dim."
-        )
+def _affine(op: str, x: Operand, weight: Operand | None, bias: Operand | None) -> Affine:
+    """What weight and bias, rows in one of TT-NN's forms (1, 1, 1, W), (W,), (1, 1, W/32, 32), do to a norm of x."""
+    if not x.rank:
+        raise MeshError(f"{op}: input_tensor must have at least one dim.")
+    width, rank = x.shape[-1], x.rank
+    for operand in (weight, bias):
+        if operand is not None and operand.spec.logical_volume() != width:
+            raise MeshError(
+                f"{op}: {operand.name} {list(operand.shape)} must hold {width} values, one for each element of the "
+                "normalised dim."
+            )
+    ranks = [0 if operand is None else operand.rank for operand in (weight, bias)]
 
+    def row(values: torch.Tensor, own_rank: int) -> torch.Tensor:
+        return values.reshape(*values.shape[: values.dim() - own_rank], *(1,) * (rank - 1), width)
 
-def _as_row(values: torch.Tensor, rank: int, width: int) -> torch.Tensor:
-    """Any of TT-NN's forms of a weight (1, 1, 1, W), (W,), (1, 1, W/32, 32) as (..., W)."""
-    return values.reshape(*values.shape[: values.dim() - rank], width)
+    def apply(normed: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
+        scaled = normed if w is None else normed * row(w, ranks[0])
+        return scaled if b is None else scaled + row(b, ranks[1])
+
+    return apply
 
 
 def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
@@ -87,57 +86,38 @@ def _norm(
     epsilon: float,
     centred: bool,
 ) -> Local:
-    if not input_tensor.rank:
-        raise MeshError(f"{op}: input_tensor must have at least one dim.")
-    width, rank = input_tensor.shape[-1], input_tensor.rank
-    _check_width(op, weight, width)
-    _check_width(op, bias, width)
+    affine = _affine(op, input_tensor, weight, bias)
     if residual is not None and residual.shape != input_tensor.shape:
         raise MeshError(
             f"{op}: residual_input_tensor {list(residual.shape)} must be like the input {list(input_tensor.shape)}."
         )
-    ranks = [0 if o is None else o.rank for o in (weight, bias)]
 
     def compute(
         x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
     ) -> torch.Tensor:
-        result = _normalized(x if r is None else x + r, epsilon, centred)
-        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
-            if values is not None:
-                row = _as_row(values, own_rank, width)
-                lead = row.dim() - 1
-                result = combine(result, row.reshape(*row.shape[:lead], *(1,) * (rank - 1), width))
-        return result
+        return affine(_normalized(x if r is None else x + r, epsilon, centred), w, b)
 
     return Local(compute, _norm_rule)
 
 
-@operation(
-    cost=flops_per_element(8), controls="memory_config", floats_only=True, tuning=_TUNING + " recip_tensor"
-)
-def layer_norm(
-    input_tensor: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
-    return _norm("layer_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=True)
+def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
+    def define(
+        input_tensor: Operand,
+        *,
+        epsilon: float = 1e-12,
+        weight: Operand | None = None,
+        bias: Operand | None = None,
+        residual_input_tensor: Operand | None = None,
+    ) -> Local:
+        return _norm(kind, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
+
+    define.__doc__ = f"{formula} * weight + bias over the last dim; a residual is added to x first."
+    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning}
+    return operation(kind, cost=flops_per_element(steps), **options)(define)
 
 
-@operation(cost=flops_per_element(6), controls="memory_config", floats_only=True, tuning=_TUNING)
-def rms_norm(
-    input_tensor: Operand,
-    *,
-    epsilon: float = 1e-12,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    residual_input_tensor: Operand | None = None,
-) -> Local:
-    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
-    return _norm("rms_norm", input_tensor, weight, bias, residual_input_tensor, epsilon, centred=False)
+layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8, f"{_TUNING} recip_tensor")
+rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 
 
 def _statistics(dtype: DataType, centred: bool) -> Local:
@@ -165,57 +145,50 @@ def _apply_statistics(
     epsilon: float,
     centred: bool,
 ) -> Local:
-    if not input_tensor.rank:
-        raise MeshError(f"{op}: input_tensor must have at least one dim.")
-    width, rank = input_tensor.shape[-1], input_tensor.rank
+    affine = _affine(op, input_tensor, weight, bias)
     columns = TILE_SIZE * (2 if centred else 1)
-    if stats.rank != rank or stats.shape[-1] % columns:
+    if stats.rank != input_tensor.rank or stats.shape[-1] % columns:
         raise MeshError(
             f"{op}: stats {list(stats.shape)} must hold {columns} columns for each device that took part, as "
             f"{op.replace('post', 'pre')} makes them and an all_gather along the last dim joins them."
         )
-    _check_width(op, weight, width)
-    _check_width(op, bias, width)
     devices = stats.shape[-1] // columns
-    ranks = [0 if o is None else o.rank for o in (weight, bias)]
+    total = input_tensor.shape[-1] * devices
 
     def compute(
         x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None
     ) -> torch.Tensor:
-        total = width * devices
         tiles = s.reshape(*s.shape[:-1], devices, -1, TILE_SIZE)[..., 0].sum(-2) / total
         squares = tiles[..., :1]
         mean = tiles[..., 1:2] if centred else torch.zeros_like(squares)
-        result = (x - mean) * torch.rsqrt(squares - mean.square() + epsilon)
-        for values, own_rank, combine in ((w, ranks[0], torch.mul), (b, ranks[1], torch.add)):
-            if values is not None:
-                row = _as_row(values, own_rank, width)
-                result = combine(result, row.reshape(*row.shape[:-1], *(1,) * (rank - 1), width))
-        return result
+        return affine((x - mean) * torch.rsqrt(squares - mean.square() + epsilon), w, b)
 
-    def rule(at: rules.Situation) -> rules.Placement:
-        """The statistics are whole, so a split last dim stays split; weights split alike."""
-        rules.refuse_partial(at)
-        last = len(at.out_shape) - 1
-        if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
-            return rules.LOCAL  # not gathered: each device would use its own
-        words: list[rules.Placement | None] = [at.words[0], at.words[1]]
-        for word, shape in zip(at.words[2:], at.shapes[2:], strict=True):
-            if isinstance(word, rules.Shard) and shape is not None:
-                counts_elements = word.size is None or math.prod(shape[word.dim + 1 :]) == 1
-                slices_the_row = math.prod(shape[: word.dim]) == 1 and counts_elements
-                word = word.at(last) if slices_the_row else rules.LOCAL
-            words.append(word)
-        if rules.LOCAL in words:
-            return rules.LOCAL
-        full = at.out_shape
-        return rules.elementwise(
-            rules.Situation(
-                tuple(words), (full, *(None if w is None else full for w in words[1:])), at.out_shapes
-            )
-        )
+    return Local(compute, _statistics_rule)
 
-    return Local(compute, rule)
+
+def _statistics_rule(at: rules.Situation) -> rules.Placement:
+    """The statistics are whole, so a split last dim stays split; weights split alike."""
+    rules.refuse_partial(at)
+    last = len(at.out_shape) - 1
+    if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
+        return rules.LOCAL  # not gathered: each device would use its own
+    weights = (_row_slice(word, shape, last) for word, shape in zip(at.words[2:], at.shapes[2:], strict=True))
+    words = (*at.words[:2], *weights)
+    if rules.LOCAL in words:
+        return rules.LOCAL
+    shapes = (at.out_shape, *(None if word is None else at.out_shape for word in words[1:]))
+    return rules.elementwise(rules.Situation(words, shapes, at.out_shapes))
+
+
+def _row_slice(
+    word: rules.Placement | None, shape: tuple[int, ...] | None, last: int
+) -> rules.Placement | None:
+    """The word of a weight or bias, whatever its form, as that of a row along dim `last`."""
+    if not isinstance(word, rules.Shard) or shape is None:
+        return word
+    counts_elements = word.size is None or math.prod(shape[word.dim + 1 :]) == 1
+    slices_the_row = math.prod(shape[: word.dim]) == 1 and counts_elements
+    return word.at(last) if slices_the_row else rules.LOCAL
 
 
 def _register_distributed(kind: str, centred: bool) -> None:

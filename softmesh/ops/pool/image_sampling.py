@@ -16,7 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.broadcasting import expand_mesh_dims
 
 # -- upsample: images made larger, by repeating pixels or between them -------------------------------
 
@@ -72,8 +72,7 @@ def sampled(
     images: torch.Tensor, points: torch.Tensor, mode: str = "bilinear", align_corners: bool = False
 ) -> torch.Tensor:
     """(*mesh, N, H, W, C) at (*mesh, N, GH, GW, 2) -> (*mesh, N, GH, GW, C); 0 outside of the images."""
-    lead = broadcast_shapes(images.shape[:-4], points.shape[:-4])
-    images, points = (x.expand(*lead, *x.shape[-4:]) for x in (images, points))
+    images, points = expand_mesh_dims(4, images, points)
     found = F.grid_sample(
         channels_first(images),
         points.reshape(-1, *points.shape[-3:]),
@@ -81,7 +80,7 @@ def sampled(
         padding_mode="zeros",
         align_corners=align_corners,
     )
-    return channels_last(found, lead)
+    return channels_last(found, images.shape[:-4])
 
 
 def sampled_together(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,13 +25,13 @@ from softmesh.ops.data_movement.image_layout import (
     ints,
     pair,
 )
+from softmesh.ops.reduction.reduction import index_type
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
 _TUNING = (
     "dram_slice_config applied_shard_scheme deallocate_input reallocate_halo_output config_tensor_in_dram"
 )
-_LARGEST_UINT16 = 65535
 
 
 class _Windows(NamedTuple):
@@ -119,8 +119,7 @@ def _max_local(
         own = rows * width + places % padded_width - left
         return [_unfold_mesh(values, x), _unfold_mesh(own, x)]
 
-    index_type = DataType.UINT16 if height * width <= _LARGEST_UINT16 else DataType.UINT32
-    dtypes = (dtype, index_type) if return_indices else (dtype,)
+    dtypes = (dtype, index_type(height * width)) if return_indices else (dtype,)
     return Local(compute, flat_image_rule(flat), dtypes=dtypes, layouts=(layout,) * len(dtypes))
 
 
@@ -209,46 +208,36 @@ _ADAPTIVE: dict[str, Any] = {
 }
 
 
-def _adaptive(
-    op: str, images: Operand, sizes: tuple[int, ...], output_size: Sequence[int], pool: Any
-) -> Local:
-    n, height, width, channels = ints(op, "batch_size, input_h, input_w, channels", list(sizes), (4,), 1)
-    size = pair(op, "output_size", output_size, 1)
-    flat = images_are_flat(op, images, (n, height, width, channels))
+def _register_adaptive(
+    op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor]
+) -> None:
+    def define(
+        input_tensor: Operand,
+        batch_size: int,
+        input_h: int,
+        input_w: int,
+        channels: int,
+        output_size: Sequence[int],
+    ) -> Local:
+        given = [batch_size, input_h, input_w, channels]
+        sizes = ints(op, "batch_size, input_h, input_w, channels", given, (4,), 1)
+        size = pair(op, "output_size", output_size, 1)
+        flat = images_are_flat(op, input_tensor, sizes)
 
-    def compute(x: torch.Tensor) -> torch.Tensor:
-        apart = channels_first(x.reshape(*x.shape[:-4], n, height, width, channels))
-        return flattened(channels_last(pool(apart, size), x.shape[:-4]))
+        def compute(x: torch.Tensor) -> torch.Tensor:
+            apart = channels_first(x.reshape(*x.shape[:-4], *sizes))
+            return flattened(channels_last(pool(apart, size), x.shape[:-4]))
 
-    return Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
+        return Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
 
-
-@operation(**_ADAPTIVE)
-def adaptive_avg_pool2d(
-    input_tensor: Operand,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
-    output_size: Sequence[int],
-) -> Local:
-    """The means of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."""
-    sizes = (batch_size, input_h, input_w, channels)
-    return _adaptive("adaptive_avg_pool2d", input_tensor, sizes, output_size, F.adaptive_avg_pool2d)
+    define.__doc__ = (
+        f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
+    )
+    operation(op, **_ADAPTIVE)(define)
 
 
-@operation(**_ADAPTIVE)
-def adaptive_max_pool2d(
-    input_tensor: Operand,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
-    output_size: Sequence[int],
-) -> Local:
-    """The largest values of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."""
-    sizes = (batch_size, input_h, input_w, channels)
-    return _adaptive("adaptive_max_pool2d", input_tensor, sizes, output_size, F.adaptive_max_pool2d)
+_register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d)
+_register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
 
 
 @operation(controls="memory_config dtype", floats_only=True)

@@ -10,10 +10,9 @@ from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer, check_cores, check_l1, page_per_core
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.tensor.tensor import Tensor
 
-A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_device)"
 _CONFIG_BYTES = 64
 _A_PAIR = "a pair (number of a DRAM bank, ttnn.CoreRangeSet of its receivers)"
@@ -85,8 +84,7 @@ def create_global_circular_buffer_for_tensor_prefetcher(
 ) -> BankCircularBuffer:
     """`size` bytes in the L1 of every receiver, filled by the DRAM banks that the tensor prefetcher reads."""
     where = "create_global_circular_buffer_for_tensor_prefetcher"
-    mesh = checked(where, "mesh_device", mesh_device, MeshDevice, A_MESH_DEVICE)
-    mesh.check_open(where)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     return BankCircularBuffer(
         where, mesh, bank_to_receivers, size, buffer_type, support_multi_receiver_shards
     )
@@ -104,8 +102,7 @@ def create_global_circular_buffer_for_matmul_1d(
 ) -> BankCircularBuffer:
     """The same for the weights of matmuls with these program configs: it must hold a block of each of them."""
     where = "create_global_circular_buffer_for_matmul_1d"
-    mesh = checked(where, "mesh_device", mesh_device, MeshDevice, A_MESH_DEVICE)
-    mesh.check_open(where)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     wanted = "ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig"
     kinds = (MatmulMultiCoreReuseMultiCast1DProgramConfig,)
     configs = checked_all(where, "program_configs", program_configs, kinds, wanted)

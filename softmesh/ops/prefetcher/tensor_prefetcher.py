@@ -17,10 +17,10 @@ from softmesh.hardware import Arch
 from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinateRangeSet
 from softmesh.ops.creation.creation import zeros
-from softmesh.ops.prefetcher.prefetch_buffers import A_MESH_DEVICE, A_TENSOR
+from softmesh.ops.prefetcher.prefetch_buffers import A_TENSOR
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
@@ -54,16 +54,10 @@ def prefetcher_of(mesh: MeshDevice) -> Prefetcher:
     return _PREFETCHERS.setdefault(mesh, Prefetcher())
 
 
-def open_mesh(where: str, mesh_device: object) -> MeshDevice:
-    mesh = checked(where, "mesh_device", mesh_device, MeshDevice, A_MESH_DEVICE)
-    mesh.check_open(where)
-    return mesh
-
-
 @reject_unknown_keywords
 def is_tensor_prefetcher_supported(mesh_device: MeshDevice) -> bool:
     """Whether the chips have cores at their DRAM banks that can send by themselves: Blackhole has."""
-    return open_mesh("is_tensor_prefetcher_supported", mesh_device).arch() is Arch.BLACKHOLE
+    return checked_open("is_tensor_prefetcher_supported", "mesh_device", mesh_device).arch() is Arch.BLACKHOLE
 
 
 @reject_unknown_keywords
@@ -77,7 +71,7 @@ def start_tensor_prefetcher(
 ) -> None:
     """From now on the DRAM banks send what queue_tensor_prefetcher_request asks for; the weights share bandwidth."""
     where = "start_tensor_prefetcher"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     if not is_tensor_prefetcher_supported(mesh):
         raise MeshError(
             f"{where}: {mesh.arch()} has no cores that send from DRAM by themselves: use ttnn.dram_prefetcher, or "
@@ -98,7 +92,7 @@ def start_tensor_prefetcher(
 def stop_tensor_prefetcher(mesh_device: MeshDevice) -> None:
     """Requests that were made are served first."""
     where = "stop_tensor_prefetcher"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     state = _running(where, mesh)
     state.is_running = False
     state.requests.clear()
@@ -127,7 +121,7 @@ def queue_tensor_prefetcher_request(
 ) -> None:
     """Ask for (tensor, number of blocks) or (tensor, number of blocks, rotation), one after the other."""
     where = "queue_tensor_prefetcher_request"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     state = _running(where, mesh)
     if prefetcher_pipes:
         raise NotModelled(
@@ -210,7 +204,7 @@ def wait_for_cq_on_tensor_prefetcher(
 ) -> None:
     """Let the prefetcher wait until a queue has done what was put on it."""
     where = "wait_for_cq_on_tensor_prefetcher"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     _running(where, mesh)
     _check_subset(where, mesh, device_subset)
     mesh.mesh_command_queue(cq_id)  # refuses a queue that is not there
@@ -252,7 +246,7 @@ def dram_prefetcher(
     if layers < 1:
         raise MeshError(f"{where}: num_layers must be 1 or more, got {layers}.")
     first = checked(where, "tensors[0]", tensors[0], Tensor, A_TENSOR)
-    mesh = open_mesh(where, first.device())
+    mesh = checked_open(where, "mesh_device", first.device())
     buffer = checked_buffer(where, mesh, global_cb)
     weights, last = list(tensors[:-1]) or [first], tensors[-1]
     for i, weight in enumerate(weights):
@@ -292,7 +286,7 @@ def dram_prefetcher_consumer(
 ) -> None:
     """Take `num_iters` pages out of the buffer; an error where nothing was sent into it."""
     where = "test_dram_prefetcher_consumer"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     buffer = checked_buffer(where, mesh, global_cb)
     pages, size = (
         checked_int(where, "num_iters", num_iters),
@@ -319,7 +313,7 @@ def dram_prefetcher_validator(
 ) -> None:
     """Compare what arrives in the buffer with the tensor; an error where that tensor was not sent into it."""
     where = "test_dram_prefetcher_validator"
-    mesh = open_mesh(where, mesh_device)
+    mesh = checked_open(where, "mesh_device", mesh_device)
     buffer = checked_buffer(where, mesh, global_cb)
     source = checked_weight(where, mesh, "source_tensor", source_tensor)
     layers = checked_int(where, "num_layers", num_layers)

@@ -18,6 +18,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -75,6 +76,30 @@ for _name, _entry in REDUCTIONS.items():
     _register(_name, _entry)
 
 
+_SUM = "experimental.fast_reduce_nc"
+
+
+@operation(
+    _SUM,
+    cost=flops_per_element(1),
+    controls="memory_config output",
+    tuning="compute_kernel_config sub_core_grids",
+    needs_tile=True,
+)
+def fast_reduce_nc(input: Operand, *, dims: Sequence[int] = ()) -> Local:
+    """The sum over dims in front of the last two, which stay with an extent of 1."""
+    if not dims:
+        raise MeshError(f"fast_reduce_nc dims should not be empty: {_SUM} sums over the dims that are named.")
+    summed = input.dims(list(dims), "dims")
+    if any(d >= input.rank - 2 for d in summed):
+        raise MeshError(
+            f"{_SUM}: dims={list(dims)} of {list(input.shape)} must lie in front of the last two; ttnn.sum takes those."
+        )
+    backward = [d - input.rank for d in summed]
+    rule = rules.reducing("sum", summed, keepdim=True)
+    return Local(lambda x: x.sum(backward, keepdim=True), rule, memory_config=DRAM_MEMORY_CONFIG)
+
+
 def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """`(tensor, dim, keepdim)`, or `(tensor, output_tensor, dims=...)`, which keeps the dims it multiplies over."""
     return args, kwargs | ({"keepdim": True} if "dims" in kwargs else {})
@@ -112,28 +137,21 @@ def prod(
 def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
     """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32."""
     rank = input_tensor.rank
-    if dim is None:
+    over = input_tensor.dims(dim)
 
-        def of_all(x: torch.Tensor) -> torch.Tensor:
-            flat = x.reshape(*x.shape[: x.dim() - rank], -1).argmax(-1)
-            return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        if dim is not None:
+            return x.argmax(over[0] - rank, keepdim=keepdim)
+        flat = x.reshape(*x.shape[: x.dim() - rank], -1).argmax(-1)
+        return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
 
-        return Local(
-            of_all,
-            rules.reducing(None, range(rank), keepdim),
-            dtypes=(DataType.UINT32,),
-            layouts=(Layout.ROW_MAJOR,),
-        )
-    d = input_tensor.dim(dim)
-    return Local(
-        lambda x: x.argmax(d - rank, keepdim=keepdim),
-        rules.reducing(None, [d], keepdim),
-        dtypes=(DataType.UINT32,),
-        layouts=(Layout.ROW_MAJOR,),
-    )
+    rule = rules.reducing(None, over, keepdim)
+    return Local(compute, rule, dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
 
 
-_LARGEST_UINT16 = 65535
+def index_type(extent: int) -> DataType:
+    """Of places along a dim."""
+    return DataType.UINT16 if extent <= 65535 else DataType.UINT32
 
 
 @operation(
@@ -164,7 +182,7 @@ def topk(
             f"of the values {list(input_tensor.shape)}."
         )
     at = d - input_tensor.rank
-    index_type = DataType.UINT16 if n <= _LARGEST_UINT16 else DataType.UINT32
+    of_places = index_type(n) if indices_tensor is None else indices_tensor.dtype
 
     def compute(x: torch.Tensor, indices: torch.Tensor | None) -> list[torch.Tensor]:
         values, places = x.topk(k, at, largest, sorted)
@@ -172,35 +190,21 @@ def topk(
             return [values, places]
         return [values, torch.take_along_dim(indices, places, at)]
 
-    return Local(
-        compute,
-        rules.within(d),
-        dtypes=(input_tensor.dtype, index_type if indices_tensor is None else indices_tensor.dtype),
-    )
+    return Local(compute, rules.within(d), dtypes=(input_tensor.dtype, of_places))
 
 
 @operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
-    d = input.dim(dim)
-    at = d - input.rank
+    at = input.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
         return x.flip(at).cumsum(at).flip(at) if reverse_order else x.cumsum(at)
 
-    return Local(compute, lambda situation: _running(situation, d))
-
-
-def _running(at: rules.Situation, d: int) -> rules.Placement:
-    if isinstance(at.word, rules.Shard) and at.word.dim == d:
-        return rules.LOCAL
-    return rules.linear(at)
+    return Local(compute, scan_rule((at,)))
 
 
 # -- along a dim, in order: sort, prefix products and sums, moving averages, nonzero -----------------
-
-
-_MAX_SORT_INDEX = 65535
 
 
 @operation(cost=flops_per_element(16), controls="memory_config out", precision="native")
@@ -210,12 +214,10 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
     Equal values keep their order; TT-NN promises that for `stable=True` only.
     """
     at = input_tensor.from_end(dim)
-    is_long = input_tensor.shape[at] > _MAX_SORT_INDEX
-    index_type = DataType.UINT32 if is_long else DataType.UINT16
     return Local(
         lambda x: list(torch.sort(x, dim=at, descending=bool(descending), stable=True)),
         rules.within(at),
-        dtypes=(input_tensor.dtype, index_type),
+        dtypes=(input_tensor.dtype, index_type(input_tensor.shape[at])),
     )
 
 

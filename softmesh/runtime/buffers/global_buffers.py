@@ -6,11 +6,10 @@ Both are a mesh buffer with one page in the L1 of each of these cores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
-from softmesh.arguments import checked, checked_int, described, refused
+from softmesh.arguments import checked, checked_int, described, refused, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
@@ -24,9 +23,7 @@ from softmesh.runtime.buffers.buffer_config import (
     ShardSpecBuffer,
 )
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
-
-if TYPE_CHECKING:
-    from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 
 A_RANGE_SET = "a ttnn.CoreRangeSet such as ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (7, 7))])"
 
@@ -185,3 +182,15 @@ def _check_one_part_each(pairs: list[tuple[CoreCoord, CoreRangeSet]]) -> None:
             f"{_WHAT}: core {twice} has two parts in sender_receiver_core_mapping: a core is the sender of one group, "
             "or a receiver of one sender."
         )
+
+
+@reject_unknown_keywords
+def create_global_circular_buffer(
+    mesh_device: MeshDevice,
+    sender_receiver_core_mapping: Sequence[tuple[CoreCoord, CoreRangeSet]],
+    size: int,
+    buffer_type: BufferType = BufferType.L1,
+) -> GlobalCircularBuffer:
+    where = "create_global_circular_buffer"
+    device = checked_open(where, "mesh_device", mesh_device)
+    return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)

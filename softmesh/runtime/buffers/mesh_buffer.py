@@ -180,7 +180,7 @@ class MeshBuffer:
         return made
 
     def _take(self, layout: PageLayout, mesh: MeshDevice, allocator: Allocator) -> None:
-        self.memory = MeshMemory(layout, 0, _extents(mesh), mesh.torch_device)
+        self.memory = MeshMemory(layout, 0, mesh.local_extents, mesh.torch_device)
         if layout.bytes_per_bank:
             self.memory.address = allocator.allocate(
                 layout.bytes_per_bank,
@@ -236,7 +236,7 @@ class MeshBuffer:
             raise MeshError(
                 f"{doing}: {self!r} is not allocated. Drop its deallocate(){where} before this use, or create it again."
             )
-        if self.memory.mesh != _extents(mesh):
+        if self.memory.mesh != mesh.local_extents:
             raise NotModelled(
                 f"{doing}: {self!r} was created on {MeshShape(self.memory.mesh)}, and mesh.reshape() made it "
                 f"{mesh.shape}: create buffers after reshaping."
@@ -328,7 +328,3 @@ def _check_kinds(mesh_config: object, local_config: object, mesh: object) -> Non
         )
     if not callable(getattr(mesh, "mesh_command_queue", None)):
         raise refused(where, f"mesh_device must be a MeshDevice, got {described(mesh)}")
-
-
-def _extents(mesh: MeshDevice) -> tuple[int, ...]:
-    return tuple(mesh.shape) if mesh.block is None else mesh.block.shape

@@ -247,7 +247,7 @@ def memory_at(mesh: MeshDevice, layout: PageLayout, address: int) -> MeshMemory 
     """The bytes at an address, under a layout of one's own."""
     if address < 0:
         raise MeshError(f"MeshBuffer.create: address {address} cannot be negative.")
-    extents = tuple(mesh.shape) if mesh.block is None else mesh.block.shape
+    extents = mesh.local_extents
     base = owner_at(mesh, layout.buffer_type, address) if layout.num_pages else None
     if base is not None:
         return Window(layout, address, extents, base, base.layout)

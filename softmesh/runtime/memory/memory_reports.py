@@ -13,11 +13,10 @@ from softmesh.errors import MeshError
 from softmesh.fabric.system import current_system
 from softmesh.hardware.enums import BufferType
 from softmesh.runtime.commands import Command, attach, detach
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.memory.allocator import Allocator
 
 REPORTS = Path("generated", "reports", "tt_metal")  # below the current directory
-_A_MESH = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
 _A_BUFFER_TYPE = "a ttnn.BufferType such as ttnn.BufferType.DRAM"
 _BLOCK_FIELDS = ("blockID", "address", "size", "prevID", "nextID", "allocated")
 
@@ -43,8 +42,7 @@ def get_memory_view(device: MeshDevice, buffer_type: BufferType) -> MemoryView:
 
 
 def _allocator(where: str, device: object) -> Allocator:
-    mesh = checked(where, "device", device, MeshDevice, _A_MESH)
-    mesh.check_open(where)
+    mesh = checked_open(where, "device", device)
     return mesh.allocator()
 
 
@@ -74,6 +72,7 @@ def dump_device_memory_state(device: MeshDevice, prefix: str = "") -> None:
     if not isinstance(prefix, str) or os.path.basename(prefix) != prefix or "\0" in prefix:
         raise refused(where, f"prefix must be the beginning of a file name, got {prefix!r}")
     _write(
+        "dump_device_memory_state",
         prefix + "memory_usage_summary.csv",
         (
             "Memory",
@@ -87,6 +86,7 @@ def dump_device_memory_state(device: MeshDevice, prefix: str = "") -> None:
     )
     largest = allocator.get_statistics(BufferType.L1).largest_free_block_bytes
     _write(
+        "dump_device_memory_state",
         prefix + "l1_usage_summary.csv",
         (
             "Largest Free L1 Block (B)",
@@ -102,6 +102,7 @@ def dump_device_memory_state(device: MeshDevice, prefix: str = "") -> None:
         ],
     )
     _write(
+        "dump_device_memory_state",
         prefix + "detailed_memory_usage.csv",
         ("Memory", "Address (B)", "Size (B)", "Allocated", "Owner", "Allocated At"),
         (line for kind in BufferType for line in _detailed(allocator, kind)),
@@ -116,15 +117,18 @@ def _detailed(allocator: Allocator, kind: BufferType) -> Iterable[Sequence[objec
         yield kind.name, address, size, "yes" if is_allocated else "no", *whose
 
 
-def _write(name: str, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+def _write(
+    where: str, name: str, header: Sequence[str], lines: Iterable[Sequence[object]], *, appends: bool = False
+) -> None:
+    path = REPORTS / name
     try:
         REPORTS.mkdir(parents=True, exist_ok=True)
-        with open(REPORTS / name, "w", newline="", encoding="utf-8") as file:
+        has_header = appends and path.exists()
+        with open(path, "a" if appends else "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(header)
-            table.writerows(lines)
+            table.writerows(lines if has_header else [header, *lines])
     except OSError as error:
-        raise MeshError(f"dump_device_memory_state: cannot write {REPORTS / name}: {error}.") from error
+        raise MeshError(f"{where}: cannot write {path}: {error}.") from error
 
 
 @reject_unknown_keywords
@@ -174,31 +178,9 @@ class _Reports:
             return
         self._seen.add(program)
         allocator = command.device.memory
-        for kind in _KINDS:
-            self._append([len(self._seen), command.name, kind.name, *allocator.get_statistics(kind)])
-
-    def _append(self, row: list[object]) -> None:
-        path = REPORTS / _FILE
-        try:
-            REPORTS.mkdir(parents=True, exist_ok=True)
-            is_new = not path.exists()
-            with open(path, "a", newline="", encoding="utf-8") as file:
-                table = csv.writer(file)
-                if is_new:
-                    table.writerow(
-                        [
-                            "Program",
-                            "Name",
-                            "Memory",
-                            "Allocatable (B)",
-                            "Allocated (B)",
-                            "Free (B)",
-                            "Largest Free (B)",
-                        ]
-                    )
-                table.writerow(row)
-        except OSError as error:
-            raise MeshError(f"memory reports: cannot write {path}: {error}.") from None
+        number = len(self._seen)
+        rows = [(number, command.name, kind.name, *allocator.get_statistics(kind)) for kind in _KINDS]
+        _write("memory reports", _FILE, _COLUMNS, rows, appends=True)
 
 
 _ON: list[_Reports] = []

@@ -102,9 +102,7 @@ def write_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate], host: to
 def read_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate]) -> torch.Tensor:
     """(devices, bytes): what each of these devices holds."""
     data = buffer.memory.data
-    mesh = buffer.device()
-    extents = tuple(mesh.shape) if mesh.block is None else mesh.block.shape
-    return data.expand(*extents, -1, -1)[_places(buffer, coords)].flatten(1).cpu()
+    return data.expand(*buffer.device().local_extents, -1, -1)[_places(buffer, coords)].flatten(1).cpu()
 
 
 def _places(buffer: MeshBuffer, coords: Sequence[MeshCoordinate]) -> tuple[torch.Tensor, ...]:

@@ -1,21 +1,15 @@
-"""Functions on events: record, wait, synchronize and query, in TT-NN's and TT-Metalium's spelling.
-
-`create_global_circular_buffer` is here too.
-"""
+"""Functions on events: record, wait, synchronize and query, in TT-NN's and TT-Metalium's spelling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from softmesh.arguments import checked, reject_unknown_keywords
-from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
-from softmesh.hardware.enums import BufferType
 from softmesh.mesh import MeshCoordinateRange
-from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.events import MeshEvent
 from softmesh.runtime.queues.queue_id import QueueId
@@ -60,9 +54,6 @@ def _queue_of(where: str, event: MeshEvent) -> MeshCommandQueue:
     return queue
 
 
-_A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
-
-
 @reject_unknown_keywords
 def record_event(
     mesh_device: MeshDevice,
@@ -71,8 +62,7 @@ def record_event(
     device_range: MeshCoordinateRange | None = None,
 ) -> MeshEvent:
     """Mark everything enqueued so far on a queue; other queues and the host can wait for it."""
-    device = checked("record_event", "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
-    device.check_open("record_event")
+    device = checked_open("record_event", "mesh_device", mesh_device)
     return device.mesh_command_queue(cq_id).enqueue_record_event_to_host(sub_device_ids, device_range)
 
 
@@ -89,16 +79,3 @@ def wait_for_event(cq_id: int | QueueId | None = None, mesh_event: MeshEvent | N
 def event_synchronize(mesh_event: MeshEvent) -> None:
     """Let the host wait for an event."""
     EventSynchronize(mesh_event)
-
-
-@reject_unknown_keywords
-def create_global_circular_buffer(
-    mesh_device: MeshDevice,
-    sender_receiver_core_mapping: Sequence[tuple[CoreCoord, CoreRangeSet]],
-    size: int,
-    buffer_type: BufferType = BufferType.L1,
-) -> GlobalCircularBuffer:
-    where = "create_global_circular_buffer"
-    device = checked(where, "mesh_device", mesh_device, MeshDevice, _A_MESH_DEVICE)
-    device.check_open(where)
-    return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)

@@ -12,28 +12,19 @@ from softmesh.errors import ArgumentValueError
 _MAX = 255
 
 
-class QueueId:
-    """The number of a command queue; equal to the plain int.
-
-    >>> QueueId(1) == 1
-    True
-    """
+class NumberedId:
+    """A number of one kind; equal to the plain int."""
 
     __slots__ = ("_id",)
 
-    def __init__(self, arg: int | QueueId) -> None:
-        self._id = checked_int("QueueId", "arg", arg)
-        if not 0 <= self._id <= _MAX:
-            raise refused("QueueId", f"a queue has a number of 0 to {_MAX}, got {self._id}")
+    def __init__(self, number: int) -> None:
+        self._id = number
 
     def __int__(self) -> int:
         return self._id
 
-    def __index__(self) -> int:
-        return self._id
-
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, QueueId):
+        if isinstance(other, type(self)):
             return self._id == other._id
         return self._id == other if isinstance(other, int) else NotImplemented
 
@@ -41,7 +32,25 @@ class QueueId:
         return hash(self._id)
 
     def __repr__(self) -> str:
-        return f"QueueId({self._id})"
+        return f"{type(self).__name__}({self._id})"
+
+
+class QueueId(NumberedId):
+    """The number of a command queue; equal to the plain int.
+
+    >>> QueueId(1) == 1
+    True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, arg: int | QueueId) -> None:
+        super().__init__(checked_int("QueueId", "arg", arg))
+        if not 0 <= self._id <= _MAX:
+            raise refused("QueueId", f"a queue has a number of 0 to {_MAX}, got {self._id}")
+
+    def __index__(self) -> int:
+        return self._id
 
 
 class _Current(threading.local):

@@ -15,39 +15,26 @@ from softmesh.arguments import checked_int
 from softmesh.callsite import CallSite
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
+from softmesh.runtime.queues.queue_id import NumberedId
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Read, Source, Step
 
 _NUMBERS = itertools.count()
 
 
-class MeshTraceId:
+class MeshTraceId(NumberedId):
     """
     >>> int(MeshTraceId(3))
     3
     """
 
-    __slots__ = ("_id",)
+    __slots__ = ()
 
     def __init__(self, value: int) -> None:
-        self._id = checked_int("MeshTraceId", "value", value)
+        super().__init__(checked_int("MeshTraceId", "value", value))
 
     @classmethod
     def next(cls) -> MeshTraceId:
         return cls(next(_NUMBERS))
-
-    def __int__(self) -> int:
-        return self._id
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, MeshTraceId):
-            return self._id == other._id
-        return self._id == other if isinstance(other, int) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._id)
-
-    def __repr__(self) -> str:
-        return f"MeshTraceId({self._id})"
 
 
 class Recording:

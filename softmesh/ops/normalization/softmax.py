@@ -1,8 +1,7 @@
-"""softmax in place, and softmax of scaled and masked attention scores."""
+"""softmax, in place too, and softmax of scaled and masked attention scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,20 +11,32 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.ops.elementwise.in_place import overwriting
 from softmesh.placement import rules
-from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _TUNING = "program_config compute_kernel_config numeric_stable"
 _OPTIONS: dict[str, Any] = {"cost": flops_per_element(14), "precision": "data", "floats_only": True}
-Compute = Callable[..., torch.Tensor]
+
+
+@operation(
+    cost=flops_per_element(12),
+    controls="memory_config queue_id",
+    tuning="compute_kernel_config program_config",
+    needs_tile=True,
+    floats_only=True,
+)
+def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
+    """Along `dim` of each device's piece: over a split dim the result is Local."""
+    at = input_tensor.from_end(dim)
+    return Local(lambda x: torch.softmax(x, at), rules.within(at))
 
 
 @operation(**_OPTIONS, controls="", tuning=_TUNING, needs_tile=True, writes="input_tensor")
 def softmax_in_place(input_tensor: Operand, dim: int = -1) -> Local:
     """softmax along `dim` of each device's piece, written over it."""
     at = input_tensor.from_end(dim)
-    return _in_place(Local(lambda x: torch.softmax(x.float(), at), rules.within(at)), input_tensor.dtype)
+    return overwriting(Local(lambda x: torch.softmax(x.float(), at), rules.within(at)), input_tensor)
 
 
 @operation(**_OPTIONS, controls="memory_config", tuning="compute_kernel_config numeric_stable")
@@ -54,7 +65,7 @@ def scale_mask_softmax_in_place(
 ) -> Local:
     """scale_mask_softmax, written over its operand."""
     op = "scale_mask_softmax_in_place"
-    return _in_place(_scaled_masked(op, input_tensor, scale, mask, is_causal_mask), input_tensor.dtype)
+    return overwriting(_scaled_masked(op, input_tensor, scale, mask, is_causal_mask), input_tensor)
 
 
 @operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
@@ -63,55 +74,37 @@ def scale_causal_mask_hw_dims_softmax_in_place(
 ) -> Local:
     """scale_mask_softmax_in_place with a causal mask [1, 1, rows, width] for all of the batch and all heads."""
     op = "scale_causal_mask_hw_dims_softmax_in_place"
-    return _in_place(_scaled_masked(op, input_tensor, scale, mask, True), input_tensor.dtype)
+    return overwriting(_scaled_masked(op, input_tensor, scale, mask, True), input_tensor)
 
 
-@operation("transformer.attention_softmax", **_OPTIONS, controls="memory_config", tuning="program_config")
-def attention_softmax(
-    tensor: Operand,
-    *,
-    attention_mask: Operand | None = None,
-    head_size: int | None = None,
-    causal_mask: bool | None = False,
-) -> Local:
-    """softmax(x / sqrt(head_size) + mask) along the last dim; the mask is that of scale_mask_softmax."""
-    op = "transformer.attention_softmax"
-    return _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+def _register_attention(op: str, is_in_place: bool, **options: Any) -> None:
+    def define(
+        tensor: Operand,
+        *,
+        attention_mask: Operand | None = None,
+        head_size: int | None = None,
+        causal_mask: bool | None = False,
+    ) -> Local:
+        local = _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
+        return overwriting(local, tensor) if is_in_place else local
+
+    where = ", written over its operand" if is_in_place else ""
+    mask = "the mask is that of scale_mask_softmax"
+    define.__doc__ = f"softmax(x / sqrt(head_size) + mask) along the last dim{where}; {mask}."
+    operation(op, **_OPTIONS, **options)(define)
 
 
-@operation(
-    "transformer.attention_softmax_",
-    **_OPTIONS,
-    controls="",
-    tuning="program_config memory_config",
-    writes="tensor",
+_ATTENTION = "transformer.attention_softmax"
+_register_attention(_ATTENTION, False, controls="memory_config", tuning="program_config")
+_register_attention(
+    f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", writes="tensor"
 )
-def attention_softmax_(
-    tensor: Operand,
-    *,
-    attention_mask: Operand | None = None,
-    head_size: int | None = None,
-    causal_mask: bool | None = False,
-) -> Local:
-    """attention_softmax, written over its operand."""
-    op = "transformer.attention_softmax_"
-    local = _scaled_masked(op, tensor, _head_scale(op, head_size), attention_mask, bool(causal_mask))
-    return _in_place(local, tensor.dtype)
 
 
 def _head_scale(op: str, head_size: int | None) -> float | None:
     if head_size is not None and head_size < 1:
         raise MeshError(f"{op}: head_size={head_size} must be at least 1.")
     return None if head_size is None else float(head_size**-0.5)
-
-
-def _in_place(local: Local, dtype: DataType) -> Local:
-    """The same computation, written over its first operand."""
-
-    def compute(x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
-        return x.copy_(round_to(local.compute(x, *others), dtype))
-
-    return Local(compute, local.rule)
 
 
 def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | None, is_causal: bool) -> Local:

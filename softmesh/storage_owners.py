@@ -1,0 +1,15 @@
+"""How many owners a torch storage has: the tensors and views, in Python and in C++, that keep its memory alive.
+
+torch tells it by a function of its own alone, which its CUDA graphs rest upon; no public one does. Memory that nobody
+else reads can be written over or handed out again, and that is the only safe way to know. Asking for the storage
+object of a tensor makes one owner more, for as long as the object lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+# By the handle `storage._cdata`, which may be kept: it is asked for at every call of a hot path.
+storage_owners: Callable[[int], int] = torch._C._storage_Use_Count
