@@ -14,11 +14,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError
 from softmesh.runtime import commands
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
 
 Proceed = Callable[..., Any]  # the call itself, or the next interceptor in line
 Interceptor = Callable[["EntryPoint", tuple[Any, ...], dict[str, Any], Proceed], Any]
@@ -53,6 +56,18 @@ class EntryPoint:
     def inspected_signature(self) -> inspect.Signature | None:
         """For `inspect` and notebooks; None where there are several forms of calls."""
         return None
+
+    def description(self) -> str | None:
+        """What it computes, in the words of its definition."""
+        raise NotImplementedError
+
+    def call_forms(self) -> list[CallForm]:
+        """All ways to call it, for whoever shows them."""
+        raise NotImplementedError
+
+    def result_type(self) -> object:
+        """Of what a call returns: a type, or its name."""
+        raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -131,6 +146,19 @@ class Function(EntryPoint):
 
     def inspected_signature(self) -> inspect.Signature:
         return inspect.signature(self.function)
+
+    def description(self) -> str | None:
+        return self.function.__doc__
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import form_of_function
+
+        return [form_of_function(self.function)]
+
+    def result_type(self) -> object:
+        from softmesh.dispatch.call_form import types_of
+
+        return types_of(inspect.unwrap(self.function)).get("return", Any)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
         return self if instance is None else functools.partial(self, instance)

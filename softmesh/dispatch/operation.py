@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -43,6 +43,9 @@ from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
 
 _ONE_STEP = flops_per_element(1)
 _MAX_PLANS = 4096  # per op: a program that needs more is making up shapes, and starts over
@@ -85,6 +88,19 @@ class Operation(EntryPoint):
 
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
+
+    def description(self) -> str | None:
+        return self.definition.define.__doc__
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import forms_of
+
+        return forms_of(self.definition)
+
+    def result_type(self) -> str:
+        from softmesh.dispatch.call_form import result_of
+
+        return result_of(self.definition)
 
     def forget_plans(self) -> None:
         self._plans.clear()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
 from softmesh.dispatch.call_cache import Call, CallCache
@@ -35,6 +35,9 @@ from softmesh.runtime.commands import observed, within
 from softmesh.runtime.device import MeshDevice
 from softmesh.strictness import is_lenient
 from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
 
 Listener = Callable[[Plan, MeshDevice], None]
 LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("softmesh_explain", default=())
@@ -93,6 +96,22 @@ class Unified(EntryPoint):
 
     def __repr__(self) -> str:
         return f"<unified operation softmesh.{self.name}>"
+
+    def description(self) -> str | None:
+        return self.plain.description()
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import Argument, CallForm
+
+        asked = (Argument("output_topology", object, None), Argument("implicit", str | None, None))
+        types = {
+            argument.name: argument.type for form in self.plain.call_forms() for argument in form.arguments
+        }
+        forms = [form.without(self.plain.definition.provided) for form in self._signature.call_forms(types)]
+        return [CallForm(form.positional, (*form.named, *asked)) for form in forms]
+
+    def result_type(self) -> str:
+        return self.plain.result_type()
 
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """As the plain op; `output_topology` has a placement for each mesh axis, `implicit` is the policy."""

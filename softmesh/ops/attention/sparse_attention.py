@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
-from softmesh.dispatch.mesh_axes import with_mesh_axes
+from softmesh.dispatch.mesh_axes import ON_MESH_AXES
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -36,7 +36,7 @@ _NOTHING = 2**32 - 1  # the index of no key
 OptionalTensor = torch.Tensor | None
 
 
-@operation(SCORE, controls="", tuning="program_config compute_kernel_config", rearrange=with_mesh_axes)
+@operation(SCORE, controls="", tuning="program_config compute_kernel_config", **ON_MESH_AXES)
 def indexer_score_dsa(
     q: Operand,
     k: Operand,
@@ -191,7 +191,7 @@ def _over_chosen(
     return torch.where(seen.any(-1, keepdim=True), out, 0.0).flatten(-4, -3)
 
 
-@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", rearrange=with_mesh_axes)
+@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES)
 def sparse_sdpa(
     q: Operand,
     kv: Operand,
@@ -283,7 +283,7 @@ def _check_sparse(
     precision="data",
     controls="",
     tuning=f"{_TUNING} enable_kv_block_cache",
-    rearrange=with_mesh_axes,
+    **ON_MESH_AXES,
 )
 def sparse_sdpa_msa(
     q: Operand,

@@ -193,6 +193,7 @@ def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, 
     tuning="sub_core_grids",
     positional="memory_config optional_output_tensor sub_core_grids",
     rearrange=_from_and_to,
+    forms=("input_tensor input_dtype output_dtype memory_config? optional_output_tensor? sub_core_grids?",),
 )
 def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""

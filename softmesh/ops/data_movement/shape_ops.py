@@ -250,7 +250,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(**_OPTIONS, controls="memory_config", results="list[Tensor]")
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -276,7 +276,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     )
 
 
-@operation(**_OPTIONS, controls="")
+@operation(**_OPTIONS, controls="", results="list[Tensor]")
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)

@@ -82,7 +82,16 @@ def _with_value(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
 _TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
 
 
-@operation(**_THREE, tuning="sub_core_grids", argument_aliases=_TWO_VALUES, rearrange=_with_value)
+@operation(
+    **_THREE,
+    tuning="sub_core_grids",
+    argument_aliases=_TWO_VALUES,
+    rearrange=_with_value,
+    forms=(
+        "input_tensor_a value:input_tensor_b input_tensor_c",
+        "input_tensor_a input_tensor_b value:input_tensor_c",
+    ),
+)
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
     rule = _sum_with(2, rules.multiplicative, 0, 1)

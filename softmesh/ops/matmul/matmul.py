@@ -305,6 +305,7 @@ def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> 
     tuning="compute_kernel_config config",
     needs_tile=True,
     precision="data",
+    results="list[Tensor]",
 )
 def minimal_matmul_split(
     input_tensor: Operand,

@@ -82,7 +82,13 @@ def normalized(weights: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
     return weights / (weights.sum(-1, keepdim=True) + eps) * scale
 
 
-@operation("experimental.deepseek_grouped_gate", cost=_COST, controls="memory_config", needs_tile=True)
+@operation(
+    "experimental.deepseek_grouped_gate",
+    cost=_COST,
+    controls="memory_config",
+    needs_tile=True,
+    results="list[Tensor]",
+)
 def deepseek_grouped_gate(
     scores: Operand,
     bias: Operand,
@@ -293,7 +299,9 @@ def _refuse(op: str, name: str, given: object) -> None:
         raise NotModelled(f"{op}: {name} is not modelled, its form is not documented: leave it out.")
 
 
-@operation(_TOPK, cost=flops_per_element(8), controls="memory_config", needs_tile=True)
+@operation(
+    _TOPK, cost=flops_per_element(8), controls="memory_config", needs_tile=True, results="list[Tensor]"
+)
 def moe_grouped_topk(
     scores: Operand,
     bias: Operand,
@@ -337,7 +345,9 @@ def moe_grouped_topk(
     )
 
 
-@operation(_HASH, cost=flops_per_element(8), controls="memory_config", precision="data")
+@operation(
+    _HASH, cost=flops_per_element(8), controls="memory_config", precision="data", results="list[Tensor]"
+)
 def moe_hash_gate(
     scores: Operand,
     input_ids: Operand,

@@ -83,6 +83,7 @@ def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 @operation(
     controls="memory_config output_tensor",
     rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
+    forms=("input_tensor output_tensor",),
 )
 def prod(
     input_tensor: Operand,
@@ -140,6 +141,7 @@ _LARGEST_UINT16 = 65535
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
     tuning="sub_core_grids stable",
+    results="list[Tensor]",
 )
 def topk(
     input_tensor: Operand,
@@ -203,7 +205,9 @@ def _running(at: rules.Situation, d: int) -> rules.Placement:
 _MAX_SORT_INDEX = 65535
 
 
-@operation(cost=flops_per_element(16), controls="memory_config out", precision="native")
+@operation(
+    cost=flops_per_element(16), controls="memory_config out", precision="native", results="list[Tensor]"
+)
 def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
     """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
 
@@ -302,7 +306,7 @@ _NON_ZERO: dict[str, Any] = {
 }
 
 
-@operation(controls="memory_config", precision="data")
+@operation(controls="memory_config", precision="data", results="list[Tensor]")
 def nonzero(input_tensor: Operand) -> Local:
     """[1, 1, 1, X] row-major -> [how many are not 0, their places first in order and 0 after them], as uint32.
 
