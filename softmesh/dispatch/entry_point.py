@@ -36,6 +36,16 @@ class _InspectedSignature:
         return None if op is None else op.inspected_signature()
 
 
+class _HelpText:
+    """`__doc__` of a callable, put together when somebody asks; of the class, its own."""
+
+    def __init__(self, of_class: str | None) -> None:
+        self._of_class = of_class
+
+    def __get__(self, op: EntryPoint | None, _: type[EntryPoint]) -> str | None:
+        return self._of_class if op is None else op.help_text()
+
+
 class EntryPoint:
     """A callable of the public API: what `ttnn.relu`, `ttnn.from_torch` and `ttnn.experimental.send_async` are."""
 
@@ -45,6 +55,9 @@ class EntryPoint:
     cache: Calls | None = None  # None: nothing of it can be compiled
     reads_other_devices = False
     golden_function: Callable[..., Any] | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _HelpText(cls.__doc__)  # type: ignore[assignment]
 
     @property
     def python_fully_qualified_name(self) -> str:
@@ -60,6 +73,11 @@ class EntryPoint:
     def description(self) -> str | None:
         """What it computes, in the words of its definition."""
         raise NotImplementedError
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        return help_text(self)
 
     def call_forms(self) -> list[CallForm]:
         """All ways to call it, for whoever shows them."""
@@ -140,7 +158,7 @@ class Function(EntryPoint):
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if n != "__doc__"])
         self.function = function
         self.name = name or function.__name__
 

@@ -62,7 +62,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self.__doc__ = definition.define.__doc__
         self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -91,6 +90,11 @@ class Operation(EntryPoint):
 
     def description(self) -> str | None:
         return self.definition.define.__doc__
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        return help_text(self, self.definition)
 
     def call_forms(self) -> list[CallForm]:
         from softmesh.dispatch.call_form import forms_of

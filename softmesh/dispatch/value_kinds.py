@@ -37,7 +37,7 @@ def check_kinds(op: str, define: Callable[..., Any], arguments: Mapping[str, obj
     hints = _hints(define)
     for name, value in arguments.items():
         if not _fits(value, hints[name]):
-            raise refused(op, f"{name} must be {_in_words(hints[name])}, got {_shown(value)}")
+            raise refused(op, f"{name} must be {kind_in_words(hints[name])}, got {_shown(value)}")
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -57,13 +57,14 @@ def _fits(value: object, hint: Any) -> bool:
     return not isinstance(hint, type) or isinstance(value, hint)
 
 
-def _in_words(hint: Any) -> str:
+def kind_in_words(hint: Any) -> str:
+    """`a ttnn.Tensor or a number`, for a type as annotations have it."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = [part for part in parts if not (part is int and float in parts)]
-        return " or ".join(_in_words(kind) for kind in kinds)
+        return " or ".join(kind_in_words(kind) for kind in kinds)
     if origin in (Sequence, list):
-        return f"a sequence of {_SEVERAL.get(parts[0]) or _in_words(parts[0])}"
+        return f"a sequence of {_SEVERAL.get(parts[0]) or kind_in_words(parts[0])}"
     return _ONE.get(hint) or f"a ttnn.{getattr(hint, '__name__', hint)}"
 
 

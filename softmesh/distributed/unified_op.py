@@ -83,7 +83,6 @@ class Unified(EntryPoint):
         short = called or plain.rpartition(".")[2]
         self.name = f"distributed.{short}"
         self.__name__ = self.short_name = short
-        self.__doc__ = self.plain.__doc__
         self._describe = describe
         self._shape_of = shape_of
         self._signature = self.plain.definition.signature.spelled(spellings or {})
@@ -99,6 +98,12 @@ class Unified(EntryPoint):
 
     def description(self) -> str | None:
         return self.plain.description()
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        placement = "As `output_topology` asks; without it, where the cheapest plan leaves it."
+        return help_text(self, self.plain.definition, placement)
 
     def call_forms(self) -> list[CallForm]:
         from softmesh.dispatch.call_form import Argument, CallForm

@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
@@ -38,6 +39,7 @@ def moved_placement(
     return word.at(target) if is_same or word.size is None else rules.LOCAL
 
 
+@placed("Split in the place to which the split dim of the input goes; split within heads, Local.")
 def moved_dims_rule(dims: Mapping[int, int]) -> rules.Rule:
     return lambda at: moved_placement(at, 0, dims)
 

@@ -14,6 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
@@ -46,6 +47,7 @@ def check_bounds(op: str, index: torch.Tensor, extent: int) -> torch.Tensor:
     return places
 
 
+@placed("As the operands, which are split alike along any dim but the one it writes along; otherwise Local.")
 def _alike(dim: int) -> rules.SingleRule:
     """Operands that are split alike along any dim but this one."""
 

@@ -16,6 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 _BY_LOGICAL_SHAPE = {"logical_shape": "shape"}
@@ -366,6 +367,7 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
     controls="memory_config out",
     tuning="sparse_grad sub_core_grids",
 )
+@placed("Split as input and index are, where that lines up; split along the dim it picks along, Local.")
 def gather_(input: Operand, dim: int, index: Operand) -> Local:
     """Elements picked along `dim` by an index tensor of the same rank, on each device."""
     d = input.dim(dim)

@@ -17,6 +17,7 @@ from softmesh.errors import MeshError
 from softmesh.ops.elementwise.binary import broadcast_rank
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
 
@@ -31,6 +32,9 @@ def _some(at: rules.Situation, *indices: int) -> rules.Situation:
     return rules.Situation(words, shapes, at.out_shapes)
 
 
+@placed(
+    "Split as the operands are, where their splits line up. Partial sums may be added to partial sums only."
+)
 def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
     """The word of `addend + term of the factors`; each operand's own index is told of a Partial misused."""
 

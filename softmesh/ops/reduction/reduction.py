@@ -19,6 +19,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
@@ -193,6 +194,7 @@ def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     return Local(compute, lambda situation: _running(situation, d))
 
 
+@placed("Split as the operand is; split along the dim it runs along, Local. A partial sum stays one.")
 def _running(at: rules.Situation, d: int) -> rules.Placement:
     if isinstance(at.word, rules.Shard) and at.word.dim == d:
         return rules.LOCAL
@@ -234,6 +236,7 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
     return Local(compute, rules.within(at))
 
 
+@placed("Split as the operand is; split along the dim it runs along, Local. A partial sum stays one.")
 def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
     """Linear, and mixing values along `dims`."""
 
