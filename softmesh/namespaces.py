@@ -144,7 +144,7 @@ _DEVICE = (
 )
 
 # Modules of TT-NN for whose names the top namespace answers; before it, modules that have names of their own.
-_FLAT: dict[str, tuple[str, ...]] = {
+FLAT: dict[str, tuple[str, ...]] = {
     "core": ("hardware.shape",),
     "device": _DEVICE,
     "types": (),
@@ -183,10 +183,10 @@ _FLAT: dict[str, tuple[str, ...]] = {
 }
 
 # Modules that TT-NN has directly below its top namespace.
-_SUBMODULES = {"cluster": "runtime.cluster", "distributed": "distributed"}
+SUBMODULES = {"cluster": "runtime.cluster", "distributed": "distributed"}
 
 # Names that load when first asked for: a module of the package, or a function of one.
-_LAZY = {
+LAZY = {
     "apply_device_delay": "runtime.dispatch_modes",
     "attach_golden_function": "ops.golden.golden_functions",
     "cb_descriptor_from_sharded_tensor": "kernels.program.program_descriptor",
@@ -337,11 +337,11 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
             }
         )
         _add(module)
-    for name, homes in _FLAT.items():
+    for name, homes in FLAT.items():
         flat = sys.modules.get(f"{root}.{name}") or _Published(f"{root}.{name}")
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
-    for name, home in _SUBMODULES.items():
+    for name, home in SUBMODULES.items():
         found = _module(root, home)
         sys.modules[f"{root}.{name}"] = found
         setattr(sys.modules[root], name, found)
@@ -356,15 +356,15 @@ def _add(module: ModuleType) -> None:
 
 def load_lazily(root: str, name: str) -> object:
     """The attribute `name` of the package, loaded now; NotModelled where there is none."""
-    if name in _LAZY:
-        home = _LAZY[name]
+    if name in LAZY:
+        home = LAZY[name]
         found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
         setattr(sys.modules[root], name, found)
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
     raise not_modelled(
-        name, [*_LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
+        name, [*LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
     )
 
 

@@ -23,6 +23,7 @@ from softmesh.placement.distribution import (
 )
 from softmesh.placement.pieces import pieces_at, regrid
 from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
+from softmesh.placement.sentences import placed
 from softmesh.placement.tensor_topology import (
     PlacementReplicate,
     PlacementShard,
@@ -115,6 +116,9 @@ def spread(data: torch.Tensor, dist: Distribution, group: Group) -> torch.Tensor
 # How the result of a collective is placed: the true word for each axis, and the label TT-NN gives it.
 
 
+@placed(
+    "The same on every device of the group: Replicate along `cluster_axis`, or on the whole mesh without one."
+)
 def replicated_placement(
     group: Group, gathers: int | None = None, label: Extents | None = None
 ) -> Distribution:
@@ -133,6 +137,7 @@ def replicated_placement(
     return _placed(group, words, label)
 
 
+@placed("Split along `dim` over the devices of the group, in their order.")
 def scattered_placement(group: Group, dim: int, *, from_one_value: bool) -> Distribution:
     """Member g holds chunk g along `dim` of what all of them shared (or, if not, of what was its own)."""
     word: Placement = Shard(dim) if from_one_value else LOCAL
@@ -147,6 +152,7 @@ def scattered_placement(group: Group, dim: int, *, from_one_value: bool) -> Dist
     return _placed(group, words, label)
 
 
+@placed("Local: what each device of the group gets is its own.")
 def local_placement(group: Group) -> Distribution:
     """As the operand was, where values only changed places: every device has something of its own."""
     return _placed(group, list(group.words_with(LOCAL)), group.dist.label)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from softmesh.arguments import ArgumentNames, Kind, refused
 from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
@@ -23,6 +23,9 @@ from softmesh.errors import MeshError
 from softmesh.hardware import Topology
 from softmesh.tensor.tensor import Tensor
 
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm, Types
+
 Arguments = dict[str, Any]
 Check = Callable[[str, Arguments], None]
 Misfit = Callable[[], str]  # put into words only where no form fits
@@ -32,6 +35,7 @@ class Overload:
     """One overload. A name may carry its kind (`dim:ints`) where it differs from what the name means elsewhere."""
 
     def __init__(self, text: str) -> None:
+        self.source = text
         first, _, rest = text.partition("|")
         words = {_name(word): word for word in (*first.split(), *rest.split())}
         self.required = [name for name, word in words.items() if not word.endswith("?")]
@@ -90,6 +94,14 @@ class OverloadSet:
         if len(causes) > 1:
             causes = [f"form {i + 1}: {cause}" for i, cause in enumerate(causes)]
         raise refused(self.op, "; ".join(causes))
+
+    def call_forms(self, types: Types) -> list[CallForm]:
+        """As data; `types` are those of arguments that are not of the kind their name has elsewhere."""
+        from softmesh.collectives.argument_types import KIND_TYPES, TYPES_BY_NAME
+        from softmesh.dispatch.call_form import form_of_text
+
+        known = {**TYPES_BY_NAME, **types, **KIND_TYPES}
+        return [form_of_text(form.source, known) for form in self.forms]
 
     def _check_resources(self, given: Arguments) -> None:
         operand = _first_operand(given)
@@ -152,6 +164,9 @@ class OverloadSignature(Signature):
     def texts(self) -> list[str]:
         return [form.text() for form in self._overloads.forms]
 
+    def call_forms(self, types: Types) -> list[CallForm]:
+        return self._overloads.call_forms(types)
+
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> list[Any]:
         given = self._overloads.arguments(args, kwargs)
         if isinstance(given.get("num_links"), list | tuple):  # one for each axis of a call
@@ -189,6 +204,30 @@ def definition_of(op: Operation) -> Callable[..., CollectiveSpec]:
     return cast(Callable[..., CollectiveSpec], op.definition.define)
 
 
+class Composite(Function):
+    """A function of named arguments that is called in TT-NN's forms."""
+
+    def __init__(self, name: str, overloads: OverloadSet, function: Callable[..., Any]) -> None:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(**overloads.arguments(args, kwargs))
+
+        call.__name__ = call.__qualname__ = name.rpartition(".")[2]
+        call.__doc__ = function.__doc__
+        super().__init__(call, name)
+        self._overloads = overloads
+        self._composed = function
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import types_of
+
+        return self._overloads.call_forms(types_of(self._composed))
+
+    def result_type(self) -> object:
+        from softmesh.dispatch.call_form import types_of
+
+        return types_of(self._composed).get("return", Any)
+
+
 # Ops made of several others, by their dotted names.
 COMPOSITES: dict[str, Function] = {}
 
@@ -198,12 +237,7 @@ def composite(name: str, form: str, check: Check | None = None) -> Callable[[Cal
     overloads = OverloadSet(name, [form], check)
 
     def register(function: Callable[..., Any]) -> Function:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return function(**overloads.arguments(args, kwargs))
-
-        call.__name__ = call.__qualname__ = name.rpartition(".")[2]
-        call.__doc__ = function.__doc__
-        made = COMPOSITES[name] = Function(call, name)
+        made = COMPOSITES[name] = Composite(name, overloads, function)
         return made
 
     return register

@@ -124,6 +124,7 @@ def _spread_in_own_group(group: Group, sender: int) -> Callable[[torch.Tensor], 
 @overloaded_collective(
     "all_broadcast",
     "input_tensor | cluster_axis? subdevice_id? memory_config? num_links? topology? use_l1_small_for_semaphores?",
+    results="list[Tensor]",
 )
 def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """A tensor for each member: the i-th holds, on all of them, what member i had."""
@@ -243,6 +244,7 @@ def _outputs(arguments: Arguments) -> list[Any] | None:
     output=_outputs,
     precision="float32",
     **writing_one_device("root_coord"),
+    results="list[Tensor]",
 )
 def reduce_to_root(
     input_tensor_l: Operand,

@@ -75,6 +75,13 @@ def with_mesh_axes(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
     return args, kwargs | {name: value for name, value in more.items() if name in signature.names}
 
 
+# Options of an op that is told mesh axes.
+ON_MESH_AXES: dict[str, Any] = {
+    "rearrange": with_mesh_axes,
+    "provided": ("place", "devices", "block_cyclic_devices"),
+}
+
+
 def _count(op: str, mesh: MeshDevice, axes: Sequence[int]) -> int:
     shape, count = tuple(mesh.shape), 1
     for axis in axes:

@@ -49,6 +49,10 @@ class Definition:
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     namespace: str = "ttnn"
+    # What its calls look like to a reader, where the signature does not tell (see dispatch.call_form):
+    results: str = "Tensor"  # the type of what a call returns
+    forms: tuple[str, ...] = ()  # other ways to call it, which `rearrange` turns into its own
+    provided: tuple[str, ...] = ()  # arguments that `rearrange` adds, and no caller gives
 
     def marking(self, call: BoundCall) -> Marking | None:
         return self.undefined(self.name, self.signature, call)

@@ -14,11 +14,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError
 from softmesh.runtime import commands
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
 
 Proceed = Callable[..., Any]  # the call itself, or the next interceptor in line
 Interceptor = Callable[["EntryPoint", tuple[Any, ...], dict[str, Any], Proceed], Any]
@@ -33,6 +36,16 @@ class _InspectedSignature:
         return None if op is None else op.inspected_signature()
 
 
+class _HelpText:
+    """`__doc__` of a callable, put together when somebody asks; of the class, its own."""
+
+    def __init__(self, of_class: str | None) -> None:
+        self._of_class = of_class
+
+    def __get__(self, op: EntryPoint | None, _: type[EntryPoint]) -> str | None:
+        return self._of_class if op is None else op.help_text()
+
+
 class EntryPoint:
     """A callable of the public API: what `ttnn.relu`, `ttnn.from_torch` and `ttnn.experimental.send_async` are."""
 
@@ -42,6 +55,9 @@ class EntryPoint:
     cache: Calls | None = None  # None: nothing of it can be compiled
     reads_other_devices = False
     golden_function: Callable[..., Any] | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _HelpText(cls.__doc__)  # type: ignore[assignment]
 
     @property
     def python_fully_qualified_name(self) -> str:
@@ -53,6 +69,23 @@ class EntryPoint:
     def inspected_signature(self) -> inspect.Signature | None:
         """For `inspect` and notebooks; None where there are several forms of calls."""
         return None
+
+    def description(self) -> str | None:
+        """What it computes, in the words of its definition."""
+        raise NotImplementedError
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        return help_text(self)
+
+    def call_forms(self) -> list[CallForm]:
+        """All ways to call it, for whoever shows them."""
+        raise NotImplementedError
+
+    def result_type(self) -> object:
+        """Of what a call returns: a type, or its name."""
+        raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -125,12 +158,25 @@ class Function(EntryPoint):
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if n != "__doc__"])
         self.function = function
         self.name = name or function.__name__
 
     def inspected_signature(self) -> inspect.Signature:
         return inspect.signature(self.function)
+
+    def description(self) -> str | None:
+        return self.function.__doc__
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import form_of_function
+
+        return [form_of_function(self.function)]
+
+    def result_type(self) -> object:
+        from softmesh.dispatch.call_form import types_of
+
+        return types_of(inspect.unwrap(self.function)).get("return", Any)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
         return self if instance is None else functools.partial(self, instance)

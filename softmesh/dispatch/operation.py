@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -44,6 +44,9 @@ from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.tensor import Tensor
 
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
+
 _ONE_STEP = flops_per_element(1)
 _MAX_PLANS = 4096  # per op: a program that needs more is making up shapes, and starts over
 OPERATIONS: dict[str, Operation] = {}
@@ -59,7 +62,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self.__doc__ = definition.define.__doc__
         self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -87,6 +89,24 @@ class Operation(EntryPoint):
 
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
+
+    def description(self) -> str | None:
+        return self.definition.define.__doc__
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        return help_text(self, self.definition)
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import forms_of
+
+        return forms_of(self.definition)
+
+    def result_type(self) -> str:
+        from softmesh.dispatch.call_form import result_of
+
+        return result_of(self.definition)
 
     def forget_plans(self) -> None:
         self._plans.clear()

@@ -12,9 +12,12 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import ArgumentNames, refused
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm, Types
 
 _MISSING = inspect.Parameter.empty
 _SPELLINGS = {
@@ -116,6 +119,18 @@ class Signature:
     def texts(self) -> list[str]:
         """One for each way to call it."""
         return [self.text()]
+
+    def call_forms(self, types: Types) -> list[CallForm]:
+        """As data, for whoever shows them: its own, and with its other names for arguments."""
+        from softmesh.dispatch.call_form import Argument, CallForm
+
+        arguments = [
+            Argument(name, types.get(name, object), default)
+            for name, default in zip(self.names, self.defaults, strict=True)
+        ]
+        own = CallForm(tuple(arguments[: self.positional]), tuple(arguments[self.positional :]))
+        others = {self.names[at]: name for name, at in self.places.items() if name != self.names[at]}
+        return [own, own.renamed(others)] if others else [own]
 
     def inspected(self) -> inspect.Signature | None:
         """For `inspect` and notebooks; None where there are forms of calls."""

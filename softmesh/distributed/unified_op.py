@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
 from softmesh.dispatch.call_cache import Call, CallCache
@@ -35,6 +35,9 @@ from softmesh.runtime.commands import observed, within
 from softmesh.runtime.device import MeshDevice
 from softmesh.strictness import is_lenient
 from softmesh.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from softmesh.dispatch.call_form import CallForm
 
 Listener = Callable[[Plan, MeshDevice], None]
 LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("softmesh_explain", default=())
@@ -80,7 +83,6 @@ class Unified(EntryPoint):
         short = called or plain.rpartition(".")[2]
         self.name = f"distributed.{short}"
         self.__name__ = self.short_name = short
-        self.__doc__ = self.plain.__doc__
         self._describe = describe
         self._shape_of = shape_of
         self._signature = self.plain.definition.signature.spelled(spellings or {})
@@ -93,6 +95,28 @@ class Unified(EntryPoint):
 
     def __repr__(self) -> str:
         return f"<unified operation softmesh.{self.name}>"
+
+    def description(self) -> str | None:
+        return self.plain.description()
+
+    def help_text(self) -> str:
+        from softmesh.dispatch.help_text import help_text
+
+        placement = "As `output_topology` asks; without it, where the cheapest plan leaves it."
+        return help_text(self, self.plain.definition, placement)
+
+    def call_forms(self) -> list[CallForm]:
+        from softmesh.dispatch.call_form import Argument, CallForm
+
+        asked = (Argument("output_topology", object, None), Argument("implicit", str | None, None))
+        types = {
+            argument.name: argument.type for form in self.plain.call_forms() for argument in form.arguments
+        }
+        forms = [form.without(self.plain.definition.provided) for form in self._signature.call_forms(types)]
+        return [CallForm(form.positional, (*form.named, *asked)) for form in forms]
+
+    def result_type(self) -> str:
+        return self.plain.result_type()
 
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """As the plain op; `output_topology` has a placement for each mesh axis, `implicit` is the policy."""

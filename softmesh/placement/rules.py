@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from softmesh.errors import MeshError
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.placement.sentences import placed
 
 Dims = tuple[int, ...]
 LINEAR_OPS = ("sum", "avg")  # contributions that a linear op may take one by one
@@ -79,6 +80,7 @@ def refuse_uneven(word: Shard, doing: str) -> None:
         )
 
 
+@placed("Split as the operands are, where their splits line up. A partial sum among them is an error.")
 def elementwise(at: Situation) -> Placement:
     """Shards that line up stay shards; a Partial is refused."""
     refuse_partial(at)
@@ -111,11 +113,13 @@ def _repeats_along(at: Situation, dim: int) -> bool:
     return all(n in (1, at.out_shape[dim]) for n in extents)
 
 
+@placed("Placed as the operand is; a partial sum stays one.")
 def keeping(at: Situation) -> Placement:
     """As elementwise, for an op that leaves its one operand's values as they are: any word stays."""
     return at.word if isinstance(at.word, Partial) else _lined_up(at)
 
 
+@placed("Placed as the operand is; a partial sum stays one.")
 def linear(at: Situation) -> Placement:
     """As elementwise, for an op that is linear in its one operand: addends stay addends."""
     if isinstance(at.word, Partial) and at.word.op in LINEAR_OPS:
@@ -123,6 +127,7 @@ def linear(at: Situation) -> Placement:
     return elementwise(at)
 
 
+@placed("Split as the operands are, where their splits line up. Two partial sums give a partial sum.")
 def additive(at: Situation) -> Placement:
     """a + b: sums of addends are addends; an average also takes what all devices share."""
     partials = {word for word in at.words if isinstance(word, Partial)}
@@ -141,6 +146,9 @@ def _first_partial(at: Situation) -> Placement:
     raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)))
 
 
+@placed(
+    "Split as the operands are, where their splits line up. A partial sum times what all devices share stays one."
+)
 def multiplicative(at: Situation) -> Placement:
     """a * b: an addend times what all devices share is an addend."""
     partials = [word for word in at.words if isinstance(word, Partial)]
@@ -151,6 +159,9 @@ def multiplicative(at: Situation) -> Placement:
     return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
 
 
+@placed(
+    "Split as the operands are, where their splits line up. A partial sum over what all devices share stays one."
+)
 def dividing(at: Situation) -> Placement:
     """a / b is linear in a only."""
     if isinstance(at.words[1], Partial):
@@ -158,6 +169,9 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
+@placed(
+    "Split as the operand is. Split along the dim it works on, it is Local: each device sees its own part only."
+)
 def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
 
@@ -169,6 +183,9 @@ def within(*dims: int) -> SingleRule:
     return rule
 
 
+@placed(
+    "A reduction over a split dim leaves Partial contributions, to be combined by a collective; other splits stay."
+)
 def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     """A reduction over `dims`; over a split dim it leaves contributions, combined by `op` (None: by nothing)."""
 
@@ -189,6 +206,9 @@ def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     return rule
 
 
+@placed(
+    "A split dim stays split where the new shape starts a dim at the same elements; otherwise it is Local."
+)
 def reshaping(at: Situation) -> Placement:
     """A split dim survives where it starts a run of elements that the new shape also starts."""
     word = at.word
@@ -205,6 +225,7 @@ def reshaping(at: Situation) -> Placement:
     return word.at(best)
 
 
+@placed("Split in the place to which the split dim goes.")
 def permuting(order: Sequence[int]) -> SingleRule:
     def rule(at: Situation) -> Placement:
         return at.word.at(list(order).index(at.word.dim)) if isinstance(at.word, Shard) else at.word
@@ -212,6 +233,7 @@ def permuting(order: Sequence[int]) -> SingleRule:
     return rule
 
 
+@placed("Splits of dims that it leaves alone stay; split along a dim that it cuts or extends, it is Local.")
 def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     """An op that cuts, pads, repeats or joins along `dims` and leaves the others alone.
 
@@ -234,6 +256,9 @@ def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     return rule
 
 
+@placed(
+    "Rows split give rows split, columns split give columns split; the inner dim split in both gives a Partial sum."
+)
 def matmul(at: Situation) -> Placement:
     """a (..., M, K) @ b (..., K, N), with an optional bias as third operand."""
     product = _product_word(at)
@@ -280,12 +305,16 @@ def _product_split(word: Shard, shape: Dims, out_shape: Dims) -> Placement:
     return word.at(dim) if shape[word.dim] == out_shape[dim] else LOCAL
 
 
+@placed("Of operands that are the same on all devices, the same on all; of split ones, Local.")
 def opaque(at: Situation) -> Placement:
     """Nothing is known of how the result relates to split operands."""
     refuse_partial(at)
     return LOCAL
 
 
+@placed(
+    "Split where the operands are, dim by dim as their shapes belong together; any other split gives Local."
+)
 def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
     """A table for ops with a fixed shape contract.
 

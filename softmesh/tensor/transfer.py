@@ -7,7 +7,7 @@ composes the pieces again. No value moves between devices here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +53,7 @@ def from_torch(
     preserve_nan_values: bool = False,
     col_tilize: bool = False,
     enable_bfloat_opt: bool = False,
-) -> Tensor | None:
+) -> Tensor | Any:  # None of None, which few callers give
     """A torch tensor as a ttnn tensor: on the host, or on `device`, split by `mesh_mapper`.
 
     Without a mapper every device of the mesh gets the whole tensor, stored once.

@@ -103,7 +103,9 @@ def test_an_op_on_a_mesh_is_the_op_on_each_device(name: str, data: st.DataObject
             call.run(op, tensors, call.shape)
         return
     with quietly():
-        results = as_list(call.run(op, tensors, call.shape))
+        returned = call.run(op, tensors, call.shape)
+        assert str(op.result_type()).startswith(type(returned).__name__)
+        results = as_list(returned)
         for result in results:
             assert leading_extents_are_true(result)
             assert set(by_coordinate(result)) == shared

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from softmesh.cluster import ClusterType
 
 import softmesh as ttnn
 from softmesh import FabricConfig, FabricReliabilityMode, MeshCoordinate, MeshShape
+from softmesh.cluster import ClusterType
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
 

@@ -64,6 +64,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     "memory_config? subdevice_id? output_concat_dim?",
     output="output_tensors",
     **writing_rows(),
+    results="list[Tensor]",
 )
 def all_to_all_dispatch(
     input_tensor: Operand,
@@ -222,6 +223,7 @@ _OP = "experimental.all_to_all_dispatch_metadata"
     controls="",
     output="output_tensors",
     **writing_rows(),
+    results="list[Tensor]",
 )
 def all_to_all_dispatch_metadata(
     input_tensor: Operand,

@@ -137,6 +137,7 @@ _FUSED = "experimental.deepseek_moe_fast_reduce_nc_fused"
     "output_memory_config? scores_tensor? num_shared_experts? shared_expert_scale? compute_kernel_config?",
     controls="output_memory_config",
     **PICKING_ROWS,
+    results="list[Tensor]",
 )
 def deepseek_moe_fast_reduce_nc_fused(
     input_tensor: Operand,

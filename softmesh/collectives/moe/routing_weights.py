@@ -85,6 +85,7 @@ def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     "optional_output_reduced_tensor? reduction_size?",
     output=_remap_outputs,
     **NOTHING_IS_SENT,
+    results="list[Tensor]",
 )
 def moe_expert_token_remap(
     topk_tensor: Operand,

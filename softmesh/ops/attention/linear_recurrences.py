@@ -28,7 +28,7 @@ def _with_state(op: str, made: Any, given: dict[str, Any]) -> Any:
     return made if given["output_final_state"] else (made[0], None)
 
 
-@operation(_CHUNKED, controls="", tuning=_TUNING, present=_with_state)
+@operation(_CHUNKED, controls="", tuning=_TUNING, present=_with_state, results="tuple[Tensor, Tensor | None]")
 def chunk_gated_delta_rule(
     q: Operand,
     k: Operand,

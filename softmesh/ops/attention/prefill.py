@@ -185,6 +185,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
     controls="memory_config",
     tuning=TUNING,
     rearrange=named_by_position(2, "input_tensor_q input_tensor_k input_tensor_v"),
+    forms=("input_tensor_q input_tensor_k input_tensor_v",),
 )
 def flash_mla_prefill(
     input_tensor_q: Operand,
@@ -237,7 +238,7 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
 _JOINT = "transformer.joint_scaled_dot_product_attention"
 
 
-@operation(_JOINT, controls="", tuning=TUNING)
+@operation(_JOINT, controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
 def joint_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
@@ -38,6 +39,7 @@ def moved_placement(
     return word.at(target) if is_same or word.size is None else rules.LOCAL
 
 
+@placed("Split in the place to which the split dim of the input goes; split within heads, Local.")
 def moved_dims_rule(dims: Mapping[int, int]) -> rules.Rule:
     return lambda at: moved_placement(at, 0, dims)
 
@@ -63,7 +65,13 @@ def head_width(op: str, operand: Operand, heads: int) -> int:
 _CREATE = "experimental.nlp_create_qkv_heads"
 
 
-@operation(_CREATE, **_OPTIONS, controls="memory_config output_tensors", needs_tile=True)
+@operation(
+    _CREATE,
+    **_OPTIONS,
+    controls="memory_config output_tensors",
+    needs_tile=True,
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def nlp_create_qkv_heads(
     input: Operand,
     input_kv: Operand | None = None,
@@ -157,7 +165,13 @@ _CREATE_DECODE = "experimental.nlp_create_qkv_heads_decode"
 _CONCAT_DECODE = "experimental.nlp_concat_heads_decode"
 
 
-@operation(_CREATE_DECODE, **_OPTIONS, controls="memory_config output_tensors", tuning="overlap_qk_coregrid")
+@operation(
+    _CREATE_DECODE,
+    **_OPTIONS,
+    controls="memory_config output_tensors",
+    tuning="overlap_qk_coregrid",
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def nlp_create_qkv_heads_decode(
     input_tensor: Operand,
     *,
@@ -262,7 +276,7 @@ def _check_one(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
 
 
-@operation(_SPLIT, **_TILED, controls="memory_config")
+@operation(_SPLIT, **_TILED, controls="memory_config", results="tuple[Tensor, Tensor, Tensor]")
 def split_query_key_value_and_split_heads(
     input_tensor: Operand,
     kv_input_tensor: Operand | None = None,
@@ -310,13 +324,19 @@ def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int
     controls="memory_config output_tensors",
     tuning="compute_with_storage_grid_size",
     positional="compute_with_storage_grid_size",
+    results="tuple[Tensor, Tensor, Tensor]",
 )
 def split_query_key_value_and_split_heads_on_grid(input_tensor: Operand, *, num_heads: int = 16) -> Local:
     """[b, 1, s, 3 * heads * width] -> q and v [b, heads, s, width], k transposed."""
     return _split_concatenated_qkv(_BERT, input_tensor, (num_heads,) * 3, turns_keys=True)
 
 
-@operation("experimental.nlp_create_qkv_heads_falcon7b", **_TILED, controls="memory_config")
+@operation(
+    "experimental.nlp_create_qkv_heads_falcon7b",
+    **_TILED,
+    controls="memory_config",
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
     """[b, 1, s, 4672] -> 71 query heads of width 64, and one head each of keys and values."""
     op = "experimental.nlp_create_qkv_heads_falcon7b"
@@ -325,7 +345,12 @@ def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
     return _split_concatenated_qkv(op, input, (heads, 1, 1), turns_keys=False)
 
 
-@operation("experimental.nlp_create_qkv_heads_vit", **_TILED, controls="memory_config output_tensors")
+@operation(
+    "experimental.nlp_create_qkv_heads_vit",
+    **_TILED,
+    controls="memory_config output_tensors",
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def nlp_create_qkv_heads_vit(input: Operand) -> Local:
     """[b, 1, s, 2304] -> 12 heads of width 64 each of queries, keys and values."""
     op = "experimental.nlp_create_qkv_heads_vit"
@@ -338,7 +363,12 @@ def _check_features(op: str, operand: Operand, features: int) -> None:
         raise MeshError(f"{op}: takes rows of {features} features, got {list(operand.shape)}.")
 
 
-@operation("experimental.nlp_create_qkv_heads_segformer", **_TILED, controls="memory_config output_tensors")
+@operation(
+    "experimental.nlp_create_qkv_heads_segformer",
+    **_TILED,
+    controls="memory_config output_tensors",
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
     """[b, 1, s, heads * 32] -> [b, heads, s, 32], three times.
 
@@ -358,7 +388,9 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
 # -- queries, keys and values group by group -------------------------------------------------------
 
 
-@operation(_CREATE_QKV, **_TILED, controls="memory_config output_tensors")
+@operation(
+    _CREATE_QKV, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
+)
 def create_qkv_heads(
     input: Operand, *, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
 ) -> Local:
@@ -381,7 +413,9 @@ def create_qkv_heads(
     return Local(compute, _qkv_rule(transpose_k_heads))
 
 
-@operation(_SEPARATE, **_TILED, controls="memory_config output_tensors")
+@operation(
+    _SEPARATE, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
+)
 def create_qkv_heads_from_separate_tensors(
     input: Operand,
     input_kv: Operand,

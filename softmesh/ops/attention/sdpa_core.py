@@ -13,6 +13,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.ops.operand_checks import check_four_dims, check_one_shape
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -100,6 +101,7 @@ def check_ints(op: str, operand: Operand | None, shape: tuple[int, ...], what: s
 # -- placements ------------------------------------------------------------------------------------
 
 
+@placed("Split by batch, or by heads where queries and keys both are; any other split gives Local.")
 def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.SingleRule:
     """Query heads are split only together with their key heads, or beside a single one that all share."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from softmesh.dispatch.argument_forms import with_mesh_axes
+from softmesh.dispatch.argument_forms import ON_MESH_AXES
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
@@ -37,7 +37,7 @@ _NOTHING = 2**32 - 1  # the index of no key
 Data = torch.Tensor | None
 
 
-@operation(SCORE, controls="", tuning="program_config compute_kernel_config", rearrange=with_mesh_axes)
+@operation(SCORE, controls="", tuning="program_config compute_kernel_config", **ON_MESH_AXES)
 def indexer_score_dsa(
     q: Operand,
     k: Operand,
@@ -187,7 +187,7 @@ def _over_chosen(
     return torch.where(seen.any(-1, keepdim=True), out, 0.0).flatten(-4, -3)
 
 
-@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", rearrange=with_mesh_axes)
+@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES)
 def sparse_sdpa(
     q: Operand,
     kv: Operand,
@@ -277,7 +277,7 @@ def _check_sparse(
     precision="data",
     controls="",
     tuning=f"{_TUNING} enable_kv_block_cache",
-    rearrange=with_mesh_axes,
+    **ON_MESH_AXES,
 )
 def sparse_sdpa_msa(
     q: Operand,

@@ -13,6 +13,7 @@ from softmesh.errors import MeshError
 from softmesh.ops.conv.conv_weights import as_matrix, from_matrix
 from softmesh.ops.data_movement.image_layout import Sides, four_sides, images_are_flat, ints, pair
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
@@ -115,6 +116,9 @@ def rounded_weight(weight: torch.Tensor, dtype: DataType | None) -> torch.Tensor
     return from_matrix(round_to(as_matrix(weight), dtype).float(), weight.shape[-4:])
 
 
+@placed(
+    "Split by image where the input is, by channels where the weight is; input channels split in both: Partial."
+)
 def convolution_rule(flat: bool, groups: int, is_bare: bool, weight_dims: tuple[int, int]) -> rules.Rule:
     """Images split by batch, weights by output channels, both by group or by what is summed.
 

@@ -20,6 +20,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
 from softmesh.placement.distribution import replicated
+from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
 from softmesh.tensor.dtype import DataType, Layout
@@ -212,6 +213,7 @@ _LIKE: dict[str, Any] = {
 }
 
 
+@placed("Split as the operand is; of a partial sum, the same on all devices.")
 def _filled(tensor: Operand, layout: Layout | None, constant: float | None = None) -> Local:
     """A constant, or else the number given as second operand, in the tensor's shape and split."""
 
@@ -306,6 +308,7 @@ def fill_ones_rm(N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Op
     return _corner("fill_ones_rm", (N, C, H, W), (hOnes, wOnes))
 
 
+@placed("Split as the operand is; split along one of the last two dims, Local.")
 def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local:
     if operand.rank < 2:
         raise MeshError(f"{op}: {operand.name} {list(operand.shape)} must have two dims or more.")

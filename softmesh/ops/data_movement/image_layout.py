@@ -19,6 +19,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import Layout
 
 Sides = tuple[int, int, int, int]  # top, bottom, left, right
@@ -63,6 +64,7 @@ def check_not_flattened(op: str, images: Operand) -> None:
         raise MeshError(f"{op}: {images.name} {list(images.shape)} must be [N, H, W, C].")
 
 
+@placed("Split by image or by channels where the input is; any other split gives Local.")
 def flat_image_rule(flat: bool) -> rules.Rule:
     """Of images that come out as [1, 1, N*H*W, C]: split by image or by channel they stay so."""
     batch = {0: [(0, 0)], 1: [(0, 1)], 2: [(0, 2)]} if flat else {2: [(0, 0)]}

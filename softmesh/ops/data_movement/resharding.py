@@ -26,6 +26,7 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.ops.data_movement.layout_conversion import all_cores
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor
@@ -170,6 +171,7 @@ def experimental_typecast(input_tensor: Operand, dtype: DataType) -> Local:
     return _typecast(input_tensor, dtype)
 
 
+@placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
 def _typecast(operand: Operand, dtype: DataType) -> Local:
     cuts_fractions = operand.is_float and not facts(dtype).is_float
     return Local(lambda x: x, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(dtype,))
@@ -193,6 +195,7 @@ def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, 
     tuning="sub_core_grids",
     positional="memory_config optional_output_tensor sub_core_grids",
     rearrange=_from_and_to,
+    forms=("input_tensor input_dtype output_dtype memory_config? optional_output_tensor? sub_core_grids?",),
 )
 def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""

@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
@@ -39,6 +40,7 @@ def check_bounds(op: str, index: torch.Tensor, extent: int) -> torch.Tensor:
     return places
 
 
+@placed("As the operands, which are split alike along any dim but the one it writes along; otherwise Local.")
 def _alike(dim: int) -> rules.SingleRule:
     """Operands that are split alike along any dim but this one."""
 

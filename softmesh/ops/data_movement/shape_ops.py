@@ -16,6 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
@@ -245,7 +246,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(**_OPTIONS, controls="memory_config", results="list[Tensor]")
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -271,7 +272,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     )
 
 
-@operation(**_OPTIONS, controls="")
+@operation(**_OPTIONS, controls="", results="list[Tensor]")
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)
@@ -361,6 +362,7 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
     controls="memory_config out",
     tuning="sparse_grad sub_core_grids",
 )
+@placed("Split as input and index are, where that lines up; split along the dim it picks along, Local.")
 def gather_(input: Operand, dim: int, index: Operand) -> Local:
     """Elements picked along `dim` by an index tensor of the same rank, on each device."""
     d = input.dim(dim)

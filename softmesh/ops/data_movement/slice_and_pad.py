@@ -120,6 +120,7 @@ _slice_by_device = Operation(
     on_host=True,
     kind=Slice,
     argument_aliases=_SPELLINGS,
+    forms=("input_tensor slice_start:input_tensor slice_end:input_tensor",),
 )
 def slice_(
     input_tensor: Operand,
@@ -250,7 +251,11 @@ def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 @operation(
-    **_PAD_OPTIONS, controls="memory_config", tuning="use_multicore sub_core_grids", rearrange=_both_forms
+    **_PAD_OPTIONS,
+    controls="memory_config",
+    tuning="use_multicore sub_core_grids",
+    rearrange=_both_forms,
+    forms=("input_tensor output_padded_shape:padding input_tensor_start:padding value:fill?",),
 )
 def pad(
     input_tensor: Operand,

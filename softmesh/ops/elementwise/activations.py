@@ -15,6 +15,7 @@ from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, rotate90
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
 Activation = str | UnaryOpType | UnaryWithParam
@@ -99,6 +100,7 @@ GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@placed("Split as the operand is; split along the halved dim, Local.")
 def _gated(op: str, operand: Operand, dim: int, gate: Callable[[torch.Tensor], torch.Tensor]) -> Local:
     last = operand.rank - 1
     if operand.dim(dim) != last:

@@ -25,7 +25,7 @@ _PACK = "experimental.deepseek_prefill.pack_scaled_fp8_kv_cache"
 _OPTIONS: dict[str, Any] = {"cost": flops_per_element(3), "positional": "memory_config"}
 
 
-@operation(_CAST, **_OPTIONS, controls="memory_config")
+@operation(_CAST, **_OPTIONS, controls="memory_config", results="tuple[Tensor, Tensor]")
 def per_token_cast_to_fp8(input_tensor: Operand, *, round_scale_to_power_of_two: bool = False) -> Local:
     """(x / scale in fp8, the scales in float32): a scale for each 128 columns takes their largest to 448."""
     width = input_tensor.shape[-1] if input_tensor.rank else 0

@@ -17,6 +17,7 @@ from softmesh.errors import MeshError
 from softmesh.ops.elementwise.binary import broadcast_rank
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
 
@@ -31,6 +32,9 @@ def _some(at: rules.Situation, *indices: int) -> rules.Situation:
     return rules.Situation(words, shapes, at.out_shapes)
 
 
+@placed(
+    "Split as the operands are, where their splits line up. Partial sums may be added to partial sums only."
+)
 def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
     """The word of `addend + term of the factors`; each operand's own index is told of a Partial misused."""
 
@@ -82,7 +86,16 @@ def _with_value(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
 _TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
 
 
-@operation(**_THREE, tuning="sub_core_grids", argument_aliases=_TWO_VALUES, rearrange=_with_value)
+@operation(
+    **_THREE,
+    tuning="sub_core_grids",
+    argument_aliases=_TWO_VALUES,
+    rearrange=_with_value,
+    forms=(
+        "input_tensor_a value:input_tensor_b input_tensor_c",
+        "input_tensor_a input_tensor_b value:input_tensor_c",
+    ),
+)
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
     rule = _sum_with(2, rules.multiplicative, 0, 1)

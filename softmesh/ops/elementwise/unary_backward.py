@@ -64,6 +64,7 @@ def backward(
         floats_only=True,
         argument_aliases=spellings,
         present=_handed_out(into) if into else None,
+        results="list[Tensor]",
     )
 
 

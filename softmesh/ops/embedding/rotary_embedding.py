@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from softmesh.dispatch.argument_forms import with_mesh_axes
+from softmesh.dispatch.argument_forms import ON_MESH_AXES
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
@@ -220,7 +220,7 @@ def rotary_embedding_llama(
     return Local(compute, rule)
 
 
-@operation(_FUSED, **_OPTIONS | {"controls": ""})
+@operation(_FUSED, **_OPTIONS | {"controls": ""}, results="tuple[Tensor, Tensor]")
 def rotary_embedding_llama_fused_qk(
     q_input_tensor: Operand,
     k_input_tensor: Operand,
@@ -292,7 +292,7 @@ Data = torch.Tensor | None
     tuning="compute_kernel_config",
     positional="cluster_axis memory_config compute_kernel_config seq_subshard_axis rotary_dim rotary_offset "
     "concat_prefix",
-    rearrange=with_mesh_axes,
+    **ON_MESH_AXES,
 )
 def rotary_embedding_indexed(
     input: Operand,

@@ -19,6 +19,7 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.implicit_operands import chosen_devices
@@ -118,6 +119,7 @@ def write_back_view(cache: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     return cache
 
 
+@placed("As the cache is, where the input is split with it; otherwise Local.")
 def writing_rule(
     alike: Mapping[int, int], by_user: Sequence[int], *, is_shared: bool = False
 ) -> rules.SingleRule:

@@ -11,7 +11,12 @@ from typing import Any
 
 import torch
 
-from softmesh.dispatch.argument_forms import Rearrange, named_by_position, one_after_the_other, with_mesh_axes
+from softmesh.dispatch.argument_forms import (
+    ON_MESH_AXES,
+    named_by_position,
+    one_after_the_other,
+    with_mesh_axes,
+)
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -26,9 +31,10 @@ _PLAIN: dict[str, Any] = OPTIONS | {"tuning": ""}
 Number = torch.Tensor | int
 
 
-def _on_axis(at: int, names: str) -> Rearrange:
-    """Two forms, by numbers and by tensors, of an op that knows its place along `cluster_axis`."""
-    return one_after_the_other(named_by_position(at, names), with_mesh_axes)
+def _on_axis(at: int, form: str) -> dict[str, Any]:
+    """Options for two forms, by numbers and by tensors, of an op that knows its place along `cluster_axis`."""
+    by_tensors = named_by_position(at, form.replace("?", ""))
+    return {**ON_MESH_AXES, "rearrange": one_after_the_other(by_tensors, with_mesh_axes), "forms": (form,)}
 
 
 def global_rows(
@@ -57,10 +63,10 @@ def global_rows(
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers kv_actual_global cluster_axis valid_global tp_axis rope scales",
-    rearrange=_on_axis(
+    **_on_axis(
         2,
-        "cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global tp_axis rope "
-        "scales",
+        "cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global? tp_axis? rope? "
+        "scales?",
     ),
 )
 def update_padded_kv_cache(
@@ -117,9 +123,9 @@ def update_padded_kv_cache(
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers valid_global chunk_size_global cluster_axis pad_align",
-    rearrange=_on_axis(
+    **_on_axis(
         1,
-        "cache slot_idx valid_global layer_idx num_layers chunk_size_global cluster_axis pad_align",
+        "cache slot_idx valid_global layer_idx num_layers chunk_size_global cluster_axis pad_align?",
     ),
 )
 def zero_padded_kv_cache(

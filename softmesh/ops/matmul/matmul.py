@@ -292,7 +292,7 @@ def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> 
     return [width // chunks] * chunks
 
 
-@operation(_SPLIT, **_LEAN)
+@operation(_SPLIT, **_LEAN, results="list[Tensor]")
 def minimal_matmul_split(
     input_tensor: Operand,
     weight_tensor: Operand,

@@ -83,7 +83,13 @@ def normalized(weights: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
     return weights / (weights.sum(-1, keepdim=True) + eps) * scale
 
 
-@operation("experimental.deepseek_grouped_gate", cost=_COST, controls="memory_config", needs_tile=True)
+@operation(
+    "experimental.deepseek_grouped_gate",
+    cost=_COST,
+    controls="memory_config",
+    needs_tile=True,
+    results="list[Tensor]",
+)
 def deepseek_grouped_gate(
     scores: Operand,
     bias: Operand,
@@ -305,7 +311,7 @@ def _refuse(op: str, name: str, given: object) -> None:
         raise NotModelled(f"{op}: {name} is not modelled, its form is not documented: leave it out.")
 
 
-@operation(_TOPK, cost=_COST, controls="memory_config", needs_tile=True)
+@operation(_TOPK, cost=_COST, controls="memory_config", needs_tile=True, results="list[Tensor]")
 def moe_grouped_topk(
     scores: Operand,
     bias: Operand,
@@ -331,7 +337,7 @@ def moe_grouped_topk(
     return replace(_grouped_gate(_TOPK, scores, bias, *gate), layouts=(weights_layout, scores.layout))
 
 
-@operation(_HASH, cost=_COST, controls="memory_config", precision="data")
+@operation(_HASH, cost=_COST, controls="memory_config", precision="data", results="list[Tensor]")
 def moe_hash_gate(
     scores: Operand,
     input_ids: Operand,

@@ -359,6 +359,7 @@ def check_split(op: str, operand: Operand, dim: int, split_size: int, name: str 
     controls="output_memory_config",
     tuning="compute_kernel_config",
     needs_tile=True,
+    results="list[Tensor]",
 )
 def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: int) -> Local:
     """The sum over `dim`, which stays with an extent of 1, cut along the last dim into pieces of `split_size`."""

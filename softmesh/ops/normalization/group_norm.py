@@ -26,6 +26,7 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.mappers import ShardTensor2dMesh
@@ -256,6 +257,7 @@ def group_norm(
     return Local(compute, _rule, layouts=layouts)
 
 
+@placed("Split by image or by channels where the input is, with weights split alike; otherwise Local.")
 def _rule(at: rules.Situation) -> rules.Placement:
     """Split by image or, with as many groups on each device, by channels; weights by channels alike."""
     rules.refuse_partial(at)

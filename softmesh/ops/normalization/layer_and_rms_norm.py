@@ -17,6 +17,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware import UnaryWithParam
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 
 _TUNING = "compute_kernel_config program_config"
@@ -62,6 +63,7 @@ def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
     return rules.LOCAL if is_last else word
 
 
+@placed("Split as the operand is; split along the last dim, or with a weight that is split, Local.")
 def _norm_rule(at: rules.Situation) -> rules.Placement:
     """Over a split last dim nothing global is left; a weight must be replicated."""
     rules.refuse_partial(at)
@@ -120,6 +122,9 @@ layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8
 rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 
 
+@placed(
+    "Split by rows where the operand is; of a split last dim, Local: gather it, or sum it, for the whole row."
+)
 def _statistics(dtype: DataType, centred: bool) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
@@ -136,6 +141,7 @@ def _statistics(dtype: DataType, centred: bool) -> Local:
     return Local(compute, lambda at: _row_word(at, 1), dtypes=(dtype,))
 
 
+@placed("Split as the operand is.")
 def _apply_statistics(
     op: str,
     input_tensor: Operand,

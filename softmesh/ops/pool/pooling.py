@@ -123,7 +123,13 @@ def _max_local(
     return Local(compute, flat_image_rule(flat), dtypes=dtypes, layouts=(layout,) * len(dtypes))
 
 
-@operation(cost=flops_per_element(9), controls="memory_config", tuning=_TUNING, floats_only=True)
+@operation(
+    cost=flops_per_element(9),
+    controls="memory_config",
+    tuning=_TUNING,
+    floats_only=True,
+    results="Tensor | Any",
+)
 def max_pool2d(
     input_tensor: Operand,
     batch_size: int,

@@ -141,6 +141,7 @@ def _with_streams(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
     writes="streams",
     positional="seeds",
     rearrange=_with_streams,
+    provided=("streams",),
     draws=True,
 )
 def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = None) -> Local:
@@ -191,6 +192,7 @@ def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tens
     controls="output_tensor",
     tuning="sub_core_grids",
     rearrange=_with_streams,
+    provided=("streams",),
     draws=True,
 )
 def sampling(

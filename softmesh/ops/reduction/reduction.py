@@ -20,6 +20,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
+from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
@@ -108,6 +109,7 @@ def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 @operation(
     controls="memory_config output_tensor",
     rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
+    forms=("input_tensor output_tensor",),
 )
 def prod(
     input_tensor: Operand,
@@ -158,6 +160,7 @@ def index_type(extent: int) -> DataType:
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
     tuning="sub_core_grids stable",
+    results="list[Tensor]",
 )
 def topk(
     input_tensor: Operand,
@@ -207,7 +210,9 @@ def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
 # -- along a dim, in order: sort, prefix products and sums, moving averages, nonzero -----------------
 
 
-@operation(cost=flops_per_element(16), controls="memory_config out", precision="native")
+@operation(
+    cost=flops_per_element(16), controls="memory_config out", precision="native", results="list[Tensor]"
+)
 def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
     """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
 
@@ -232,6 +237,7 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
     return Local(compute, rules.within(at))
 
 
+@placed("Split as the operand is; split along the dim it runs along, Local. A partial sum stays one.")
 def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
     """Linear, and mixing values along `dims`."""
 
@@ -304,7 +310,7 @@ _NON_ZERO: dict[str, Any] = {
 }
 
 
-@operation(controls="memory_config", precision="data")
+@operation(controls="memory_config", precision="data", results="list[Tensor]")
 def nonzero(input_tensor: Operand) -> Local:
     """[1, 1, 1, X] row-major -> [how many are not 0, their places first in order and 0 after them], as uint32.
 

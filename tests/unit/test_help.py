@@ -1,0 +1,80 @@
+"""`help(ttnn.x)` tells arguments, placement and an example, and the examples do what they say."""
+
+from __future__ import annotations
+
+import doctest
+import pydoc
+from collections.abc import Iterator
+
+import pytest
+
+import softmesh as ttnn
+from softmesh import distributed
+from softmesh.dispatch.entry_point import EntryPoint
+from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.ops.help_examples import EXAMPLES, surroundings
+
+
+@pytest.fixture(scope="module")
+def row() -> Iterator[ttnn.MeshDevice]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
+        yield mesh
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def found(name: str) -> EntryPoint:
+    value: object = ttnn
+    for part in name.split("."):
+        value = getattr(value, part)
+    assert isinstance(value, EntryPoint)
+    return value
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_in_a_help_text_does_what_it_says(name: str, row: ttnn.MeshDevice) -> None:
+    example = doctest.DocTestParser().get_doctest(EXAMPLES[name], surroundings(row), name, None, 0)
+    failures = doctest.DocTestRunner(verbose=False).run(example)
+    assert failures.attempted > 0
+    assert failures.failed == 0
+    assert f"ttnn.{name}(" in EXAMPLES[name]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_most_used_ops_tell_arguments_placement_and_an_example(name: str) -> None:
+    text = pydoc.render_doc(found(name), renderer=pydoc.plaintext)
+    assert "Arguments:" in text
+    assert "Placement: " in text or name == "deallocate"
+    assert "Example, on 1 x 4 devices" in text
+
+
+def test_help_shows_what_an_op_is_and_takes() -> None:
+    assert (ttnn.relu.__doc__ or "").startswith(
+        "relu, element by element.\n\n    ttnn.relu(input_tensor, *, "
+    )
+    text = pydoc.render_doc(ttnn.softmax, renderer=pydoc.plaintext)
+    assert "dim                    an int; default -1\n" in text
+    assert "compute_kernel_config  steers hardware only; no effect on values\n" in text
+    assert "Returns Tensor.\n    Placement: Split as the operand is. Split along the dim it works on" in text
+
+
+def test_every_op_has_a_help_text() -> None:
+    for name, op in OPERATIONS.items():
+        assert op.python_fully_qualified_name in (op.__doc__ or ""), name
+        assert "Placement: " in (op.__doc__ or ""), name
+
+
+@pytest.mark.parametrize("module", ["", "experimental", "transformer"])
+def test_every_function_behind_the_door_tells_its_arguments(module: str) -> None:
+    for name, value in vars(getattr(ttnn, module, ttnn)).items():
+        if isinstance(value, EntryPoint):
+            assert f"{value.python_fully_qualified_name}(" in (value.__doc__ or ""), name
+
+
+def test_a_unified_op_tells_who_places_its_result() -> None:
+    assert "As `output_topology` asks" in (distributed.matmul.__doc__ or "")
+
+
+def test_the_classes_of_ops_keep_docstrings_of_their_own() -> None:
+    assert (Operation.__doc__ or "").startswith("An op that is planned")
+    assert (EntryPoint.__doc__ or "").startswith("A callable of the public API")
