@@ -21,9 +21,10 @@ from softmesh.bench.harness import machine, options, show, show_json, table
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.matching.find_match import match
-from softmesh.fabric.mesh_graph import MeshGraph
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
 from softmesh.fabric.routing.network import Network
 from softmesh.hardware import FabricConfig
+from softmesh.processes.bindings.bindings_writer import graph_text
 from softmesh.systems.machine import Machine
 from softmesh.systems.named_systems import forget, load
 
@@ -39,23 +40,15 @@ class Wanted:
 
 
 def descriptor_text(machine: Machine, wanted: Wanted) -> str:
-    kinds = ", ".join("RING" if ring else "LINE" for ring in wanted.rings)
-    instances = [f'mesh {{ mesh_descriptor: "M" mesh_id: {i} }}' for i in range(len(machine.hosts))]
-    lines = [
-        f'mesh_descriptors {{ name: "M" arch: {machine.chip.arch.name}',
-        f"  device_topology {{ dims: {list(wanted.shape)} dim_types: [{kinds}] }}",
-        "  host_topology { dims: [1, 1] }",
-        f"  channels {{ count: {wanted.channels} policy: STRICT }} }}",
-        'graph_descriptors { name: "G" type: "FABRIC"',
-        *(f"  instances {{ {instance} }}" for instance in instances),
-        *(
-            f"  connections {{ nodes {{ {instances[a]} }} nodes {{ {instances[b]} }} channels {{ count: {count} }} }}"
-            for (a, b), count in sorted(links_between_hosts(machine).items())
-        ),
-        "}",
-        'top_level_instance { graph { graph_descriptor: "G" graph_id: 0 } }',
-    ]
-    return "\n".join(lines)
+    meshes = tuple(
+        LogicalMesh(i, "M", wanted.shape, wanted.rings, channels=wanted.channels, strict=True)
+        for i in range(len(machine.hosts))
+    )
+    connections = tuple(
+        Connection(Side((a,)), Side((b,)), count, strict=True)
+        for (a, b), count in sorted(links_between_hosts(machine).items())
+    )
+    return graph_text(MeshGraph(wanted.system, machine.chip.arch, meshes, connections))
 
 
 def links_between_hosts(machine: Machine) -> Counter[tuple[int, int]]:

@@ -28,6 +28,10 @@ from typing import Any
 
 from softmesh.bench.harness import machine, options, show, show_json, size, table
 from softmesh.bench.peer_process import AS_ROOT, PeerMissing, bare_mpirun, launcher, worker
+from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
+from softmesh.hardware import Arch
+from softmesh.processes.bindings.bindings_writer import bindings_text, graph_text
+from softmesh.processes.bindings.rank_bindings import RankBinding
 
 # Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
 
@@ -49,17 +53,12 @@ def check_engine() -> None:
 
 def descriptor(ranks: int) -> str:
     """A mesh with a column for each rank."""
-    return (
-        'mesh_descriptors {\n  name: "M" arch: WORMHOLE_B0\n'
-        f"  device_topology {{ dims: [ {ROWS}, {ranks} ] }} host_topology {{ dims: [ 1, {ranks} ] }}\n"
-        "  channels { count: 2 policy: RELAXED }\n}\n"
-        'top_level_instance { mesh { mesh_descriptor: "M" mesh_id: 0 } }\n'
-    )
+    mesh = LogicalMesh(0, "M", (ROWS, ranks), hosts=(1, ranks), channels=2)
+    return graph_text(MeshGraph("bench", Arch.WORMHOLE_B0, (mesh,)))
 
 
 def binding(ranks: int, graph: Path) -> str:
-    rows = [f"  - {{ rank: {i}, mesh_id: 0, mesh_host_rank: {i} }}" for i in range(ranks)]
-    return "\n".join(["rank_bindings:", *rows, f"mesh_graph_desc_path: {graph}", ""])
+    return bindings_text([RankBinding(i, mesh_id=0, mesh_host_rank=i) for i in range(ranks)], str(graph))
 
 
 def tt_run(ranks: int, folder: Path, program: Sequence[str]) -> list[str]:

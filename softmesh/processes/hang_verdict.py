@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport, ranges
 
@@ -38,6 +39,10 @@ class RankState:
     done: WaitReport | None = None  # the call that `last` tells of
     quiet: float = 0.0  # seconds since it answered
     sampled: bool = False  # it does not answer; `site` was found by other means
+
+    @property
+    def waits_in(self) -> WaitReport | None:
+        return self.wait if self.doing is Doing.WAITING else None
 
 
 class Cause(Enum):
@@ -104,8 +109,9 @@ def needs(rank: int, states: Mapping[int, RankState]) -> set[int]:
 
 def _joined(wait: WaitReport, other: RankState) -> bool:
     """In the same collective, or past it: some collectives let a rank go before the last one is served."""
-    there = other.wait if other.doing is Doing.WAITING else None
-    return _is_at_or_past(there, wait) or (wait.sequence is not None and _is_at_or_past(other.done, wait))
+    return _is_at_or_past(other.waits_in, wait) or (
+        wait.sequence is not None and _is_at_or_past(other.done, wait)
+    )
 
 
 def _is_at_or_past(there: WaitReport | None, wait: WaitReport) -> bool:
@@ -115,7 +121,7 @@ def _is_at_or_past(there: WaitReport | None, wait: WaitReport) -> bool:
 
 
 def _meets(rank: int, wait: WaitReport, other: RankState) -> bool:
-    there = other.wait if other.doing is Doing.WAITING else None
+    there = other.waits_in
     return (
         there is not None
         and (wait.kind, there.kind) in _MATCHING_KINDS
@@ -124,11 +130,7 @@ def _meets(rank: int, wait: WaitReport, other: RankState) -> bool:
 
 
 def _waits(states: Mapping[int, RankState]) -> dict[int, WaitReport]:
-    return {
-        rank: state.wait
-        for rank, state in states.items()
-        if state.doing is Doing.WAITING and state.wait is not None
-    }
+    return {rank: wait for rank, state in states.items() if (wait := state.waits_in) is not None}
 
 
 def _meetings(states: Mapping[int, RankState]) -> Iterable[dict[int, WaitReport]]:
@@ -310,13 +312,8 @@ def _missing(verdict: Verdict, odd: str, one: bool) -> str:
 
 
 def _waits_in(state: RankState, call: WaitReport) -> bool:
-    there = state.wait if state.doing is Doing.WAITING else None
-    return there is not None and (there.group, there.kind, there.sequence, there.signature) == (
-        call.group,
-        call.kind,
-        call.sequence,
-        call.signature,
-    )
+    there, same = state.waits_in, attrgetter("group", "kind", "sequence", "signature")
+    return there is not None and same(there) == same(call)
 
 
 def _ring(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import overload
 
 from softmesh.arguments import checked, checked_all, checked_int, refused
@@ -116,13 +117,7 @@ class SocketMemoryConfig:
         self.per_core_allocation = bool(per_core_allocation)
 
     def copy(self) -> SocketMemoryConfig:
-        return SocketMemoryConfig(
-            self.socket_storage_type,
-            self.fifo_size,
-            self.sender_sub_device,
-            self.receiver_sub_device,
-            self.per_core_allocation,
-        )
+        return copy(self)
 
     def sub_device(self, endpoint: SocketEndpoint) -> SubDeviceId | None:
         return self.sender_sub_device if endpoint is SocketEndpoint.SENDER else self.receiver_sub_device

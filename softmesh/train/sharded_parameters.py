@@ -56,12 +56,9 @@ class Parameter:
 
 
 @dataclass
-class Piece:
+class Piece(Parameter):
     """What a device keeps of a parameter: its slice of `dim`, along the mesh axis."""
 
-    name: str
-    tensor: Tensor
-    owners: list[tuple[Module, str]]
     axis: int
     dim: int
 
@@ -143,7 +140,7 @@ class GatheredParameter:
 
 
 class GatherScope:
-    """GatheredParameter parameters during one forward pass, and during the backward pass that belongs to it.
+    """Gathered parameters during one forward pass, and during the backward pass that belongs to it.
 
     `lends`: they go in between. `done` is called when the backward pass is through with them.
     """

@@ -99,35 +99,30 @@ def load_subcontexts(
     path: str | Path, *, environ: Mapping[str, str] | None = None, check_descriptor: bool = True
 ) -> RankBindings:
     """The merged bindings, as `tt-run --rank-bindings-mapping` takes them."""
-    environ = os.environ if environ is None else environ
-    mapped = read_mapping(configuration_file(path, environ), RANK_BINDINGS, environ=environ)
-    _refuse(mapped.findings)
-    overlays = []
-    for file in mapped.files.values():
-        result = read(file, environ=environ, check_descriptor=check_descriptor)
-        if result.bindings is None:
-            raise BindingsError(errors_of(result.findings))
-        overlays.append(result.bindings)
-    conflicts = environment_conflicts(mapped, overlays)
-    _refuse(conflicts)
+    mapped = _loaded(path, RANK_BINDINGS, environ)
+    overlays = [
+        read(file, environ=environ, check_descriptor=check_descriptor).usable()
+        for file in mapped.files.values()
+    ]
+    _refuse(environment_conflicts(mapped, overlays))
     return merged(mapped.file, overlays)
 
 
 def load_descriptor_mapping(path: str | Path, *, environ: Mapping[str, str] | None = None) -> dict[int, Path]:
     """Sub-context id to mesh graph descriptor, as `tt-run -M` takes it."""
-    return _load_files(path, DESCRIPTORS, environ)
+    return _loaded(path, DESCRIPTORS, environ).files
 
 
 def load_mock_mapping(path: str | Path, *, environ: Mapping[str, str] | None = None) -> dict[int, Path]:
     """Rank to cluster descriptor, as `--mock-cluster-rank-binding` takes it."""
-    return _load_files(path, MOCKS, environ)
+    return _loaded(path, MOCKS, environ).files
 
 
-def _load_files(path: str | Path, key: str, environ: Mapping[str, str] | None) -> dict[int, Path]:
+def _loaded(path: str | Path, key: str, environ: Mapping[str, str] | None) -> MappingFile:
     environ = os.environ if environ is None else environ
     mapped = read_mapping(configuration_file(path, environ), key, environ=environ)
     _refuse(mapped.findings)
-    return mapped.files
+    return mapped
 
 
 def _refuse(findings: Sequence[Finding]) -> None:

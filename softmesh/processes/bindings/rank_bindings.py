@@ -252,6 +252,11 @@ class BindingsRead:
     bindings: RankBindings | None
     findings: tuple[Finding, ...]
 
+    def usable(self) -> RankBindings:
+        if self.bindings is None:
+            raise BindingsError(errors_of(self.findings))
+        return self.bindings
+
 
 def load(
     path: str | Path, *, environ: Mapping[str, str] | None = None, check_descriptor: bool = True
@@ -259,10 +264,7 @@ def load(
     """The bindings of a file, as `tt-run --rank-binding` takes them; BindingsError says what is wrong."""
     environ = os.environ if environ is None else environ
     found = configuration_file(path, environ)
-    result = read(found, environ=environ, check_descriptor=check_descriptor)
-    if result.bindings is None:
-        raise BindingsError(errors_of(result.findings))
-    return result.bindings
+    return read(found, environ=environ, check_descriptor=check_descriptor).usable()
 
 
 def configuration_file(path: str | Path, environ: Mapping[str, str]) -> Path:

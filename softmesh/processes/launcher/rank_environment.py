@@ -17,44 +17,28 @@ from softmesh.processes.rank_reporter import REPORTS
 from softmesh.systems.system_choice import HOST, MOCK_DESCRIPTOR, MOCK_HOSTS
 
 INHERITED = ("TT_", "ARCH_", "WH_", "TTNN_", "DEEPSEEK_", "MESH_", "RELIABILITY_MODE", "SOFTMESH_")
-NEVER_INHERITED = frozenset(
-    {
-        "TT_MESH_ID",
-        "TT_MESH_HOST_RANK",
-        "TT_MESH_GRAPH_DESC_PATH",
-        "TT_RUN_ORIGINAL_CWD",
-        "TT_RUN_RANK",
-        "TT_RUN_SUBCONTEXT_ID",
-        "TT_RUN_SUBCONTEXT_SIZES",
-        "TT_METAL_MOCK_CLUSTER_DESC_PATH",
-        "TT_METAL_FACTORY_SYSTEM_DESCRIPTOR_PATH",
-        "TT_METAL_CLUSTER_ID",
-        "TT_VISIBLE_DEVICES",
-        REPORTS,
-        HOST,
-        MOCK_HOSTS,
-        PLACES,
-    }
-)
 _COPIED = ("HOME", "USER", "PATH", "VIRTUAL_ENV", "PYTHONHOME")
-_OWN_TO_EACH_RANK = frozenset(
-    {
-        "TT_MESH_ID",
-        "TT_MESH_HOST_RANK",
-        "TT_MESH_GRAPH_DESC_PATH",
-        "TT_RUN_RANK",
-        "TT_RUN_SUBCONTEXT_ID",
-        "TT_METAL_MOCK_CLUSTER_DESC_PATH",
-        "TT_VISIBLE_DEVICES",
-        "TT_METAL_CACHE",
-        "TT_METAL_LOGS_PATH",
-        "TT_METAL_PROFILER_DIR",
-        "TT_METAL_CLUSTER_ID",
-        HOST,
-        MOCK_HOSTS,
-        PLACES,
-    }
-)
+_OF_BINDINGS = {
+    "TT_MESH_ID",
+    "TT_MESH_HOST_RANK",
+    "TT_MESH_GRAPH_DESC_PATH",
+    "TT_RUN_RANK",
+    "TT_RUN_SUBCONTEXT_ID",
+    "TT_METAL_MOCK_CLUSTER_DESC_PATH",
+    "TT_METAL_CLUSTER_ID",
+    "TT_VISIBLE_DEVICES",
+    HOST,
+    MOCK_HOSTS,
+    PLACES,
+}
+_OF_THE_JOB = {
+    "TT_RUN_ORIGINAL_CWD",
+    "TT_RUN_SUBCONTEXT_SIZES",
+    "TT_METAL_FACTORY_SYSTEM_DESCRIPTOR_PATH",
+    REPORTS,
+}
+NEVER_INHERITED = frozenset(_OF_BINDINGS | _OF_THE_JOB)
+_OWN_TO_EACH_RANK = _OF_BINDINGS | {"TT_METAL_CACHE", "TT_METAL_LOGS_PATH", "TT_METAL_PROFILER_DIR"}
 _SUBCONTEXT = "TT_RUN_SUBCONTEXT_ID"
 _TTNN_NAME = Path(__file__).parent / "ttnn_name"
 

@@ -83,12 +83,7 @@ def _check_same(key: str, one: Entry, other: Entry) -> None:
 def write(folder: Path, index: Index) -> Path:
     whole = {
         "format": FORMAT,
-        "step": index.step,
-        "mesh": index.mesh,
-        "axes": index.axes,
-        "optimizer": index.optimizer,
-        "scheduler": index.scheduler,
-        "random": index.random,
+        **vars(index),
         "extra": dict(index.extra),
         "tensors": {key: _entry_json(entry) for key, entry in index.tensors.items()},
     }
@@ -150,16 +145,9 @@ def _index(given: Any) -> Index:
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
-    pieces = [
-        {
-            "file": p.file,
-            "devices": p.held.devices,
-            "splits": p.held.splits,
-            "first": p.held.first,
-            "grid": p.held.grid,
-        }
-        for p in entry.pieces
-    ]
+    pieces = [{**piece.held._asdict(), "file": piece.file} for piece in entry.pieces]
+    for piece in pieces:
+        del piece["whole"]  # the shape of the entry
     return {"shape": entry.shape, "dtype": entry.dtype, "pieces": pieces}
 
 
