@@ -1,11 +1,10 @@
 """One example for each of the ops that programs use most, for their help: shapes in, shapes and placements out.
 
-They run on a mesh of 1 x 4 devices, with the names of `surroundings`.
+They run on a mesh of 1 x 4 devices, with `ttnn` and the names of `surroundings`.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import torch
@@ -59,7 +58,6 @@ def surroundings(mesh: MeshDevice) -> dict[str, Any]:
     options: dict[str, Any] = {"dtype": DataType.BFLOAT16, "layout": Layout.TILE, "device": mesh}
     return {
         "torch": torch,
-        "ttnn": importlib.import_module("softmesh"),
         "mesh": mesh,
         "split": split,
         "whole": whole,

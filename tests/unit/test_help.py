@@ -33,7 +33,9 @@ def found(name: str) -> EntryPoint:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_in_a_help_text_does_what_it_says(name: str, row: ttnn.MeshDevice) -> None:
-    example = doctest.DocTestParser().get_doctest(EXAMPLES[name], surroundings(row), name, None, 0)
+    example = doctest.DocTestParser().get_doctest(
+        EXAMPLES[name], surroundings(row) | {"ttnn": ttnn}, name, None, 0
+    )
     failures = doctest.DocTestRunner(verbose=False).run(example)
     assert failures.attempted > 0
     assert failures.failed == 0
