@@ -110,15 +110,9 @@ def _plain(value: Any) -> Any:
 
 
 def _tensors_in(op: Operation, values: list[Any]) -> list[Tensor]:
-    found: list[Tensor] = []
-    for at in op.definition.signature.operand_at:
-        value = values[at]
-        found += [
-            item
-            for item in (value if isinstance(value, list | tuple) else (value,))
-            if isinstance(item, Tensor)
-        ]
-    return found
+    given = (values[at] for at in op.definition.signature.operand_at)
+    flat = (item for value in given for item in (value if isinstance(value, list | tuple) else (value,)))
+    return [item for item in flat if isinstance(item, Tensor)]
 
 
 def _derived(

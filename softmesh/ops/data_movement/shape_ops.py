@@ -11,7 +11,7 @@ import torch
 
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
@@ -20,7 +20,6 @@ from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
-_BY_LOGICAL_SHAPE = {"logical_shape": "shape"}
 
 
 def new_shape(op: str, operand: Operand, shape: Sequence[int]) -> tuple[int, ...]:
@@ -48,21 +47,23 @@ def reshape_local(op: str, operand: Operand, shape: Sequence[int]) -> Local:
     return Local(lambda x: x.reshape(*x.shape[: x.dim() - rank], *sizes), rules.reshaping, keeps_memory=True)
 
 
-@operation(
-    **_OPTIONS,
-    controls="memory_config queue_id",
-    tuning="pad_value sub_core_grids skip_padding_fill",
-    argument_aliases=_BY_LOGICAL_SHAPE,
-)
-def reshape(
-    input_tensor: Operand,
-    shape: Sequence[int],
-    padded_shape: Sequence[int] | None = None,
-    *,
-    reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
-) -> Local:
-    """The same elements, row-major, under another shape; one extent may be -1."""
-    return reshape_local("reshape", input_tensor, shape)
+def _register_reshape(op: str, controls: str) -> Operation:
+    def define(
+        input_tensor: Operand,
+        shape: Sequence[int],
+        padded_shape: Sequence[int] | None = None,
+        *,
+        reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
+    ) -> Local:
+        """The same elements, row-major, under another shape; one extent may be -1."""
+        return reshape_local(op, input_tensor, shape)
+
+    tuning, aliases = "pad_value sub_core_grids skip_padding_fill", {"logical_shape": "shape"}
+    return operation(op, **_OPTIONS, controls=controls, tuning=tuning, argument_aliases=aliases)(define)
+
+
+reshape = _register_reshape("reshape", "memory_config queue_id")
+_register_reshape("experimental.quasar.reshape", "memory_config")
 
 
 @operation(**_OPTIONS, controls="")
@@ -98,23 +99,6 @@ def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[
 def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> Local:
     """reshape to four extents."""
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
-
-
-@operation(
-    "experimental.quasar.reshape",
-    **_OPTIONS,
-    controls="memory_config",
-    tuning="pad_value sub_core_grids skip_padding_fill",
-    argument_aliases=_BY_LOGICAL_SHAPE,
-)
-def quasar_reshape(
-    input_tensor: Operand,
-    shape: Sequence[int],
-    padded_shape: Sequence[int] | None = None,
-    *,
-    reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
-) -> Local:
-    return reshape_local("experimental.quasar.reshape", input_tensor, shape)
 
 
 @operation(**_OPTIONS, controls="")

@@ -77,6 +77,7 @@ def check_matrix(op: str, matrix: Operand, users: int) -> int:
 # -- placements ------------------------------------------------------------------------------------
 
 _Pairs = list[tuple[int, int | None]]
+_WIDTH: dict[int, _Pairs] = {3: [(0, 3), (1, 3), (2, 3)]}
 
 
 def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = False) -> rules.SingleRule:
@@ -91,18 +92,14 @@ def rows_rule(x: Operand, cos: Operand, splits_width: bool, one_row: bool = Fals
         dims[2] = [(0, 2)]
     elif cos.shape[2] == x.shape[2]:
         dims[2] = [(0, 2), (1, 2), (2, 2)]
-    if splits_width:
-        dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return rules.along(dims)
+    return rules.along(dims | (_WIDTH if splits_width else {}))
 
 
 def users_rule(splits_width: bool, own_rows: bool) -> rules.SingleRule:
     """Split by users, whose own rows of the caches are split alike, and by heads."""
     dims: dict[int, _Pairs] = {1: [(0, 1)], 2: [(0, 2)]}
     dims[1] += [(1, 1), (2, 1)] if own_rows else []
-    if splits_width:
-        dims[3] = [(0, 3), (1, 3), (2, 3)]
-    return rules.along(dims)
+    return rules.along(dims | (_WIDTH if splits_width else {}))
 
 
 _OPTIONS: dict[str, Any] = {

@@ -113,14 +113,12 @@ def _geglu(input_tensor: Tensor, dim: int = -1, variant: GeluVariant = GeluVaria
     return value * golden_gelu(gate, variant)
 
 
-@reference("tril")
-def _tril(input_tensor: Tensor, diagonal: int = 0) -> Tensor:
-    return torch.tril(input_tensor, diagonal)
+def _triangle(function: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    return lambda input_tensor, diagonal=0: function(input_tensor, diagonal)
 
 
-@reference("triu")
-def _triu(input_tensor: Tensor, diagonal: int = 0) -> Tensor:
-    return torch.triu(input_tensor, diagonal)
+reference("tril")(_triangle(torch.tril))
+reference("triu")(_triangle(torch.triu))
 
 
 @reference("cumprod")

@@ -255,10 +255,7 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
 
 
 @operation(
-    cost=moves_bytes,
-    precision="data",
-    controls="",
-    tuning="sub_core_grids",
+    **OPTIONS | {"tuning": "sub_core_grids"},
     positional="sub_core_grids skip_negative_entries",
     writes="input_tensor",
 )

@@ -76,9 +76,8 @@ def create_group_norm_input_mask(
     """A host tensor [1, groups, tile rows, width] in tiles: 1 where a group's channels are, else 0."""
     tile = (tile_height, tile_width)
     op, sizes = "create_group_norm_input_mask", (num_channel, num_groups, num_cores_across_channel)
-    return cast(
-        Tensor, from_torch(_mask(op, *sizes, tile, rows_in_last_tile), dtype=data_type, layout=Layout.TILE)
-    )
+    mask = _mask(op, *sizes, tile, rows_in_last_tile)
+    return cast(Tensor, from_torch(mask, dtype=data_type, layout=Layout.TILE))
 
 
 @checked_function

@@ -39,33 +39,30 @@ def softmax_in_place(input_tensor: Operand, dim: int = -1) -> Local:
     return overwriting(Local(lambda x: torch.softmax(x.float(), at), rules.within(at)), input_tensor)
 
 
-@operation(**_OPTIONS, controls="memory_config", tuning="compute_kernel_config numeric_stable")
-def scale_mask_softmax(
-    input_tensor: Operand,
-    scale: float | None = None,
-    mask: Operand | None = None,
-    *,
-    is_causal_mask: bool = False,
-) -> Local:
-    """softmax(x * scale + mask) along the last dim.
+def _register_masked(op: str, is_in_place: bool, **options: Any) -> None:
+    def define(
+        input_tensor: Operand,
+        scale: float | None = None,
+        mask: Operand | None = None,
+        *,
+        is_causal_mask: bool = False,
+    ) -> Local:
+        local = _scaled_masked(op, input_tensor, scale, mask, is_causal_mask)
+        return overwriting(local, input_tensor) if is_in_place else local
+
+    where = ", written over its operand" if is_in_place else ""
+    define.__doc__ = f"""softmax(x * scale + mask) along the last dim{where}.
 
     A causal mask has a row for each row of x. Of any other mask one row is taken for all, the first: it is
     [b, 1, 1, width], or in ROW_MAJOR layout [b, 1, width / 32, 32].
     """
-    return _scaled_masked("scale_mask_softmax", input_tensor, scale, mask, is_causal_mask)
+    operation(op, **_OPTIONS, **options)(define)
 
 
-@operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
-def scale_mask_softmax_in_place(
-    input_tensor: Operand,
-    scale: float | None = None,
-    mask: Operand | None = None,
-    *,
-    is_causal_mask: bool = False,
-) -> Local:
-    """scale_mask_softmax, written over its operand."""
-    op = "scale_mask_softmax_in_place"
-    return overwriting(_scaled_masked(op, input_tensor, scale, mask, is_causal_mask), input_tensor)
+_register_masked(
+    "scale_mask_softmax", False, controls="memory_config", tuning="compute_kernel_config numeric_stable"
+)
+_register_masked("scale_mask_softmax_in_place", True, controls="", tuning=_TUNING, writes="input_tensor")
 
 
 @operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
