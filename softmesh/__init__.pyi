@@ -3783,7 +3783,7 @@ def scale_mask_softmax_in_place(
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
     numeric_stable: bool | None = None,
 ) -> Tensor:
-    """scale_mask_softmax, written over its operand."""
+    """softmax(x * scale + mask) along the last dim, written over its operand."""
 def scatter(
     input: Tensor,
     dim: int,

@@ -4459,7 +4459,7 @@ def scale_mask_softmax_in_place(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """scale_mask_softmax, written over its operand."""
+    """softmax(x * scale + mask) along the last dim, written over its operand."""
 def scaled_dot_product_attention(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,

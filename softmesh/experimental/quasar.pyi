@@ -130,7 +130,8 @@ def reshape(
     pad_value: object = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     skip_padding_fill: object = None,
-) -> Tensor: ...
+) -> Tensor:
+    """The same elements, row-major, under another shape; one extent may be -1."""
 @overload
 def reshape(
     input_tensor: Tensor,
