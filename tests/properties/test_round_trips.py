@@ -357,7 +357,7 @@ def test_moving_to_a_mesh_and_back_changes_nothing(
 
 
 @LAWS
-@given(splits, kinds(), seeds)
+@given(splits, kinds().filter(lambda kind: kind[0] is not ttnn.fp8_e4m3), seeds)  # which files cannot hold
 def test_a_file_gives_back_what_was_written(
     split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int
 ) -> None:
