@@ -907,12 +907,15 @@ def test_a_spec_of_a_block_format_is_tiled():
 
 
 def test_to_dtype_is_for_the_host_and_brings_block_formats_into_tiles(device: MeshDevice):
-    host = ttnn.from_torch(torch.tensor([[1.6, 2.5]]))
+    host = ttnn.from_torch(torch.tensor([[1.6, 2.5] * 16] * 32))
     blocks = ttnn.to_dtype(host, ttnn.bfloat8_b)
     assert (blocks.dtype, blocks.layout) == (ttnn.bfloat8_b, ttnn.TILE_LAYOUT)
-    assert blocks.to_list() == [[1.59375, 2.5]]
-    wrapped = ttnn.to_dtype(ttnn.from_torch(torch.tensor([-2.2])), ttnn.uint16)
-    assert wrapped.to_list() == [65534]
+    assert blocks.to_list()[31][:2] == [1.59375, 2.5]
+    expected = "implicitly changed physical shape from (3, 5) to (32, 32) due to alignment constraints."
+    with pytest.raises(RuntimeError, match=exactly(expected)):
+        ttnn.to_dtype(ttnn.from_torch(torch.ones(3, 5)), ttnn.bfloat8_b)
+    bounded = ttnn.to_dtype(ttnn.from_torch(torch.tensor([-2.2])), ttnn.uint16)
+    assert bounded.to_list() == [0]
     expected = "Expected Tensor with HostStorage, got StorageType::DEVICE"
     with pytest.raises(RuntimeError, match=exactly(expected)):
         ttnn.to_dtype(ttnn.to_device(host, device), ttnn.bfloat16)
