@@ -23,6 +23,7 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.hardware.shape import Shape
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
+from softmesh.tensor.shard_rules import check_dtype, check_shards, row_alignment
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 if TYPE_CHECKING:
@@ -101,25 +102,26 @@ class TensorSpec:
     ) -> None:
         given = _by_name(memory, named)
         config = _memory_config(given)
-        self._fill(
-            Shape(checked_ints("TensorSpec", "shape", shape)), dtype, layout, config, given.get("tile")
-        )
+        extents = Shape(checked_ints("TensorSpec", "shape", shape))
+        self._fill(extents, dtype, layout, config, given.get("tile"))
+        self.check()
 
     def _fill(
         self, shape: Shape, dtype: DataType, layout: Layout, memory_config: MemoryConfig, tile: Tile | None
     ) -> None:
         checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-        if facts(dtype).is_block and layout is not Layout.TILE:
-            raise MeshError(
-                f"Layout must be Layout::TILE for bfloat8_b or bfloat4_b! Got {layout} for {dtype}: pass "
-                "layout=ttnn.TILE_LAYOUT or choose another dtype."
-            )
+        facts(dtype)  # refuses what is none
+        check_dtype(dtype, layout)
         self.shape, self.dtype, self.layout, self.memory_config = shape, dtype, layout, memory_config
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
-        self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile))
+        self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile, row_alignment(memory_config)))
         self.pad_value = 0.0
         self._footprint = None
         self._hash = hash((shape, dtype, layout, memory_config, self.tile))
+
+    def check(self, tries_row_major: bool = False) -> None:
+        """Refuse shards that the tensor cannot have (see `shard_rules`)."""
+        check_shards(self.shape, self.dtype, self.layout, self.memory_config, self.tile, tries_row_major)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

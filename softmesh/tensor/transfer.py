@@ -153,6 +153,7 @@ def _host_tensor(
     pieces, dist, topology = _split(source, mapper, where)
     data = _own_memory(_stored(pieces, form, source, pad_value), source)
     spec = make_spec(tuple(data.shape[dist.lead :]), *form)
+    spec.check(tries_row_major=True)
     if pad_value:
         spec = spec.padded_to(spec.padded_shape, pad_value)
     return Tensor.make(Storage(data, dist, None), spec, topology)
@@ -431,7 +432,9 @@ def to_device(
         return tensor
     queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
-    result = _place(tensor, device, tensor.spec.with_memory_config(_check_memory_config(config, "to_device")))
+    spec = tensor.spec.with_memory_config(_check_memory_config(config, "to_device"))
+    spec.check()
+    result = _place(tensor, device, spec)
     if observed():
         coords = result.view_distribution().coordinates()
         emit("to_device", (tensor,), (result,), coords=coords, queue=queue)
@@ -515,12 +518,14 @@ def _checked_spec(
     sizes = checked_ints(where, "shape", shape)
     if any(n < 0 for n in sizes):
         raise refused(where, f"shape must not be negative, got {sizes}")
-    return make_spec(
+    spec = make_spec(
         tuple(sizes),
         checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
         checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
         _check_memory_config(memory_config, where),
     )
+    spec.check()
+    return spec
 
 
 @reject_unknown_keywords

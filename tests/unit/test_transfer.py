@@ -830,7 +830,10 @@ def test_block_formats_share_exponents_within_a_shard_only(mesh: MeshDevice):
     values[0, 0] = 1000
     plain = ttnn.from_torch(values, dtype=ttnn.bfloat16)
     host = ttnn.distribute_tensor(ttnn.to_dtype(plain, ttnn.float32), ttnn.ShardTensorToMesh(mesh, 1))
-    assert ttnn.compose(ttnn.to_dtype(ttnn.to_layout(host, TILE), ttnn.bfloat4_b))[0].tolist() == [896, 0] + [1] * 14
+    assert (
+        ttnn.compose(ttnn.to_dtype(ttnn.to_layout(host, TILE), ttnn.bfloat4_b))[0].tolist()
+        == [896, 0] + [1] * 14
+    )
 
 
 def test_aggregate_tensor_makes_a_plain_host_tensor(mesh: MeshDevice):

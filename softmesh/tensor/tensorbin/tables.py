@@ -24,6 +24,7 @@ from softmesh.placement.tensor_topology import (
     TTPlacement,
 )
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.shard_rules import row_alignment
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensorbin.schema import BrokenHeader, Fields
 from softmesh.tensor.tile import Tile
@@ -74,9 +75,7 @@ def _alignment(spec: TensorSpec) -> list[int]:
     """What the last dims are filled up to multiples of."""
     if spec.layout is Layout.TILE:
         return spec.tile.tile_shape
-    config = spec.memory_config
-    has_shards = config.shard_spec is not None or config.nd_shard_spec is not None
-    return [max(spec.page_shape()[1], 1) if config.is_sharded() and has_shards else 1]
+    return [row_alignment(spec.memory_config)]
 
 
 def spec_from_fields(fields: Fields) -> TensorSpec:
@@ -98,6 +97,7 @@ def spec_from_fields(fields: Fields) -> TensorSpec:
         spec = make_spec(shape, dtype, Layout.ROW_MAJOR, config)
     else:
         spec = make_spec(shape, dtype, Layout.TILE, config, tile)
+    spec.check()
     return _aligned(spec, layout["alignment"] or [])
 
 
