@@ -1,4 +1,4 @@
-"""The rules of shards: which memory configs a tensor can have, by its shape, dtype, layout and tile.
+"""The rules of shards: which memory configs a tensor can have, by its shape, dtype, layout and tile, and what follows.
 
 They are TT-NN's, in the order in which it asks them: a config with several mistakes is refused for the same one.
 """
@@ -12,6 +12,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import (
     MemoryConfig,
     NdShardSpec,
+    ShardDistributionStrategy,
     ShardOrientation,
     ShardSpec,
     TensorMemoryLayout,
@@ -27,9 +28,8 @@ def row_alignment(config: MemoryConfig) -> int:
     if config.interleaved:
         return 1
     flat, nd = config.shard_spec, config.nd_shard_spec
-    if flat is not None:
-        return flat.shape[1] or 1
-    return (tuple(nd.shard_shape)[-1:] or (1,))[0] or 1 if nd is not None else 1
+    shard = flat.shape if flat is not None else () if nd is None else tuple(nd.shard_shape)
+    return (shard[-1] if shard else 1) or 1
 
 
 def physical_shape(padded: Sequence[int]) -> tuple[int, int]:
@@ -51,7 +51,8 @@ def check_shards(
             "Configuring a ROW MAJOR page config with a custom tile configuration is not supported. Leave the tile "
             f"out, or pass layout=ttnn.TILE_LAYOUT: got {tile}."
         )
-    flat, nd = config.shard_spec, config.nd_shard_spec
+    flat = None if config.created_with_nd_shard_spec else config.shard_spec
+    nd = config.nd_shard_spec
     if config.is_sharded() and (flat is not None or nd is not None):
         padded = padded_shape(tuple(shape), layout, tile, row_alignment(config))
         if flat is not None:
@@ -157,3 +158,75 @@ def _not_tiles(shape: str, tile: Tile) -> MeshError:
         f"Physical shard shape {shape} must be tile {{{tile.height}, {tile.width}}} sized! Choose shards of whole "
         "tiles, or ROW_MAJOR_LAYOUT."
     )
+
+
+# What follows from the shape of a tensor: shards given in two dims have a form of n dims, and shards of n dims that
+# are whole rows, whole columns or blocks of the flattened tensor have one of two.
+
+
+def config_of_a_tensor(config: MemoryConfig, padded: Sequence[int]) -> MemoryConfig:
+    """The memory config as a tensor of this padded shape tells it."""
+    if config.created_with_nd_shard_spec:
+        nd = config.nd_shard_spec
+        assert nd is not None
+        found = _two_dims(nd, tuple(padded))
+        if found is None:
+            return config.of_a_tensor(TensorMemoryLayout.ND_SHARDED, None, nd)
+        layout, height_width = found
+        return config.of_a_tensor(layout, ShardSpec(nd.grid, height_width, nd.orientation), nd)
+    flat = config.shard_spec
+    if flat is None or config.interleaved:
+        return config
+    is_block = config.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+    strategy = ShardDistributionStrategy.GRID_2D if is_block else ShardDistributionStrategy.ROUND_ROBIN_1D
+    shape = flat.shape[1:] if len(padded) == 1 else flat.shape
+    return config.of_a_tensor(
+        config.memory_layout, flat, NdShardSpec(shape, flat.grid, flat.orientation, strategy)
+    )
+
+
+def _two_dims(nd: NdShardSpec, padded: tuple[int, ...]) -> tuple[TensorMemoryLayout, tuple[int, int]] | None:
+    shard = tuple(nd.shard_shape)
+    if (
+        nd.shard_distribution_strategy is ShardDistributionStrategy.CONTIGUOUS_1D
+        or not all(shard)
+        or not shard
+    ):
+        return None
+    height = _folded_height(shard, padded)
+    if height is None:
+        return None
+    width = shard[-1]
+    rows, columns = physical_shape(padded)
+    down, across = -(-rows // height), -(-columns // width)
+    if nd.orientation is ShardOrientation.COL_MAJOR:
+        down, across = across, down
+    if down * across > nd.num_cores():
+        return None
+    deals_in_turn = nd.shard_distribution_strategy is ShardDistributionStrategy.ROUND_ROBIN_1D
+    if deals_in_turn and height == rows:
+        return TensorMemoryLayout.WIDTH_SHARDED, (height, width)
+    if deals_in_turn and width == columns:
+        return TensorMemoryLayout.HEIGHT_SHARDED, (height, width)
+    if nd.grid.size() != 1:
+        return None
+    box = nd.grid.bounding_box().grid_size()
+    if (deals_in_turn and across != box.x) or across > box.x or down > box.y:
+        return None
+    return TensorMemoryLayout.BLOCK_SHARDED, (height, width)
+
+
+def _folded_height(shard: tuple[int, ...], padded: tuple[int, ...]) -> int | None:
+    """The rows of a shard once all dims but the last are folded into one; None where they leave gaps."""
+    height, width, rank = 1, shard[-1], len(shard)
+    whole = (1,) * max(rank - len(padded), 0) + padded
+    for at in range(2, rank + 1):
+        height *= shard[-at]
+        if shard[-at] == whole[-at]:
+            continue
+        if math.prod(shard) != height * width:
+            return None
+        above = whole[:-at]
+        ends = at == rank or whole[-at] % shard[-at] == 0 or all(n == 1 for n in above)
+        return height if ends else None
+    return height

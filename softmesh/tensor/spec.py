@@ -23,7 +23,7 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.hardware.shape import Shape
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
-from softmesh.tensor.shard_rules import check_dtype, check_shards, row_alignment
+from softmesh.tensor.shard_rules import check_dtype, check_shards, config_of_a_tensor, row_alignment
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 if TYPE_CHECKING:
@@ -112,12 +112,13 @@ class TensorSpec:
         checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
         facts(dtype)  # refuses what is none
         check_dtype(dtype, layout)
-        self.shape, self.dtype, self.layout, self.memory_config = shape, dtype, layout, memory_config
+        self.shape, self.dtype, self.layout = shape, dtype, layout
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
         self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile, row_alignment(memory_config)))
+        self.memory_config = config_of_a_tensor(memory_config, self.padded_shape)
         self.pad_value = 0.0
         self._footprint = None
-        self._hash = hash((shape, dtype, layout, memory_config, self.tile))
+        self._hash = hash((shape, dtype, layout, self.memory_config, self.tile))
 
     def check(self, tries_row_major: bool = False) -> None:
         """Refuse shards that the tensor cannot have (see `shard_rules`)."""

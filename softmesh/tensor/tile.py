@@ -111,7 +111,7 @@ def padded_shape(
     (32, 32)
     """
     if layout is not Layout.TILE:
-        *rows, columns = shape or (1,)
-        return (*rows, _round_up(columns, row_alignment))
+        extents = shape or (1,)
+        return (*extents[:-1], _round_up(extents[-1], row_alignment))
     *batch, rows, columns = (1,) * (2 - len(shape)) + shape
     return (*batch, _round_up(rows, tile.height), _round_up(columns, tile.width))

@@ -141,3 +141,67 @@ def test_interleaved_memory_may_carry_a_shard_spec():
         3,
         5,
     ]
+
+
+# -- what a tensor tells of its memory ---------------------------------------------------------------
+
+ND = ttnn.TensorMemoryLayout.ND_SHARDED
+
+
+@pytest.mark.parametrize(
+    ("shape", "shard", "grid", "orientation", "layout", "flat"),
+    [
+        ((4, 64, 64), (1, 64, 64), cores(4, 1), ROWS, HEIGHT, [64, 64]),
+        ((4, 64, 64), (4, 64, 32), cores(4, 1), ROWS, WIDTH, [256, 32]),
+        ((4, 64, 64), (2, 32, 64), cores(4, 4), ROWS, ND, None),
+        ((128, 128), (32, 32), cores(4, 4), ROWS, BLOCK, [32, 32]),
+        ((128, 128), (32, 32), cores(8, 2), ROWS, ND, None),
+        ((128, 128), (128, 128), cores(4, 1), ROWS, WIDTH, [128, 128]),
+        ((128, 128), (64, 128), cores(4, 1), COLUMNS, HEIGHT, [64, 128]),
+    ],
+)
+def test_shards_of_n_dims_have_a_form_in_two_where_there_is_one(
+    shape: tuple[int, ...],
+    shard: tuple[int, ...],
+    grid: ttnn.CoreRangeSet,
+    orientation: ttnn.ShardOrientation,
+    layout: ttnn.TensorMemoryLayout,
+    flat: list[int] | None,
+):
+    asked = ttnn.MemoryConfig(ttnn.BufferType.L1, ttnn.NdShardSpec(shard, grid, orientation))
+    assert asked.memory_layout is ND
+    x = ttnn.from_torch(torch.ones(shape), dtype=ttnn.bfloat16, layout=TILE, memory_config=asked)
+    told = x.memory_config()
+    assert told.memory_layout is layout
+    assert (told.shard_spec and told.shard_spec.shape) == flat
+    assert told.nd_shard_spec == asked.nd_shard_spec
+    assert "created_with_nd_shard_spec=1" in repr(told)
+    assert (told == asked) == (layout is ND)
+
+
+def test_shards_of_two_dims_have_a_form_in_n():
+    for layout, shard, strategy in (
+        (HEIGHT, (64, 64), ttnn.ShardDistributionStrategy.ROUND_ROBIN_1D),
+        (BLOCK, (128, 32), ttnn.ShardDistributionStrategy.GRID_2D),
+    ):
+        asked = sharded(layout, shard)
+        told = ttnn.from_torch(torch.ones(256, 64), layout=TILE, memory_config=asked).memory_config()
+        assert told == asked
+        assert hash(told) == hash(asked)
+        assert told.nd_shard_spec == ttnn.NdShardSpec(shard, cores(2, 2), ROWS, strategy)
+        assert "created_with_nd_shard_spec=0" in repr(told)
+
+
+def test_the_shards_of_one_row_have_one_dim():
+    told = ttnn.from_torch(torch.ones(64), memory_config=sharded(WIDTH, (1, 16))).memory_config()
+    assert told.nd_shard_spec.shard_shape == [16]
+
+
+def test_two_ways_to_the_same_shards_are_equal():
+    nd_way = ttnn.MemoryConfig(ttnn.BufferType.L1, ttnn.NdShardSpec((64, 64), cores(2, 2)))
+    made = [
+        ttnn.from_torch(torch.ones(256, 64), layout=TILE, memory_config=config).memory_config()
+        for config in (nd_way, sharded(HEIGHT, (64, 64)))
+    ]
+    assert made[0] == made[1]
+    assert hash(made[0]) == hash(made[1])

@@ -135,7 +135,7 @@ def _config_to_fields(config: MemoryConfig) -> Fields:
         "buffer_type": config.buffer_type.value,
         "shard_spec": flat and _shard_to_fields(flat),
         "nd_shard_spec": nd and _nd_to_fields(nd),
-        "created_with_nd_shard_spec": nd is not None and flat is None,
+        "created_with_nd_shard_spec": config.created_with_nd_shard_spec,
     }
 
 
