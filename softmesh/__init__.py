@@ -67,6 +67,7 @@ with _collector_paused():
         NdShardSpec,
         ShardDistributionStrategy,
         ShardOrientation,
+        ShardShapeAlignment,
         ShardSpec,
         ShardStrategy,
         TensorMemoryLayout,

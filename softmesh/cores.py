@@ -217,8 +217,11 @@ class CoreRangeSet:
         return _covering(_by_row({*corerange_to_cores(self), *corerange_to_cores(other)}), row_wise=True)
 
     def subtract(self, other: CoreRangeSet) -> CoreRangeSet:
-        """The cores of this set that are not in the other."""
-        return _covering(_by_row({*corerange_to_cores(self)} - {*corerange_to_cores(other)}), row_wise=True)
+        """The cores of this set that are not in the other: each range in place, cut up where the other reaches in."""
+        left = list(self._ranges)
+        for cut in other._ranges:
+            left = [part for core_range in left for part in _without(core_range, cut)]
+        return CoreRangeSet(left)
 
     def to_json(self) -> str:
         return _dumps(self._as_json())
@@ -240,10 +243,26 @@ class CoreRangeSet:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoreRangeSet):
             return NotImplemented
-        return self._ranges == other._ranges or set(self._ranges) == set(other._ranges)
+        return self._ranges == other._ranges
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._ranges))
+        return hash(self._ranges)
+
+
+def _without(one: CoreRange, cut: CoreRange) -> list[CoreRange]:
+    """What is left of a rectangle: strips of full height left and right of the cut, then those above and below it."""
+    if not one.overlaps(cut):
+        return [one]
+    (x0, y0), (x1, y1) = (one.start.x, one.start.y), (one.end.x, one.end.y)
+    left, right = max(x0, cut.start.x), min(x1, cut.end.x)
+    top, bottom = max(y0, cut.start.y), min(y1, cut.end.y)
+    strips = [
+        (x0, y0, left - 1, y1),
+        (right + 1, y0, x1, y1),
+        (left, y0, right, top - 1),
+        (left, bottom + 1, right, y1),
+    ]
+    return [CoreRange(CoreCoord(a, b), CoreCoord(c, d)) for a, b, c, d in strips if a <= c and b <= d]
 
 
 class CoreGrid:
@@ -431,4 +450,4 @@ def _position(core_range: CoreRange) -> tuple[int, int, int, int]:
 
 
 def _dumps(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"), sort_keys=True)

@@ -17,6 +17,7 @@ from softmesh.hardware.enums import BufferType, NativeEnum
 from softmesh.hardware.shape import Shape, divup, roundup
 
 JsonObject = dict[str, Any]
+_Member = TypeVar("_Member", bound=NativeEnum)
 
 _TILE = 32
 
@@ -52,6 +53,14 @@ class ShardDistributionStrategy(NativeEnum):
     ROUND_ROBIN_1D = 0
     GRID_2D = 1
     CONTIGUOUS_1D = 2
+
+
+class ShardShapeAlignment(NativeEnum):
+    """How far `TensorSpec.sharded` rounds a shard up: not at all, as a layout must have it, or as memory likes it."""
+
+    NONE = 0
+    REQUIRED = 1
+    RECOMMENDED = 2
 
 
 def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
@@ -90,7 +99,7 @@ class _SpecOfShards:
     def _key(self) -> tuple[Any, ...]:
         raise NotImplementedError
 
-    def _copy(self: _Spec) -> _Spec:
+    def copy(self: _Spec) -> _Spec:
         return type(self)(*self._key())
 
     def __eq__(self, other: object) -> bool:
@@ -133,11 +142,12 @@ class ShardSpec(_SpecOfShards):
         self._shape = height_width
 
     def _as_json(self) -> JsonObject:
-        return {"grid": self.grid._as_json(), "shape": self.shape, "orientation": self.orientation.name}
+        return {"grid": self.grid._as_json(), "shape": self.shape, "orientation": self.orientation.value}
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> ShardSpec:
-        return cls(CoreRangeSet._of_json(data["grid"]), data["shape"], ShardOrientation[data["orientation"]])
+        orientation = _member(ShardOrientation, data["orientation"])
+        return cls(CoreRangeSet._of_json(data["grid"]), data["shape"], orientation)
 
     def __repr__(self) -> str:
         grid, orientation = _grid_text(self.grid), self.orientation.cpp_name
@@ -178,8 +188,8 @@ class NdShardSpec(_SpecOfShards):
         return {
             "shard_shape": list(self._shard_shape),
             "grid": self.grid._as_json(),
-            "orientation": self.orientation.name,
-            "shard_distribution_strategy": self.shard_distribution_strategy.name,
+            "orientation": self.orientation.value,
+            "shard_distribution_strategy": self.shard_distribution_strategy.value,
         }
 
     @classmethod
@@ -187,15 +197,15 @@ class NdShardSpec(_SpecOfShards):
         return cls(
             data["shard_shape"],
             CoreRangeSet._of_json(data["grid"]),
-            ShardOrientation[data["orientation"]],
-            ShardDistributionStrategy[data["shard_distribution_strategy"]],
+            _member(ShardOrientation, data["orientation"]),
+            _member(ShardDistributionStrategy, data["shard_distribution_strategy"]),
         )
 
     def __repr__(self) -> str:
         return (
-            f"NdShardSpec{{shard_shape={self._shard_shape}, grid={_grid_text(self.grid)}, "
-            f"orientation={self.orientation.cpp_name}, "
-            f"shard_distribution_strategy={self.shard_distribution_strategy.cpp_name}}}"
+            f'{{"shard_shape":{list(self._shard_shape)},"grid":[{", ".join(map(_range_text, self.grid.ranges()))}],'
+            f'"orientation":"{self.orientation.cpp_name}",'
+            f'"shard_distribution_strategy":"{self.shard_distribution_strategy.cpp_name}"}}'
         )
 
     def _key(self) -> tuple[Any, ...]:
@@ -209,7 +219,14 @@ class MemoryConfig:
     True
     """
 
-    __slots__ = ("_buffer_type", "_hash", "_key", "_memory_layout", "_nd_shard_spec", "_shard_spec")
+    __slots__ = (
+        "_buffer_type",
+        "_created_with_nd",
+        "_hash",
+        "_memory_layout",
+        "_nd_shard_spec",
+        "_shard_spec",
+    )
 
     @overload
     def __init__(
@@ -243,17 +260,31 @@ class MemoryConfig:
         _check("MemoryConfig", "buffer_type", buffer_type, BufferType)
         if shard_spec is not None:
             _check("MemoryConfig", "shard_spec", shard_spec, ShardSpec)
-        self._memory_layout: TensorMemoryLayout = memory_layout  # type: ignore[assignment]
-        self._buffer_type: BufferType = buffer_type  # type: ignore[assignment]
-        self._shard_spec = shard_spec and shard_spec._copy()
-        self._nd_shard_spec = nd_shard_spec and nd_shard_spec._copy()
-        self._key = (
-            memory_layout,
-            buffer_type,
-            shard_spec and shard_spec._key(),
-            nd_shard_spec and nd_shard_spec._key(),
-        )
-        self._hash = hash(self._key)
+        self._fill(memory_layout, buffer_type, shard_spec, nd_shard_spec, nd_shard_spec is not None)  # type: ignore[arg-type]
+
+    def _fill(
+        self,
+        memory_layout: TensorMemoryLayout,
+        buffer_type: BufferType,
+        shard_spec: ShardSpec | None,
+        nd_shard_spec: NdShardSpec | None,
+        created_with_nd: bool,
+    ) -> None:
+        self._memory_layout = memory_layout
+        self._buffer_type = buffer_type
+        self._shard_spec = shard_spec and shard_spec.copy()
+        self._nd_shard_spec = nd_shard_spec and nd_shard_spec.copy()
+        self._created_with_nd = created_with_nd
+        shards = nd_shard_spec or shard_spec  # where there are both, they lie on the same cores
+        self._hash = hash((memory_layout, buffer_type, shards and shards.grid))
+
+    def of_a_tensor(
+        self, memory_layout: TensorMemoryLayout, shard_spec: ShardSpec | None, nd_shard_spec: NdShardSpec
+    ) -> MemoryConfig:
+        """The same with what follows from the shape of a tensor (see `tensor.shard_rules`)."""
+        made = MemoryConfig.__new__(MemoryConfig)
+        made._fill(memory_layout, self._buffer_type, shard_spec, nd_shard_spec, self._created_with_nd)
+        return made
 
     @property
     def memory_layout(self) -> TensorMemoryLayout:
@@ -265,11 +296,15 @@ class MemoryConfig:
 
     @property
     def shard_spec(self) -> ShardSpec | None:
-        return self._shard_spec and self._shard_spec._copy()
+        return self._shard_spec and self._shard_spec.copy()
 
     @property
     def nd_shard_spec(self) -> NdShardSpec | None:
-        return self._nd_shard_spec and self._nd_shard_spec._copy()
+        return self._nd_shard_spec and self._nd_shard_spec.copy()
+
+    @property
+    def created_with_nd_shard_spec(self) -> bool:
+        return self._created_with_nd
 
     @property
     def interleaved(self) -> bool:
@@ -279,14 +314,18 @@ class MemoryConfig:
         return self._memory_layout is not TensorMemoryLayout.INTERLEAVED
 
     def to_json(self) -> str:
-        return _dumps(
-            {
-                "memory_layout": self._memory_layout.name,
-                "buffer_type": self._buffer_type.name,
-                "shard_spec": self._shard_spec and self._shard_spec._as_json(),
-                "nd_shard_spec": self._nd_shard_spec and self._nd_shard_spec._as_json(),
-            }
-        )
+        """With the spec it was created with; the other follows from the shape of a tensor."""
+        fields: JsonObject = {
+            "memory_layout": self._memory_layout.value,
+            "buffer_type": self._buffer_type.value,
+            "created_with_nd_shard_spec": self._created_with_nd,
+            "per_core_allocation": False,
+        }
+        if self._created_with_nd and self._nd_shard_spec is not None:
+            fields["nd_shard_spec"] = self._nd_shard_spec._as_json()
+        elif self._shard_spec is not None:
+            fields["shard_spec"] = self._shard_spec._as_json()
+        return _dumps(fields)
 
     @classmethod
     def from_json(cls, text: str) -> MemoryConfig:
@@ -297,25 +336,34 @@ class MemoryConfig:
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> MemoryConfig:
-        buffer_type = BufferType[data["buffer_type"]]
-        if data["nd_shard_spec"]:
-            return cls(buffer_type, NdShardSpec._of_json(data["nd_shard_spec"]))
-        shard_spec = ShardSpec._of_json(data["shard_spec"]) if data["shard_spec"] else None
-        return cls(TensorMemoryLayout[data["memory_layout"]], buffer_type, shard_spec)
+        buffer_type = _member(BufferType, data["buffer_type"])
+        nd, flat = data.get("nd_shard_spec"), data.get("shard_spec")
+        if nd and not flat:
+            return cls(buffer_type, NdShardSpec._of_json(nd))
+        layout = _member(TensorMemoryLayout, data["memory_layout"])
+        return cls(layout, buffer_type, ShardSpec._of_json(flat) if flat else None)
 
     def __repr__(self) -> str:
         return (
             f"MemoryConfig(memory_layout={self._memory_layout.cpp_name},buffer_type={self._buffer_type.cpp_name},"
             f"shard_spec={self._shard_spec or 'std::nullopt'},"
             f"nd_shard_spec={self._nd_shard_spec or 'std::nullopt'},"
-            f"created_with_nd_shard_spec={int(self._nd_shard_spec is not None)},"
+            f"created_with_nd_shard_spec={int(self._created_with_nd)},"
             "per_core_allocation=0,range_lockstep_allocation=0)"
         )
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return self._key == other._key if isinstance(other, MemoryConfig) else NotImplemented
+        if not isinstance(other, MemoryConfig):
+            return NotImplemented
+        if self._memory_layout is not other._memory_layout or self._buffer_type is not other._buffer_type:
+            return False
+        same_nd = self._nd_shard_spec == other._nd_shard_spec
+        if self._created_with_nd and other._created_with_nd:
+            return same_nd
+        same_flat = self._shard_spec == other._shard_spec
+        return same_flat and (same_nd or self._created_with_nd == other._created_with_nd)
 
     def __hash__(self) -> int:
         return self._hash
@@ -445,8 +493,17 @@ def _l1_sharded(
 
 def _grid_text(grid: CoreRangeSet) -> str:
     """TT-NN's own text for the grid of a spec, which leaves the last brace of a range open."""
-    return f"[{', '.join(core_range.to_json()[:-1] for core_range in grid.ranges())}]"
+    return f"[{', '.join(_range_text(core_range)[:-1] for core_range in grid.ranges())}]"
+
+
+def _range_text(core_range: CoreRange) -> str:
+    return f'{{"start":{core_range.start.to_json()},"end":{core_range.end.to_json()}}}'
+
+
+def _member(kind: type[_Member], value: int | str) -> _Member:
+    """A member by its number, or by its name as softmesh wrote it before."""
+    return kind[value] if isinstance(value, str) else kind(value)
 
 
 def _dumps(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"), sort_keys=True)

@@ -281,7 +281,7 @@ class CardMeshBuffer:
 
     def _storage(self, shard: torch.Tensor) -> torch.Tensor:
         """Rounded on its own: a shard's block floats share exponents with no other card's."""
-        return to_storage(shard, self.spec.dtype, saturating_uint16=True)
+        return to_storage(shard, self.spec.dtype)
 
     def _index(self, block: Block) -> tuple[slice, ...]:
         return tuple(block) if self.layout == "sharded" else ()

@@ -9,6 +9,7 @@ from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.fabric.mesh_graph import Node
 from softmesh.fabric.routing.packets import header_bytes, payload_bytes
+from softmesh.fabric.routing.tables import ETH_DIRECTION
 from softmesh.fabric.settings import FabricSettings, is_two_dimensional
 from softmesh.fabric.system import current_system, machine_system
 from softmesh.hardware import (
@@ -155,16 +156,17 @@ def get_all_mgd_fabric_types() -> list[FabricType]:
 def get_eth_forwarding_direction(
     src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId
 ) -> int | None:
-    """The device's number for the direction of the first hop; None where there is no route."""
+    """The device's number for the direction of the first hop; None where no links lead there."""
     network = machine_system("get_eth_forwarding_direction").network
-    return network.eth_direction(_node(src_fabric_node_id), _node(dst_fabric_node_id))
+    direction = network.told_direction(_node(src_fabric_node_id), _node(dst_fabric_node_id))
+    return None if direction is None else ETH_DIRECTION.get(direction)
 
 
 def get_forwarding_link_indices(
     src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId
 ) -> list[int]:
     network = machine_system("get_forwarding_link_indices").network
-    return network.forwarding_links(_node(src_fabric_node_id), _node(dst_fabric_node_id))
+    return network.told_links(_node(src_fabric_node_id), _node(dst_fabric_node_id))
 
 
 def _node(given: FabricNodeId) -> Node:

@@ -7,6 +7,7 @@ the last dim, so a caller with mesh dims in front of a rank-0 tensor must add a 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import torch
@@ -98,31 +99,82 @@ def _steps(groups: torch.Tensor, scratch: torch.Tensor) -> torch.Tensor:
 
 
 _WIDE_FLOATS = (torch.float32, torch.float64)
-_UINT16_MAX = 65535
 _FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
+_FP8_SMALLEST = 2.0**-6  # smaller ones are zero: the host knows no denormals
+_LOWEST_INT32 = -(2**31)
+# What TT-NN's host code reads itself; torch converts anything else first.
+_HOST_DTYPES = (
+    torch.float32,
+    torch.bfloat16,
+    torch.int32,
+    torch.int8,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.bool,
+)
 
 
 def to_storage(
-    t: torch.Tensor, dtype: DataType, *, saturating_uint16: bool, pad_value: float = 0.0
+    t: torch.Tensor, dtype: DataType, *, pad_value: float = 0.0, torch_converts: bool = False
 ) -> torch.Tensor:
     """Any real torch tensor as the storage of `dtype`, by TT-NN's host rules.
 
-    `saturating_uint16` is the way of `from_torch`, which clamps float32 into uint16 where all other
-    paths wrap. `pad_value` matters to block formats alone (see `round_blocks`).
+    torch brings what the host code cannot read, or all with `torch_converts`, to the target, to bfloat16 for block
+    formats. `pad_value` matters to block formats alone (see `round_blocks`), in the type the host code reads.
 
-    >>> to_storage(torch.tensor([300.7, -3.5]), DataType.UINT8, saturating_uint16=True)
-    tensor([ 44, 253], dtype=torch.uint8)
+    >>> to_storage(torch.tensor([300.7, -3.5]), DataType.UINT8)
+    tensor([255,   0], dtype=torch.uint8)
     """
     if t.is_complex() or t.is_quantized:
         raise ArgumentError(
             f"a tensor of {t.dtype} has no counterpart on the mesh; convert it to a real type"
         )
-    if saturating_uint16 and dtype is DataType.UINT16 and t.dtype in _WIDE_FLOATS:
-        return t.nan_to_num(nan=0.0).clamp(0, _UINT16_MAX).to(torch.int32)
     facts = FACTS[dtype]
+    torch_first = torch_converts or t.dtype not in _HOST_DTYPES
     if facts.mantissa_bits is not None:
-        return round_blocks(t.to(torch.float32), facts.mantissa_bits, pad_value=pad_value)
+        host = t.to(torch.bfloat16) if torch_first else t
+        filler = _cast(pad_value, host.dtype)
+        return round_blocks(host.to(torch.float32), facts.mantissa_bits, pad_value=filler)
+    if t.is_floating_point() and not facts.is_float and not torch_first:
+        return to_integers(t, dtype)
     return round_to(t, dtype)
+
+
+def to_integers(values: torch.Tensor, dtype: DataType) -> torch.Tensor:
+    """Floats truncated to integers as the host code does, and bounded by what the type can hold.
+
+    They go through int32, where what does not fit, infinities and NaN are the lowest number.
+
+    >>> to_integers(torch.tensor([-1.5, 70000.0, torch.inf]), DataType.UINT16)
+    tensor([    0, 65535,     0], dtype=torch.int32)
+    """
+    facts = FACTS[dtype]
+    wide = values.to(torch.float64)
+    highest = 2.0**32 if dtype is DataType.UINT32 else 2.0**31
+    fits = (wide > _LOWEST_INT32 - 1) & (wide < highest)
+    whole = torch.where(fits, wide, _LOWEST_INT32).to(torch.int64)
+    if dtype is DataType.UINT32:
+        return whole.bitwise_and(2**32 - 1)
+    low, high = (
+        (0, 2**facts.bits - 1)
+        if dtype in _UNSIGNED
+        else (-(2 ** (facts.bits - 1)), 2 ** (facts.bits - 1) - 1)
+    )
+    return whole.clamp_(low, high).to(facts.storage)
+
+
+_UNSIGNED = (DataType.UINT8, DataType.UINT16, DataType.UINT32)
+
+
+def _cast(number: float, dtype: torch.dtype) -> float:
+    """A number as C++ casts it to a type: integers keep the low bits of what they cannot hold."""
+    if dtype.is_floating_point:
+        return torch.tensor(number, dtype=torch.float64).to(dtype).item()
+    info = torch.iinfo(torch.uint8 if dtype is torch.bool else dtype)
+    if not math.isfinite(number) or abs(number) >= 2.0**63:
+        return info.min if info.bits == 32 and info.min else 0
+    return (int(number) - info.min) % 2**info.bits + info.min
 
 
 def from_storage(data: torch.Tensor, dtype: DataType) -> torch.Tensor:
@@ -147,6 +199,7 @@ def _round_float(data: torch.Tensor, facts: DtypeFacts) -> torch.Tensor:
         return round_blocks(data.to(torch.float32), facts.mantissa_bits)
     if facts.torch is torch.float8_e4m3fn:  # some versions of torch make NaNs of what is larger
         data = data.float().clamp(-_FP8_MAX, _FP8_MAX)
+        data = data.masked_fill(data.abs() < _FP8_SMALLEST, 0.0)
     return data.to(facts.torch).to(facts.storage)
 
 

@@ -1,32 +1,31 @@
 """Tensor files (`.tensorbin`), and `as_tensor` with its file cache.
 
-A file is in the safetensors format: values and a JSON header, nothing that runs when read.
+Files are those of TT-NN (see `tensor.tensorbin`): a cache of a real machine serves here, and one written here serves
+there. Files of softmesh from before are still read.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
-from softmesh.errors import MeshError, SoftmeshError
+from softmesh.errors import MeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
-from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.distribution import HOST, Distribution, distribution
-from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import HOST, Distribution, whole
+from softmesh.placement.placements import Shard
+from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
-from softmesh.tensor.spec import make_spec
-from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.tile import Tile
+from softmesh.tensor.tensorbin.older_files import is_older_file, read_older_file
+from softmesh.tensor.tensorbin.reading import read
+from softmesh.tensor.tensorbin.writing import write
 from softmesh.tensor.transfer import (
     distribute_tensor,
     from_device,
@@ -62,15 +61,15 @@ def _wanted(cached: Tensor, held: Distribution, mapper: TensorToMesh | None) -> 
     """How the mapper spreads the whole of what is cached; its own words where it cannot."""
     if mapper is None:
         return HOST
-    whole = torch.empty(_whole_shape(tuple(cached.shape), held), device="meta")
+    everything = torch.empty(_whole_shape(tuple(cached.shape), held), device="meta")
     try:
-        return mapper.split(whole)[1]
+        return mapper.split(everything)[1]
     except MeshError:
         return f"{mapper.config()} over {mapper.mesh_shape}"
 
 
 def _whole_shape(local: tuple[int, ...], held: Distribution) -> list[int]:
-    whole = list(local)
+    extents = list(local)
     for dim in range(len(local)):
         along = [
             (word, n)
@@ -78,13 +77,15 @@ def _whole_shape(local: tuple[int, ...], held: Distribution) -> list[int]:
             if isinstance(word, Shard) and word.dim == dim
         ]
         uneven = next((word.size for word, _ in along if word.size is not None), None)
-        whole[dim] = uneven if uneven is not None else local[dim] * math.prod(n for _, n in along)
-    return whole
+        extents[dim] = uneven if uneven is not None else local[dim] * math.prod(n for _, n in along)
+    return extents
 
 
 def _same(held: Distribution, wanted: Distribution | str) -> bool:
     if isinstance(wanted, str):
         return False
+    if held.is_replicated and wanted.is_replicated and HOST.mesh in (held.mesh, wanted.mesh):
+        return True  # one copy for all, or one on every device
     if held.spread is not None:  # one process's part, of which the file does not hold the whole
         return held.mesh == wanted.mesh
     return (held.mesh, held.grid, held.placements, held.coordinates()) == (
@@ -106,7 +107,6 @@ def _described(dtype: DataType, layout: Layout, dist: Distribution | str) -> str
 
 
 _SUFFIX = ".tensorbin"
-_BROKEN_HEADER = (SoftmeshError, LookupError, ValueError, TypeError, AttributeError, OSError)
 
 
 @reject_unknown_keywords
@@ -121,104 +121,30 @@ def dump_tensor(
     path = _checked(file_name, "dump_tensor")
     checked("dump_tensor", "mode", mode, DumpTensorMode, "a ttnn.DumpTensorMode")
     if mode is DumpTensorMode.LOCAL:
-        _write(path, own_part_on_host(tensor, "dump_tensor"))
+        host = own_part_on_host(tensor, "dump_tensor")
+        write(path, host, whole(tensor.view_distribution()).mesh, tensor.own_coordinates())
         return
     host, device = from_device(tensor), tensor.storage.device
     ranks = None if device is None else device.ranks
     if ranks is None or ranks.context.rank == 0:
-        _write(path, host)
+        dist = host.view_distribution()
+        write(path, host, dist.mesh, dist.coordinates())
     if ranks is not None:
         ranks.barrier("dump_tensor")
-
-
-def _write(path: Path, host: Tensor) -> None:
-    from safetensors.torch import save_file
-
-    dist, spec = host.view_distribution(), host.spec
-    header = {
-        "dtype": spec.dtype.name,
-        "layout": spec.layout.name,
-        "tile": spec.tile.tile_shape,
-        "memory_config": spec.memory_config.to_json(),
-        "mesh": dist.mesh,
-        "grid": dist.grid,
-        "placements": [_word_to_json(word) for word in dist.placements],
-        "coords": None if dist.coords is None else [list(coord) for coord in dist.coords],
-        "label": dist.label,
-        "spread": dist.spread,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file({"data": host.view_data().contiguous()}, unfinished, metadata={"softmesh": json.dumps(header)})
-    os.replace(unfinished, path)
 
 
 @reject_unknown_keywords
 def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> Tensor:
     """Read a tensor back as it was written; onto `device` where one is given."""
-    from safetensors import SafetensorError, safe_open
-
     path = _checked(file_name, "load_tensor")
-    if not path.exists():
-        raise MeshError(f"Unable to load the tensor from {path}.  The file does not exist.")
+    if not path.is_file():
+        cause = "is not a file" if path.exists() else "does not exist"
+        raise MeshError(f"Unable to load the tensor from {path}.  The file {cause}.")
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["softmesh"])
-            data = file.get_tensor("data")
-        tensor = _rebuild(header, data)
-    except (SafetensorError, *_BROKEN_HEADER) as error:
-        cause = f"it is not a tensor file of softmesh ({error})"
-        raise MeshError(f"Unable to load the tensor from {path}: {cause}.") from error
+        tensor = read_older_file(path) if is_older_file(path) else read(path)
+    except OSError as error:
+        raise MeshError(f"Unable to load the tensor from {path}: {error.strerror}.") from error
     return tensor if device is None else to_device(tensor, device)
-
-
-def _rebuild(header: dict[str, Any], data: torch.Tensor) -> Tensor:
-    dist = _distribution(header)
-    dtype = DataType[header["dtype"]]
-    if tuple(data.shape[: dist.lead]) != dist.extents or data.dtype is not facts(dtype).storage:
-        raise ValueError(f"its data {tuple(data.shape)} {data.dtype} does not fit its header")
-    spec = make_spec(
-        tuple(data.shape[dist.lead :]),
-        dtype,
-        Layout[header["layout"]],
-        MemoryConfig.from_json(header["memory_config"]),
-        Tile(header["tile"]),
-    )
-    return Tensor.make(Storage(data, dist, None), spec)
-
-
-def _distribution(header: dict[str, Any]) -> Distribution:
-    mesh, grid, label = (MeshShape(header[name]) for name in ("mesh", "grid", "label"))
-    if tuple(mesh) == HOST.mesh:
-        return HOST
-    words = tuple(_word_from_json(word) for word in header["placements"])
-    coords = None if header["coords"] is None else tuple(MeshCoordinate(coord) for coord in header["coords"])
-    if (mesh.mesh_size() if coords is None else len(coords)) != grid.mesh_size():
-        raise ValueError(f"its pieces do not fill its grid {grid}")
-    if any(not mesh.contains(coord) for coord in coords or ()):
-        raise ValueError(f"it has pieces outside its mesh {mesh}")
-    spread = header.get("spread")
-    if spread is not None and (len(spread) != grid.dims() or grid != mesh):
-        raise ValueError(f"it is the part of one of {spread} processes, and not along the axes of its mesh")
-    blocks = None if spread is None else tuple(MeshShape(spread))
-    return distribution(tuple(mesh), tuple(grid), words, coords, tuple(label), blocks)
-
-
-def _word_to_json(word: Placement) -> list[Any]:
-    if isinstance(word, Shard):
-        return ["shard", word.dim, word.size]
-    if isinstance(word, Partial):
-        return ["partial", word.op]
-    return ["replicate" if word is REPLICATE else "local"]
-
-
-def _word_from_json(parts: list[Any]) -> Placement:
-    kind, *values = parts
-    if kind == "shard":
-        return Shard(*values)
-    if kind == "partial":
-        return Partial(*values)
-    return REPLICATE if kind == "replicate" else LOCAL
 
 
 def _checked(file_name: str | Path, where: str) -> Path:
@@ -268,6 +194,7 @@ def as_tensor(
             check_cached(path, host, dtype, layout, mapper)
         else:
             host = build()
+            path.parent.mkdir(parents=True, exist_ok=True)
             dump_tensor(path, host, mode=cache_dump_mode)
     if device is not None:
         return to_device(host, device, memory_config)

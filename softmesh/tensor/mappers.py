@@ -55,24 +55,27 @@ def check_size(shape: Extents, mesh: Extents) -> None:
 
 def piece_coordinates(shape: Extents, mesh: Extents, offset: Extents | None = None) -> Coordinates:
     """The mesh coordinate of each piece, in row-major order of `shape`."""
+    given = offset is not None and any(offset)
     if not is_submesh(shape, mesh):
-        if offset is not None and any(offset):
+        if given:
             raise MeshError(
                 "mesh_offset_override is only supported when the distribution fits within the mesh device "
-                f"per-dimension (SUBMESH mode); {MeshShape(shape)} does not fit {MeshShape(mesh)} that way."
+                f"per-dimension (SUBMESH mode); the supplied mesh_shape_override {MeshShape(shape)} requires a "
+                f"row-major reshape of device shape {MeshShape(mesh)}"
             )
         return mesh_coordinates(mesh)[: math.prod(shape)]
-    if offset is None:
+    if offset is None or not given:
         offset = (0,) * len(mesh)
     if len(offset) != len(mesh):
         raise MeshError(
-            f"mesh_offset_override has {len(offset)} dimensions, the mesh {MeshShape(mesh)} has {len(mesh)}."
+            f"The offset {MeshCoordinate(offset)} must have the same dimensionality as the mesh device shape "
+            f"{MeshShape(mesh)}"
         )
     for dim, (start, n, m) in enumerate(zip(offset, shape, mesh, strict=True)):
         if start + n > m:
             raise MeshError(
-                f"The sub-rectangle anchored at offset {MeshCoordinate(offset)} does not fit within the mesh "
-                f"device shape {MeshShape(mesh)} (dimension {dim}): {start} + {n} > {m}."
+                f"The sub-rectangle anchored at offset {MeshCoordinate(offset)} with shape {MeshShape(shape)} does not "
+                f"fit within the mesh device shape {MeshShape(mesh)} (dimension {dim}): {start} + {n} > {m}."
             )
     return tuple(
         MeshCoordinate([start + c for start, c in zip(offset, piece, strict=True)])
@@ -146,7 +149,7 @@ def override_text(config: object) -> str:
     shape = getattr(config, "mesh_shape_override", None)
     offset = getattr(config, "mesh_offset_override", None)
     return (f", mesh_shape_override={shape}" if shape is not None else "") + (
-        f", mesh_offset_override={offset}" if offset is not None else ""
+        f", mesh_offset_override={offset}" if offset is not None and any(offset) else ""
     )
 
 
@@ -166,11 +169,6 @@ class TensorToMesh:
                 f"The number of dimensions in the mesh shape {MeshShape(self._shape)} does not match the number "
                 f"of placements in the config {config}: give one placement for each of the "
                 f"{len(self._shape)} dims."
-            )
-        dims = [p.dim for p in config.placements if isinstance(p, PlacementShard)]
-        if len(set(dims)) != len(dims):
-            raise MeshError(
-                f"dims must be unique: got {dims}; a tensor dim is split along one mesh axis only."
             )
         piece_coordinates(self._shape, self._mesh, self._offset)
 
@@ -217,22 +215,28 @@ class TensorToMesh:
 
     def _dims(self, tensor: torch.Tensor) -> list[int | None]:
         rank = tensor.dim()
-        dims: list[int | None] = []
-        for placement in self._config.placements:
-            if not isinstance(placement, PlacementShard):
-                dims.append(None)
-                continue
-            if not -rank <= placement.dim < rank:
-                raise MeshError(
-                    f"Invalid dimension index; got dims: {{{placement.dim}}}, tensor dimension: {rank}. "
+        given = [p.dim for p in self._config.placements if isinstance(p, PlacementShard)]
+        if any(not -rank <= dim < rank for dim in given):
+            raise MeshError(
+                f"Invalid dimension index; got dims: {{{', '.join(map(str, given))}}}, tensor dimension: {rank}. "
+                + (
                     f"A tensor of shape {tuple(tensor.shape)} can be split along {-rank} to {rank - 1}."
                     if rank
-                    else "Invalid dimension index; a rank-0 tensor can be replicated, not sharded."
+                    else "A rank-0 tensor can be replicated, not sharded."
                 )
-            dims.append(placement.dim % rank)
-        split = [d for d in dims if d is not None]
+            )
+        dims = [p.dim % rank if isinstance(p, PlacementShard) else None for p in self._config.placements]
+        split = [dim for dim in dims if dim is not None]
         if len(set(split)) != len(split):
-            raise MeshError(f"dims must be unique: {split} name one tensor dim twice.")
+            raise MeshError(
+                f"dims must be unique: {split} name one tensor dim twice, and one is split along one mesh axis only."
+            )
+        chunks = [n for n, dim in zip(self._shape, dims, strict=True) if dim is not None]
+        if 0 in chunks:
+            raise MeshError(
+                f"num_chunks must be > 0; got num_chunks: {{{', '.join(map(str, chunks))}}}: {MeshShape(self._shape)} "
+                "has an axis without devices."
+            )
         return dims
 
     def _chunks(self, tensor: torch.Tensor, dim: int, devices: int) -> tuple[int, Shard]:

@@ -165,7 +165,7 @@ def from_pages(pages: torch.Tensor, spec: TensorSpec, room: torch.Tensor | None 
             return room
         padded = faces_in_rows(faces, spec.tile).movedim(-5, -3)  # not copied yet: once is enough
     whole = padded.reshape(*lead, *_whole(spec))
-    return whole[_logical(spec, len(lead))].reshape(*lead, *spec.shape)
+    return whole[_logical(spec, len(lead))].reshape((*lead, *spec.shape))
 
 
 def _fill(room: torch.Tensor, tiles: torch.Tensor) -> None:

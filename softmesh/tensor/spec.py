@@ -18,11 +18,19 @@ from softmesh.hardware.memory_config import (
     NdShardSpec,
     ShardDistributionStrategy,
     ShardOrientation,
+    ShardShapeAlignment,
     ShardSpec,
     TensorMemoryLayout,
 )
 from softmesh.hardware.shape import Shape
 from softmesh.tensor.dtype import DataType, Layout, element_size, facts
+from softmesh.tensor.shard_rules import (
+    check_dtype,
+    check_shards,
+    config_of_a_tensor,
+    physical_shape,
+    row_alignment,
+)
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = {BufferType.DRAM: 32}
 _L1_ALIGNMENT = 16
+_RECOMMENDED_ROW_BYTES = 64
 # The three forms of the constructor, told apart by what comes after the layout.
 _FORMS: dict[type, tuple[str, ...]] = {
     BufferType: ("buffer_type", "tile"),
@@ -101,25 +110,27 @@ class TensorSpec:
     ) -> None:
         given = _by_name(memory, named)
         config = _memory_config(given)
-        self._fill(
-            Shape(checked_ints("TensorSpec", "shape", shape)), dtype, layout, config, given.get("tile")
-        )
+        extents = Shape(checked_ints("TensorSpec", "shape", shape))
+        self._fill(extents, dtype, layout, config, given.get("tile"))
+        self.check()
 
     def _fill(
         self, shape: Shape, dtype: DataType, layout: Layout, memory_config: MemoryConfig, tile: Tile | None
     ) -> None:
         checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-        if facts(dtype).is_block and layout is not Layout.TILE:
-            raise MeshError(
-                f"Layout must be Layout::TILE for bfloat8_b or bfloat4_b! Got {layout} for {dtype}: pass "
-                "layout=ttnn.TILE_LAYOUT or choose another dtype."
-            )
-        self.shape, self.dtype, self.layout, self.memory_config = shape, dtype, layout, memory_config
+        facts(dtype)  # refuses what is none
+        check_dtype(dtype, layout)
+        self.shape, self.dtype, self.layout = shape, dtype, layout
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
-        self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile))
+        self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile, row_alignment(memory_config)))
+        self.memory_config = config_of_a_tensor(memory_config, self.padded_shape)
         self.pad_value = 0.0
         self._footprint = None
-        self._hash = hash((shape, dtype, layout, memory_config, self.tile))
+        self._hash = hash((shape, dtype, layout, self.memory_config, self.tile))
+
+    def check(self, tries_row_major: bool = False) -> None:
+        """Refuse shards that the tensor cannot have (see `shard_rules`)."""
+        check_shards(self.shape, self.dtype, self.layout, self.memory_config, self.tile, tries_row_major)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -198,28 +209,49 @@ class TensorSpec:
         self,
         shard_shape: Sequence[int],
         grid: CoreRangeSet,
-        shard_alignment: object = None,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.RECOMMENDED,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
         shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec: ...
     @overload
-    def sharded(self, shard_shape: NdShardSpec) -> TensorSpec: ...
+    def sharded(
+        self,
+        shard_shape: NdShardSpec,
+        grid: ShardShapeAlignment | None = None,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.RECOMMENDED,
+    ) -> TensorSpec: ...
     def sharded(
         self,
         shard_shape: Sequence[int] | NdShardSpec,
-        grid: CoreRangeSet | None = None,
-        shard_alignment: object = None,
+        grid: CoreRangeSet | ShardShapeAlignment | None = None,
+        shard_alignment: ShardShapeAlignment | None = ShardShapeAlignment.RECOMMENDED,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
         shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec:
-        """In shards of this shape, or of an NdShardSpec. The alignment steers hardware only."""
+        """In shards of this shape, or of an NdShardSpec, rounded up as the alignment says."""
         if isinstance(shard_shape, NdShardSpec):
-            cut = shard_shape
+            cut = shard_shape.copy()
+            shard_alignment = grid if isinstance(grid, ShardShapeAlignment) else shard_alignment
         else:
             shape = Shape(checked_ints("sharded", "shard_shape", shard_shape))
             cores = checked("sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
             cut = NdShardSpec(shape, cores, orientation, shard_distribution_strategy)
+        cut.shard_shape = self._aligned_shard(
+            cut.shard_shape, shard_alignment or ShardShapeAlignment.RECOMMENDED
+        )
         return self.with_memory_config(MemoryConfig(self.memory_config.buffer_type, cut))
+
+    def _aligned_shard(self, shape: Sequence[int], alignment: ShardShapeAlignment) -> list[int]:
+        checked("sharded", "shard_alignment", alignment, ShardShapeAlignment, "a ttnn.ShardShapeAlignment")
+        extents = list(shape)
+        units = [1] * len(extents)
+        if self.layout is Layout.TILE:
+            units[-2:] = self.tile.tile_shape[-len(units) :] if units else []
+        elif alignment is ShardShapeAlignment.RECOMMENDED and units:
+            units[-1] = _RECOMMENDED_ROW_BYTES // element_size(self.dtype)
+        if alignment is ShardShapeAlignment.NONE:
+            return extents
+        return [-(-n // unit) * unit for n, unit in zip(extents, units, strict=True)]
 
     def sharded_across_dims(
         self,
@@ -229,8 +261,7 @@ class TensorSpec:
     ) -> TensorSpec:
         """One slice of each of `dims` per shard, the other dims whole."""
         split = self._dims("sharded_across_dims", dims)
-        units = self._shard_units()
-        shape = [units[i] if i in split else n for i, n in enumerate(self.padded_shape)]
+        shape = [1 if i in split else n for i, n in enumerate(self.padded_shape)]
         return self.sharded(shape, grid, orientation=orientation)
 
     def sharded_across_dims_except(
@@ -246,57 +277,42 @@ class TensorSpec:
     def _dims(self, where: str, dims: Sequence[int]) -> set[int]:
         rank = len(self.padded_shape)
         given = checked_ints(where, "dims", dims)
-        if any(not -rank <= d < rank for d in given):
-            raise MeshError(
-                f"{where}: dims={given} must lie between {-rank} and {rank - 1} for {self.shape}."
-            )
+        for dim in given:
+            if not -rank <= dim < rank:
+                raise MeshError(
+                    f"ShapeBase[] index out of range. {dim} not in [{-max(rank, 4)}, {rank}): {where} of {self.shape}."
+                )
         return {d % rank for d in given}
-
-    def _shard_units(self) -> list[int]:
-        """The smallest legal shard extent of each dim: 1, or the tile's in the last two."""
-        units = [1] * len(self.padded_shape)
-        if self.layout is Layout.TILE:
-            units[-2:] = self.tile.tile_shape
-        return units
 
     def height_sharded(
         self, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
         cores = checked("height_sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
-        return self._sharded_2d(TensorMemoryLayout.HEIGHT_SHARDED, cores, orientation, cores.num_cores(), 1)
+        height, width = physical_shape(self.padded_shape)
+        shape = [_parted("height_sharded", height, cores.num_cores()), width]
+        return self.sharded(shape, cores, ShardShapeAlignment.REQUIRED, orientation)
 
     def width_sharded(
         self, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
         cores = checked("width_sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
-        return self._sharded_2d(TensorMemoryLayout.WIDTH_SHARDED, cores, orientation, 1, cores.num_cores())
+        height, width = physical_shape(self.padded_shape)
+        shape = [height, _parted("width_sharded", width, cores.num_cores())]
+        return self.sharded(shape, cores, ShardShapeAlignment.REQUIRED, orientation)
 
     def block_sharded(
         self, grid: CoreRange | CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
         ranges = CoreRangeSet([grid]) if isinstance(grid, CoreRange) else grid
         cores = checked("block_sharded", "grid", ranges, CoreRangeSet, "a CoreRange or a CoreRangeSet")
+        if cores.size() != 1:
+            raise MeshError(f"Block sharding requires a single CoreRange, got {cores}.")
         box = cores.bounding_box().grid_size()
         rows, cols = (box.y, box.x) if orientation is ShardOrientation.ROW_MAJOR else (box.x, box.y)
-        return self._sharded_2d(TensorMemoryLayout.BLOCK_SHARDED, cores, orientation, rows, cols)
-
-    def _sharded_2d(
-        self,
-        memory_layout: TensorMemoryLayout,
-        grid: CoreRangeSet,
-        orientation: ShardOrientation,
-        rows: int,
-        cols: int,
-    ) -> TensorSpec:
-        if not rows * cols:
-            raise refused(memory_layout.name.lower(), "grid must hold at least one core")
-        *_, width = self.padded_shape
-        height = math.prod(tuple(self.padded_shape)[:-1])
-        unit_h, unit_w = (1, *self._shard_units())[-2:]
-        shard = [_up_to(height, rows, unit_h), _up_to(width, cols, unit_w)]
-        return self.with_memory_config(
-            MemoryConfig(memory_layout, self.memory_config.buffer_type, ShardSpec(grid, shard, orientation))
-        )
+        height, width = physical_shape(self.padded_shape)
+        shape = [_parted("block_sharded", height, rows), _parted("block_sharded", width, cols)]
+        strategy = ShardDistributionStrategy.GRID_2D
+        return self.sharded(shape, cores, ShardShapeAlignment.RECOMMENDED, orientation, strategy)
 
 
 def _shard_shape(memory_config: MemoryConfig) -> Sequence[int] | None:
@@ -308,9 +324,11 @@ def _shard_shape(memory_config: MemoryConfig) -> Sequence[int] | None:
     return None if flat is None else flat.shape
 
 
-def _up_to(extent: int, parts: int, unit: int) -> int:
-    """The extent of one of `parts` shards, in whole units."""
-    return -(-extent // (parts * unit)) * unit
+def _parted(where: str, extent: int, parts: int) -> int:
+    """The extent of one of `parts` shards."""
+    if not parts:
+        raise refused(where, "grid must hold at least one core")
+    return -(-extent // parts)
 
 
 def _by_name(memory: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -100,8 +100,10 @@ class Tile:
 DEFAULT_TILE = Tile((TILE_SIZE, TILE_SIZE))
 
 
-def padded_shape(shape: tuple[int, ...], layout: Layout, tile: Tile = DEFAULT_TILE) -> tuple[int, ...]:
-    """The shape that is stored: tiled layouts round the last two dims up to whole tiles.
+def padded_shape(
+    shape: tuple[int, ...], layout: Layout, tile: Tile = DEFAULT_TILE, row_alignment: int = 1
+) -> tuple[int, ...]:
+    """The shape that is stored: tiled layouts round the last two dims up to whole tiles, others the last to shards.
 
     >>> padded_shape((1, 3, 40, 50), Layout.TILE)
     (1, 3, 64, 64)
@@ -109,6 +111,7 @@ def padded_shape(shape: tuple[int, ...], layout: Layout, tile: Tile = DEFAULT_TI
     (32, 32)
     """
     if layout is not Layout.TILE:
-        return shape or (1,)
+        extents = shape or (1,)
+        return (*extents[:-1], _round_up(extents[-1], row_alignment))
     *batch, rows, columns = (1,) * (2 - len(shape)) + shape
     return (*batch, _round_up(rows, tile.height), _round_up(columns, tile.width))

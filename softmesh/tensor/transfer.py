@@ -26,7 +26,7 @@ from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to, to_storage
-from softmesh.tensor.dtype import DataType, Layout, default_dtype_for, facts
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
@@ -150,8 +150,9 @@ def _host_tensor(
     where: str, source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float
 ) -> Tensor:
     pieces, dist, topology = _split(source, mapper, where)
-    data = _own_memory(_stored(pieces, form.dtype, source, pad_value), source)
+    data = _own_memory(_stored(pieces, form, source, pad_value), source)
     spec = make_spec(tuple(data.shape[dist.lead :]), *form)
+    spec.check(tries_row_major=True)
     if pad_value:
         spec = spec.padded_to(spec.padded_shape, pad_value)
     return Tensor.make(Storage(data, dist, None), spec, topology)
@@ -214,12 +215,17 @@ def _split(
     return pieces.reshape(*dist.extents, *local), dist, topology
 
 
-def _stored(pieces: torch.Tensor, dtype: DataType, source: torch.Tensor, pad_value: float) -> torch.Tensor:
-    saturating = source.dtype is torch.float32
+def _stored(pieces: torch.Tensor, form: _Form, source: torch.Tensor, pad_value: float) -> torch.Tensor:
+    torch_converts = form.memory_config.is_sharded() and _differ_in_size(source.dtype, form.dtype)
     if source.dim():
-        return to_storage(pieces, dtype, saturating_uint16=saturating, pad_value=pad_value)
+        return to_storage(pieces, form.dtype, pad_value=pad_value, torch_converts=torch_converts)
     apart = pieces.unsqueeze(-1)  # keeps a lone value's block apart from the mesh dims
-    return to_storage(apart, dtype, saturating_uint16=saturating, pad_value=pad_value).squeeze(-1)
+    return to_storage(apart, form.dtype, pad_value=pad_value, torch_converts=torch_converts).squeeze(-1)
+
+
+def _differ_in_size(source: torch.dtype, target: DataType) -> bool:
+    """Whether a tile takes other memory in the target than in the source."""
+    return source.itemsize * TILE_SIZE * TILE_SIZE != tile_size(target)
 
 
 def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -425,7 +431,9 @@ def to_device(
         return tensor
     queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
-    result = _place(tensor, device, tensor.spec.with_memory_config(_check_memory_config(config, "to_device")))
+    spec = tensor.spec.with_memory_config(_check_memory_config(config, "to_device"))
+    spec.check()
+    result = _place(tensor, device, spec)
     if observed():
         coords = result.view_distribution().coordinates()
         emit("to_device", (tensor,), (result,), coords=coords, queue=queue)
@@ -508,12 +516,14 @@ def _checked_spec(
     sizes = checked_ints(where, "shape", shape)
     if any(n < 0 for n in sizes):
         raise refused(where, f"shape must not be negative, got {sizes}")
-    return make_spec(
+    spec = make_spec(
         tuple(sizes),
         checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
         checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
         _check_memory_config(memory_config, where),
     )
+    spec.check()
+    return spec
 
 
 @reject_unknown_keywords

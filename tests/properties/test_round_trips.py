@@ -27,12 +27,13 @@ Dims = tuple[int | None, ...]
 # -- dtypes: what one shard holds after rounding ---------------------------------------------------
 
 
-def _wrapped(bits: int, signed: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    def wrap(values: torch.Tensor) -> torch.Tensor:
-        whole = values.double().trunc().to(torch.int64) % 2**bits
-        return torch.where(whole >= 2 ** (bits - 1), whole - 2**bits, whole) if signed else whole
+def _bounded(bits: int, signed: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    return lambda values: values.double().trunc().clamp(low, high).to(torch.int64)
 
-    return wrap
+
+def _fp8(values: torch.Tensor) -> torch.Tensor:
+    return values.masked_fill(values.abs() < 2.0**-6, 0.0).to(torch.float8_e4m3fn)
 
 
 def _blocks(mantissa_bits: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -48,12 +49,12 @@ ROUNDED: dict[ttnn.DataType, Callable[[torch.Tensor], torch.Tensor]] = {
     ttnn.bfloat16: lambda values: values.to(torch.bfloat16),
     ttnn.bfloat8_b: _blocks(7),
     ttnn.bfloat4_b: _blocks(3),
-    ttnn.fp8_e4m3: lambda values: values.to(torch.float8_e4m3fn),
-    ttnn.uint8: _wrapped(8, signed=False),
-    ttnn.int8: _wrapped(8, signed=True),
-    ttnn.uint16: lambda values: values.clamp(0, 65535).trunc(),
-    ttnn.uint32: _wrapped(32, signed=False),
-    ttnn.int32: _wrapped(32, signed=True),
+    ttnn.fp8_e4m3: _fp8,
+    ttnn.uint8: _bounded(8, signed=False),
+    ttnn.int8: _bounded(8, signed=True),
+    ttnn.uint16: _bounded(16, signed=False),
+    ttnn.uint32: lambda values: values.double().trunc().to(torch.int64) % 2**32,
+    ttnn.int32: _bounded(32, signed=True),
 }
 TILE_ONLY = (ttnn.bfloat8_b, ttnn.bfloat4_b)
 
@@ -357,7 +358,7 @@ def test_moving_to_a_mesh_and_back_changes_nothing(
 
 
 @LAWS
-@given(splits, kinds(), seeds)
+@given(splits, kinds().filter(lambda kind: kind[0] is not ttnn.fp8_e4m3), seeds)  # which files cannot hold
 def test_a_file_gives_back_what_was_written(
     split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int
 ) -> None:

@@ -101,8 +101,9 @@ def test_a_set_is_made_of_a_list_or_a_set():
     assert repr(CoreRangeSet({one})) == "{[0-0 - 1-3]}"
     assert repr(CoreRangeSet([other, one])) == "{[4-0 - 5-0], [0-0 - 1-3]}"
     assert repr(CoreRangeSet({other, one})) == "{[0-0 - 1-3], [4-0 - 5-0]}"
-    assert CoreRangeSet([other, one]) == CoreRangeSet([one, other])
-    assert hash(CoreRangeSet([other, one])) == hash(CoreRangeSet([one, other]))
+    assert CoreRangeSet([other, one]) != CoreRangeSet([one, other])
+    assert CoreRangeSet({other, one}) == CoreRangeSet([one, other])
+    assert hash(CoreRangeSet({other, one})) == hash(CoreRangeSet([one, other]))
     assert CoreRangeSet([one]) != CoreRangeSet([other])
 
 
@@ -176,7 +177,12 @@ def test_json_round_trips(value):
 
 
 def test_json_is_compact():
-    assert CoreRange((0, 0), (1, 3)).to_json() == '{"start":{"x":0,"y":0},"end":{"x":1,"y":3}}'
+    assert CoreRange((0, 0), (1, 3)).to_json() == '{"end":{"x":1,"y":3},"start":{"x":0,"y":0}}'
+
+
+def test_what_is_left_of_a_range_stays_in_strips():
+    left = CoreRangeSet([CoreRange((0, 0), (3, 3))]).subtract(CoreRangeSet([CoreRange((1, 1), (2, 2))]))
+    assert repr(left) == "{[0-0 - 0-3], [3-0 - 3-3], [1-0 - 2-0], [1-3 - 2-3]}"
 
 
 # Dealing work out

@@ -126,12 +126,25 @@ def test_forwarding_is_told_by_direction_and_by_link():
     assert ttnn.get_forwarding_link_indices(node(0), node(7)) == [0, 1]
 
 
-def test_a_one_dimensional_fabric_does_not_turn():
-    ttnn.use_system("T3000")
+@pytest.mark.parametrize(("system", "columns", "chips"), [("T3000", 4, 8), ("Galaxy", 4, 32)])
+def test_the_tables_of_a_one_dimensional_fabric_turn_too(system: str, columns: int, chips: int):
+    ttnn.use_system(system)
     ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
-    assert ttnn.get_eth_forwarding_direction(node(0), node(3)) == 0
-    assert ttnn.get_eth_forwarding_direction(node(0), node(7)) is None
-    assert ttnn.get_forwarding_link_indices(node(0), node(7)) == []
+    links = [0, 1] if system == "T3000" else [0, 1, 2, 3]
+    for source in range(chips):
+        for goal in set(range(chips)) - {source}:
+            (row, column), (goal_row, goal_column) = divmod(source, columns), divmod(goal, columns)
+            along = int(goal_column < column)
+            expected = along if row == goal_row else 2 if goal_row < row else 3
+            assert ttnn.get_eth_forwarding_direction(node(source), node(goal)) == expected
+    assert ttnn.get_forwarding_link_indices(node(0), node(5)) == links
+
+
+def test_a_ring_goes_the_shorter_way_and_north_where_both_are_as_long():
+    ttnn.use_system("Galaxy")
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D_RING)
+    goals = {3: 1, 16: 2, 17: 2, 12: 3, 28: 2, 2: 0}
+    assert {goal: ttnn.get_eth_forwarding_direction(node(0), node(goal)) for goal in goals} == goals
 
 
 def test_a_route_names_the_links_it_crosses():

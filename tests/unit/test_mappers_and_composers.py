@@ -283,10 +283,15 @@ def test_a_distribution_may_have_more_dims_than_the_mesh(mesh: MeshDevice):
             lambda: MeshMapperConfig(
                 0, 1, mesh_shape_override=MeshShape(2, 2), mesh_offset_override=MeshCoordinate(0, 3)
             ),
-            "The sub-rectangle anchored at offset MeshCoordinate([0, 3]) does not fit within the mesh device shape "
-            "MeshShape([2, 4]) (dimension 1)",
+            "The sub-rectangle anchored at offset MeshCoordinate([0, 3]) with shape MeshShape([2, 2]) does not fit "
+            "within the mesh device shape MeshShape([2, 4]) (dimension 1)",
         ),
-        (lambda: MeshMapperConfig(1, 1), "dims must be unique"),
+        (
+            lambda: MeshMapperConfig(
+                0, 1, mesh_shape_override=MeshShape(2, 2), mesh_offset_override=MeshCoordinate([1])
+            ),
+            "The offset MeshCoordinate([1]) must have the same dimensionality as the mesh device shape",
+        ),
     ],
 )
 def test_a_mapper_that_does_not_fit_the_mesh_says_why(
@@ -294,6 +299,39 @@ def test_a_mapper_that_does_not_fit_the_mesh_says_why(
 ):
     with pytest.raises(RuntimeError, match=exactly(message)):
         ttnn.create_mesh_mapper(mesh, config())
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "message"),
+    [
+        ((1, 2), (8,), "Invalid dimension index; got dims: {1, 2}, tensor dimension: 1"),
+        ((4, 4), (8, 8), "Invalid dimension index; got dims: {4, 4}, tensor dimension: 2"),
+        ((0, 1), (), "Invalid dimension index; got dims: {0, 1}, tensor dimension: 0"),
+        ((1, -1), (8, 8), "dims must be unique"),
+        ((1, 1), (8, 8), "dims must be unique"),
+    ],
+)
+def test_dims_that_cannot_be_split_are_told_when_a_tensor_is_mapped(
+    mesh: MeshDevice, dims: tuple[int, int], shape: tuple[int, ...], message: str
+):
+    mapper = ttnn.create_mesh_mapper(mesh, MeshMapperConfig(*dims))
+    with pytest.raises(RuntimeError, match=exactly(message)):
+        ttnn.from_torch(torch.ones(shape), mesh_mapper=mapper)
+
+
+def test_an_offset_of_zeros_is_none(mesh: MeshDevice):
+    config = MeshMapperConfig(
+        [PlacementShard(0)], MeshShape([8]), mesh_offset_override=MeshCoordinate([0, 0, 0])
+    )
+    assert "offset" not in repr(config)
+    assert (
+        len(
+            ttnn.get_device_tensors(
+                ttnn.from_torch(torch.ones(8), mesh_mapper=ttnn.create_mesh_mapper(mesh, config))
+            )
+        )
+        == 8
+    )
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,25 @@ def test_an_nd_shard_spec_has_a_shape_of_any_rank_and_defaults():
     assert spec.num_cores() == 8
     assert spec == NdShardSpec([2, 32, 32], GRID)
     assert spec != NdShardSpec([2, 32, 32], GRID, ShardOrientation.COL_MAJOR)
-    assert repr(spec).startswith("NdShardSpec{shard_shape=Shape([2, 32, 32]), grid=[")
+    assert repr(NdShardSpec([1, 2], CoreRangeSet([CoreRange((0, 0), (1, 1))]))) == (
+        '{"shard_shape":[1, 2],"grid":[{"start":{"x":0,"y":0},"end":{"x":1,"y":1}}],'
+        '"orientation":"ShardOrientation::ROW_MAJOR",'
+        '"shard_distribution_strategy":"ShardDistributionStrategy::ROUND_ROBIN_1D"}'
+    )
+
+
+def test_json_is_that_of_tt_nn_and_the_older_one_is_still_read():
+    spec = ShardSpec(CoreRangeSet([CoreRange((0, 0), (1, 1))]), [32, 64], ShardOrientation.ROW_MAJOR)
+    config = MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, BufferType.L1, spec)
+    assert config.to_json() == (
+        '{"buffer_type":1,"created_with_nd_shard_spec":false,"memory_layout":2,"per_core_allocation":false,'
+        '"shard_spec":{"grid":[{"end":{"x":1,"y":1},"start":{"x":0,"y":0}}],"orientation":0,"shape":[32,64]}}'
+    )
+    older = (
+        '{"memory_layout":"HEIGHT_SHARDED","buffer_type":"L1","shard_spec":{"grid":[{"start":{"x":0,"y":0},'
+        '"end":{"x":1,"y":1}}],"shape":[32,64],"orientation":"ROW_MAJOR"},"nd_shard_spec":null}'
+    )
+    assert MemoryConfig.from_json(older) == config
 
 
 def test_specs_round_trip_through_json():

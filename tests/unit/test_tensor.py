@@ -831,8 +831,11 @@ def test_a_spec_is_given_a_memory_layout_or_nd_shards_by_position_or_name():
     named = TensorSpec(*parts, memory_layout=layout, shard_spec=shards, buffer_type=BufferType.L1)
     assert named.memory_config == config
     nd = ttnn.NdShardSpec(Shape([32, 64]), GRID)
-    assert TensorSpec(*parts, nd, BufferType.L1).memory_config == ttnn.MemoryConfig(BufferType.L1, nd)
-    assert TensorSpec(*parts, nd_shard_spec=nd).memory_config == ttnn.MemoryConfig(BufferType.DRAM, nd)
+    assert (
+        TensorSpec(*parts, nd, BufferType.L1).memory_config
+        == TensorSpec(*parts, layout, shards, BufferType.L1).memory_config
+    )
+    assert TensorSpec(*parts, nd_shard_spec=nd).memory_config.nd_shard_spec == nd
 
 
 def test_sharding_methods_return_new_specs_in_the_same_memory():
@@ -907,12 +910,15 @@ def test_a_spec_of_a_block_format_is_tiled():
 
 
 def test_to_dtype_is_for_the_host_and_brings_block_formats_into_tiles(device: MeshDevice):
-    host = ttnn.from_torch(torch.tensor([[1.6, 2.5]]))
+    host = ttnn.from_torch(torch.tensor([[1.6, 2.5] * 16] * 32))
     blocks = ttnn.to_dtype(host, ttnn.bfloat8_b)
     assert (blocks.dtype, blocks.layout) == (ttnn.bfloat8_b, ttnn.TILE_LAYOUT)
-    assert blocks.to_list() == [[1.59375, 2.5]]
-    wrapped = ttnn.to_dtype(ttnn.from_torch(torch.tensor([-2.2])), ttnn.uint16)
-    assert wrapped.to_list() == [65534]
+    assert blocks.to_list()[31][:2] == [1.59375, 2.5]
+    expected = "implicitly changed physical shape from (3, 5) to (32, 32) due to alignment constraints."
+    with pytest.raises(RuntimeError, match=exactly(expected)):
+        ttnn.to_dtype(ttnn.from_torch(torch.ones(3, 5)), ttnn.bfloat8_b)
+    bounded = ttnn.to_dtype(ttnn.from_torch(torch.tensor([-2.2])), ttnn.uint16)
+    assert bounded.to_list() == [0]
     expected = "Expected Tensor with HostStorage, got StorageType::DEVICE"
     with pytest.raises(RuntimeError, match=exactly(expected)):
         ttnn.to_dtype(ttnn.to_device(host, device), ttnn.bfloat16)

@@ -189,7 +189,8 @@ def test_padding_takes_part_in_the_shared_exponent():
     ("dtype", "values", "stored"),
     [
         (ttnn.uint16, [70000.0, -3.5, 2.9], [65535, 0, 2]),
-        (ttnn.uint8, [300.7, -3.5], [44, 253]),
+        (ttnn.uint8, [300.7, -3.5, math.inf], [255, 0, 0]),
+        (ttnn.int8, [200.0, 3e9], [127, -128]),
         (ttnn.uint32, [-3.5], [4294967293]),
         (ttnn.int32, [math.nan, math.inf], [-2147483648, -2147483648]),
     ],
@@ -200,8 +201,25 @@ def test_floats_become_integers_as_the_host_converts_them(
     assert ttnn.from_torch(torch.tensor(values), dtype=dtype).to_list() == stored
 
 
-def test_a_bfloat16_source_wraps_even_into_uint16():
-    assert ttnn.from_torch(torch.tensor([-2.0]).bfloat16(), dtype=ttnn.uint16).to_list() == [65534]
+def test_a_bfloat16_source_is_bounded_too():
+    assert ttnn.from_torch(torch.tensor([-2.0]).bfloat16(), dtype=ttnn.uint16).to_list() == [0]
+
+
+@pytest.mark.parametrize("source", [torch.float16, torch.float64])
+def test_other_floats_become_block_floats_through_bfloat16(source: torch.dtype):
+    assert ttnn.from_torch(torch.tensor([[63.875]], dtype=source), dtype=ttnn.bfloat8_b).to_list() == [[64.0]]
+    assert ttnn.from_torch(torch.tensor([[63.875]]), dtype=ttnn.bfloat8_b).to_list() == [[63.5]]
+
+
+def test_float32_becomes_block_floats_in_shards_through_bfloat16():
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
+    config = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.HEIGHT_SHARDED,
+        ttnn.BufferType.L1,
+        ttnn.ShardSpec(cores, (32, 32), ttnn.ShardOrientation.ROW_MAJOR),
+    )
+    values = torch.full((32, 32), 63.875)
+    assert ttnn.from_torch(values, dtype=ttnn.bfloat8_b, memory_config=config).to_torch()[0, 0] == 64
 
 
 def test_int64_keeps_its_low_32_bits():
@@ -812,7 +830,10 @@ def test_block_formats_share_exponents_within_a_shard_only(mesh: MeshDevice):
     values[0, 0] = 1000
     plain = ttnn.from_torch(values, dtype=ttnn.bfloat16)
     host = ttnn.distribute_tensor(ttnn.to_dtype(plain, ttnn.float32), ttnn.ShardTensorToMesh(mesh, 1))
-    assert ttnn.compose(ttnn.to_dtype(host, ttnn.bfloat4_b))[0].tolist() == [896, 0] + [1] * 14
+    assert (
+        ttnn.compose(ttnn.to_dtype(ttnn.to_layout(host, TILE), ttnn.bfloat4_b))[0].tolist()
+        == [896, 0] + [1] * 14
+    )
 
 
 def test_aggregate_tensor_makes_a_plain_host_tensor(mesh: MeshDevice):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.placement import rules
+from softmesh.tensor.convert import to_integers
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.tensor import Tensor
 
@@ -229,4 +231,22 @@ def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
         raise MeshError(
             "Expected Tensor with HostStorage, got StorageType::DEVICE: use ttnn.typecast for tensors on a device."
         )
-    return cast(Tensor, typecast(tensor, dtype))
+    if facts(dtype).is_block and tensor.layout is Layout.ROW_MAJOR:
+        _check_whole_tiles(tensor)
+    made = cast(Tensor, typecast(tensor, dtype))
+    if facts(tensor.dtype).is_float and not facts(dtype).is_float:
+        made.storage.replace(to_integers(tensor.view_data(), dtype), made.storage.dist)
+    return made
+
+
+def _check_whole_tiles(tensor: Tensor) -> None:
+    *rows, width = tuple(tensor.padded_shape)
+    tile = tensor.spec.tile
+    flat = math.prod(rows), width
+    tiled = tuple(-(-n // unit) * unit for n, unit in zip(flat, tile.tile_shape, strict=True))
+    if flat != tiled:
+        raise MeshError(
+            "to_dtype: Converting layout to Layout::TILE implicitly changed physical shape from "
+            f"{flat} to {tiled} due to alignment constraints. This is currently unsupported. Please pad the tensor "
+            "explicitly before conversion. ttnn.to_layout(t, ttnn.TILE_LAYOUT) before ttnn.to_dtype does that."
+        )

@@ -1,0 +1,88 @@
+"""Writing of a host tensor as a tensor file of TT-NN."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from pathlib import Path
+
+import torch
+
+from softmesh.errors import MeshError
+from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import Coordinates, Extents
+from softmesh.placement.pieces import stored_index
+from softmesh.tensor.page_bytes import to_pages
+from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.tensorbin.distribution_note import note_of
+from softmesh.tensor.tensorbin.schema import encode
+from softmesh.tensor.tensorbin.tables import spec_to_fields, topology_to_fields
+
+_ALIGNMENT = 64  # of the data section in the file, and of each payload in it
+_SIZE_OF_SIZE = 8
+
+
+def write(path: Path, host: Tensor, mesh: Extents, coords: Coordinates) -> None:
+    """`coords` are those of the pieces in `mesh`, in the order of the flattened grid. The file is whole or absent."""
+    spec = _plain(host.spec)
+    spec_fields = spec_to_fields(spec)
+    size = spec.bytes()
+    if not size or not coords:
+        raise MeshError(
+            f"Unexpected empty buffer during tensor serialization: a tensor of {spec.shape} holds no values, and a "
+            "tensor file cannot tell that."
+        )
+    dist, data = host.view_distribution(), host.view_data()
+    pieces: dict[tuple[int, ...], int] = {}  # where each distinct piece is stored, by its index in the data
+    shards = []
+    for position, coord in enumerate(coords):
+        offset = pieces.setdefault(stored_index(dist, position), len(pieces) * _aligned(size))
+        buffer = {"offset": offset, "size": size}
+        shards.append({"buffer": (1, buffer), "mesh_coordinate": {"values": list(coord)}})
+    header = encode(
+        "Tensor",
+        {
+            "tensor_spec": spec_fields,
+            "mesh_shape": {"dimensions": list(MeshShape(mesh))},
+            "shards": shards,
+            "tensor_topology": topology_to_fields(host.tensor_topology()),
+        },
+    )
+    header += note_of(dist)
+    header += bytes(-(len(header) + _SIZE_OF_SIZE) % _ALIGNMENT)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _write_all(unfinished, header, [data[index] for index in pieces], spec)
+        if path.exists():
+            unfinished.chmod(stat.S_IMODE(path.stat().st_mode))
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_all(path: Path, header: bytes, pieces: list[torch.Tensor], spec: TensorSpec) -> None:
+    try:
+        file = path.open("wb")
+    except OSError as error:
+        raise MeshError(
+            f'Cannot create a temporary file next to "{path.parent / path.name[1 : path.name.rindex(".")]}": '
+            f'errno={error.errno} "{error.strerror}". The folder must exist and be writable.'
+        ) from error
+    with file:
+        file.write(struct.pack("<Q", len(header)))
+        file.write(header)
+        for number, piece in enumerate(pieces):
+            file.seek(_SIZE_OF_SIZE + len(header) + number * _aligned(spec.bytes()))
+            file.write(to_pages(piece, spec).contiguous().numpy().data)
+
+
+def _plain(spec: TensorSpec) -> TensorSpec:
+    """The spec with the room around its values that a reader expects, and the values of that room kept."""
+    made = make_spec(tuple(spec.shape), spec.dtype, spec.layout, spec.memory_config, spec.tile)
+    return made.padded_to(made.padded_shape, spec.pad_value) if spec.pad_value else made
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
