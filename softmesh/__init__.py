@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import Any
 
 from softmesh.runtime.gc_pause import collector_paused as _collector_paused
@@ -25,7 +26,11 @@ with _collector_paused():
         load_config_from_dictionary,
         load_config_from_json_file,
         manage_config,
+        save_config_to_json_file,
     )
+    from softmesh.config import ConfigHolder as _ConfigHolder
+    from softmesh.config import environment_overrides as _environment_overrides
+    from softmesh.config import environment_path as _environment_path
     from softmesh.config import load_environment as _load_environment
     from softmesh.cores import (
         CoreCoord,
@@ -289,6 +294,10 @@ keep_freed_memory()
 _load_environment()
 _comparing.follow_config()
 _call_log.follow_config()
+
+CONFIG_PATH = _environment_path()
+CONFIG_OVERRIDES = _environment_overrides()
+_sys.modules[__name__].__class__ = _ConfigHolder
 
 Device = MeshDevice
 DEVICE_STORAGE_TYPE = StorageType.DEVICE

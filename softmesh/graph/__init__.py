@@ -6,6 +6,13 @@ suites reach for.
 
 from contextlib import ExitStack
 
+from softmesh.graph.comparison_records import (
+    COMPARISON_RECORDS_SIDECAR_SUFFIX,
+    flush_comparison_records_to_db,
+    has_comparison_records,
+    record_tensor_comparison_data,
+    reset_comparison_records_data,
+)
 from softmesh.graph.dot_graph import pretty_format, pretty_print, visualize, visualize_edge, visualize_node
 from softmesh.graph.extraction import (
     PeakMemoryUsagePerCore,
@@ -64,6 +71,7 @@ class ExitStackWithPop(ExitStack):
 
 
 __all__ = [
+    "COMPARISON_RECORDS_SIDECAR_SUFFIX",
     "REPORT_VERSION",
     "ExitStackWithPop",
     "PeakMemoryUsagePerCore",
@@ -90,7 +98,9 @@ __all__ = [
     "extract_output_tensors",
     "extract_peak_L1_memory_usage",
     "extract_resource_usage_per_core",
+    "flush_comparison_records_to_db",
     "full_graph_capture",
+    "has_comparison_records",
     "is_detailed_buffer_tracing_enabled",
     "is_graph_capture_active",
     "is_python_io_recording_enabled",
@@ -99,6 +109,8 @@ __all__ = [
     "pretty_print",
     "record_python_operation",
     "record_python_operation_error",
+    "record_tensor_comparison_data",
+    "reset_comparison_records_data",
     "store_captured_graph",
     "store_output_tensor_ids",
     "track_function_end",
