@@ -86,6 +86,9 @@ class Operation(EntryPoint):
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
 
+    def takes(self, name: str) -> bool:
+        return name in self._signature.places
+
     def forget_plans(self) -> None:
         self._plans.clear()
         self.cache.clear()
