@@ -144,6 +144,7 @@ with _collector_paused():
         synchronize_device,
         use_system,
     )
+    from softmesh.runtime.dispatch_choice import DispatchCoreConfig
     from softmesh.runtime.fabric_api import (
         get_all_fabric_mesh_ids,
         get_all_mgd_fabric_types,

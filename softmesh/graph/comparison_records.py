@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from softmesh.arguments import checked
+from softmesh.arguments import checked_all
 from softmesh.errors import MeshError
 
 COMPARISON_RECORDS_SIDECAR_SUFFIX = ".comparison_records.json"
@@ -52,8 +52,9 @@ def record_tensor_comparison_data(
     }
     for name, records in given.items():
         if records is not None:
-            wanted = "a list of dicts"
-            _RECORDS[name] += checked("record_tensor_comparison_data", name, records, Sequence, wanted)
+            _RECORDS[name] += checked_all(
+                "record_tensor_comparison_data", name, records, (dict,), "records as dicts"
+            )
 
 
 def flush_comparison_records_to_db(report_dir: str | os.PathLike[str]) -> None:

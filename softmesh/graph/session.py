@@ -124,6 +124,14 @@ def end_graph_capture() -> list[Node]:
     return running.capture.finish()
 
 
+def abandon_captures() -> int:
+    """End all captures that are under way, and forget what they saw; how many there were."""
+    count = len(_RUNNING)
+    while _RUNNING:
+        _RUNNING.pop().attached.close()
+    return count
+
+
 def is_graph_capture_active() -> bool:
     return bool(_RUNNING)
 

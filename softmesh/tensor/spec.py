@@ -63,7 +63,7 @@ class TensorSpec:
     memory_config: MemoryConfig
     tile: Tile
     padded_shape: Shape
-    pad_value: float  # what the padding holds; no part of what specs compare
+    pad_value: float  # what the padding holds
     _footprint: Footprint | None  # kept by tensor.footprint
 
     @overload
@@ -130,6 +130,7 @@ class TensorSpec:
             self._hash == other._hash
             and self.shape == other.shape
             and self.padded_shape == other.padded_shape
+            and self.pad_value == other.pad_value
             and self.dtype is other.dtype
             and self.layout is other.layout
             and self.memory_config == other.memory_config

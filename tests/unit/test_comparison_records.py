@@ -33,7 +33,7 @@ def test_records_are_written_once_and_then_forgotten(tmp_path: Path):
 
 
 def test_records_are_lists():
-    with pytest.raises(TypeError, match="must be a list of dicts"):
+    with pytest.raises(TypeError, match="must be a list of records as dicts"):
         ttnn.graph.record_tensor_comparison_data(global_tensor_comparison_records=3)
     ttnn.graph.record_tensor_comparison_data(tensors=[{"tensor_id": 3}])
     ttnn.graph.reset_comparison_records_data()
