@@ -11,7 +11,8 @@ from types import ModuleType
 
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS, operations_under
-from softmesh.errors import NotModelled, did_you_mean
+from softmesh.errors import NotModelled, UnknownNameError, did_you_mean
+from softmesh.unmodelled import StandIn, stand_in, ttnn_names
 
 # Names that softmesh leaves out on purpose, and why. `softmesh coverage` shows them apart.
 
@@ -115,6 +116,9 @@ REASONS: dict[str, str] = {
     "unsafe_allocation_tracker": _ALLOCATIONS,
     "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
+_COMPOSE = (
+    "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
+)
 _MOREH = (
     "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
     "softmesh.train for gradients and optimizers"
@@ -127,13 +131,30 @@ def reason_for(name: str) -> str | None:
     return _MOREH if short.startswith("moreh_") else REASONS.get(short)
 
 
-def not_modelled(name: str, known: Iterable[str]) -> NotModelled:
-    """The error for `ttnn.x.y`: with the reason, or with the name among the `known` that is near."""
-    reason = reason_for(name)
-    if reason is not None:
-        return NotModelled(f"softmesh has no {name!r}: {reason}.")
-    hint = did_you_mean(name.rpartition(".")[2], known, cutoff=0.8)
-    return NotModelled(f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{hint}")
+def absent(root: str, name: str, known: Iterable[str]) -> object:
+    """What `ttnn.x.y` is where softmesh has none: a module, another name of something, or a stand-in.
+
+    A name that TT-NN has not either is an AttributeError, with the name among the `known` that is near.
+    """
+    reason, listed = reason_for(name), ttnn_names().get(name)
+    if listed is None and reason is not None:
+        raise NotModelled(f"softmesh has no {name!r}: {reason}.")
+    if listed is None:
+        module, _, short = name.rpartition(".")
+        hint = did_you_mean(short, known, cutoff=0.75)
+        where = ".".join(filter(None, ("ttnn", module)))
+        raise UnknownNameError(
+            f"module {where!r} has no attribute {short!r}: it is not a name of TT-NN.{hint}"
+        )
+    if listed.kind == "module":
+        _add(_Published(f"{root}.{name}", f"ttnn.{name}"))
+        return sys.modules[f"{root}.{name}"]
+    if listed.kind == "alias":
+        found: object = sys.modules[root]
+        for part in listed.of.split("."):
+            found = getattr(found, part)
+        return found
+    return stand_in(name, reason or _COMPOSE)
 
 
 _DEVICE = (
@@ -293,13 +314,38 @@ class _Published(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         root, _, own = self.__name__.partition(".")
-        for home in self._homes:
-            found = getattr(_module(root, home), name, None)
-            if found is not None:
-                return found
+        listed = ttnn_names().get(f"{own}.{name}")
+        if listed is not None and listed.kind == "module":
+            return absent(root, f"{own}.{name}", ())
+        places = [_module(root, home) for home in self._homes]
         if self._is_flat:
-            return getattr(sys.modules[root], name)
-        raise not_modelled(f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
+            places.append(sys.modules[root])
+        for place in places:
+            found = getattr(place, name, None)
+            if found is not None and not isinstance(found, StandIn):
+                return found
+        return absent(root, f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
+
+
+class _WithStandIns(ModuleType):
+    """A module of softmesh that TT-NN has too: its own names, then stand-ins for those of TT-NN that it lacks."""
+
+    _below_ttnn: str
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        known = [known for known in vars(self) if not known.startswith("_")]
+        return absent(self.__name__.partition(".")[0], f"{self._below_ttnn}.{name}", known)
+
+
+def _own_module(root: str, home: str, name: str) -> ModuleType:
+    """The module `home`, which is `ttnn.name`."""
+    module = _module(root, home)
+    if "__getattr__" not in vars(module):
+        vars(module)["_below_ttnn"] = name
+        module.__class__ = _WithStandIns
+    return module
 
 
 _WORKING = ("tensor", "ops", "collectives", "kernels")  # packages whose functions make, move and free tensors
@@ -342,7 +388,7 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
     for name, home in _SUBMODULES.items():
-        found = _module(root, home)
+        found = _own_module(root, home, name)
         sys.modules[f"{root}.{name}"] = found
         setattr(sys.modules[root], name, found)
 
@@ -355,17 +401,32 @@ def _add(module: ModuleType) -> None:
 
 
 def load_lazily(root: str, name: str) -> object:
-    """The attribute `name` of the package, loaded now; NotModelled where there is none."""
+    """The attribute `name` of the package, loaded now."""
     if name in _LAZY:
         home = _LAZY[name]
-        found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
+        found = (
+            behind_the_door(name, getattr(_module(root, home), name))
+            if home
+            else _own_module(root, name, name)
+        )
         setattr(sys.modules[root], name, found)
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
-    raise not_modelled(
-        name, [*_LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
-    )
+    known = [*_LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
+    return absent(root, name, known)
+
+
+def absent_module(root: str, name: str) -> ModuleType | None:
+    """A module of TT-NN of which softmesh has nothing but its names."""
+    listed = ttnn_names().get(name)
+    if listed is None or listed.kind != "module":
+        return None
+    parent = name.rpartition(".")[0]
+    if parent and f"{root}.{parent}" not in sys.modules and absent_module(root, parent) is None:
+        return None
+    found = sys.modules.get(f"{root}.{name}") or absent(root, name, ())
+    return found if isinstance(found, ModuleType) else None
 
 
 def _module(root: str, name: str) -> ModuleType:
