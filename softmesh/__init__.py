@@ -247,6 +247,7 @@ with _collector_paused():
         uint32,
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
+    from softmesh.tensor.from_buffer import from_buffer
     from softmesh.tensor.mappers import (
         Mapper,
         MeshMapperConfig,
@@ -266,6 +267,7 @@ with _collector_paused():
         is_sharded,
         is_tensor_storage_on_device,
     )
+    from softmesh.tensor.partial_copy import copy_host_to_device_tensor_partial
     from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
     from softmesh.tensor.printing import set_printoptions
     from softmesh.tensor.spec import TensorSpec

@@ -21,10 +21,6 @@ _PREFIX = "ttnn."
 
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
-_ALLOCATIONS = (
-    f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that "
-    "a trace may overwrite"
-)
 _FORMS = "the forms of its tensors are not documented"
 _COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
 _LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
@@ -47,9 +43,6 @@ REASONS: dict[str, str] = {
     "assign_bw": "a copy hands its gradient on as it is; use that",
     "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
     "concat_bw": "the gradient of each part is its part of the gradient; use ttnn.slice",
-    "copy_host_to_device_tensor_partial": (
-        "what lies on single cores is not kept apart; use ttnn.copy_host_to_device_tensor"
-    ),
     "create_group_norm_reciprocals": f"{_OTHER_RELEASE}; use ttnn.create_layer_norm_reciprocals",
     "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
     "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
@@ -109,11 +102,9 @@ REASONS: dict[str, str] = {
     "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
     "std_hw": "use ttnn.std with dim=[-2, -1]",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
-    "trace_allocation_config": _ALLOCATIONS,
     "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
     "uniform": "the chip's generator is not documented; use ttnn.rand",
-    "unsafe_allocation_tracker": _ALLOCATIONS,
     "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
 _COMPOSE = (
@@ -197,10 +188,15 @@ _FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations.experimental": ("experimental",),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),
-    "_ttnn.operations.trace": (),
+    "_ttnn.operations.trace": ("runtime.traces.allocation_tracking",),
     "_ttnn.reports": ("tensor.buffer_reports",),
     "_ttnn.tensor": ("tensor.native_names",),
     "_ttnn.types": (),
+    "tools": (),
+    "tools.trace_allocation_tracker": ("runtime.traces.allocation_tracking",),
+    "torch_tracer": ("tracer",),
+    "trace_allocation_config": ("runtime.traces.allocation_tracking",),
+    "unsafe_allocation_tracker": ("runtime.traces.allocation_tracking",),
 }
 
 # Modules that TT-NN has directly below its top namespace.

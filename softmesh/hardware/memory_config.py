@@ -207,7 +207,16 @@ class MemoryConfig:
     True
     """
 
-    __slots__ = ("_buffer_type", "_hash", "_key", "_memory_layout", "_nd_shard_spec", "_shard_spec")
+    __slots__ = (
+        "_buffer_type",
+        "_hash",
+        "_key",
+        "_memory_layout",
+        "_nd_shard_spec",
+        "_per_core",
+        "_range_lockstep",
+        "_shard_spec",
+    )
 
     @overload
     def __init__(
@@ -245,13 +254,33 @@ class MemoryConfig:
         self._buffer_type: BufferType = buffer_type  # type: ignore[assignment]
         self._shard_spec = shard_spec and shard_spec._copy()
         self._nd_shard_spec = nd_shard_spec and nd_shard_spec._copy()
+        self._per_core = self._range_lockstep = False
+        self._identify()
+
+    def _identify(self) -> None:
         self._key = (
-            memory_layout,
-            buffer_type,
-            shard_spec and shard_spec._key(),
-            nd_shard_spec and nd_shard_spec._key(),
+            self._memory_layout,
+            self._buffer_type,
+            self._shard_spec and self._shard_spec._key(),
+            self._nd_shard_spec and self._nd_shard_spec._key(),
+            self._per_core,
+            self._range_lockstep,
         )
         self._hash = hash(self._key)
+
+    def experimental_set_per_core_allocation(self, arg: bool) -> None:
+        """Whether each core may have its shards at an address of its own. Here they have one address all the same."""
+        self._per_core = bool(arg)
+        self._identify()
+
+    def experimental_set_range_lockstep_allocation(self, arg: bool) -> None:
+        """Whether only the cores of the shards share an address. Here all cores do."""
+        self._range_lockstep = bool(arg)
+        self._identify()
+
+    @property
+    def per_core_allocation(self) -> bool:
+        return self._per_core
 
     @property
     def memory_layout(self) -> TensorMemoryLayout:
@@ -283,6 +312,8 @@ class MemoryConfig:
                 "buffer_type": self._buffer_type.name,
                 "shard_spec": self._shard_spec and self._shard_spec._as_json(),
                 "nd_shard_spec": self._nd_shard_spec and self._nd_shard_spec._as_json(),
+                "per_core_allocation": self._per_core,
+                "range_lockstep_allocation": self._range_lockstep,
             }
         )
 
@@ -297,9 +328,13 @@ class MemoryConfig:
     def _of_json(cls, data: JsonObject) -> MemoryConfig:
         buffer_type = BufferType[data["buffer_type"]]
         if data["nd_shard_spec"]:
-            return cls(buffer_type, NdShardSpec._of_json(data["nd_shard_spec"]))
-        shard_spec = ShardSpec._of_json(data["shard_spec"]) if data["shard_spec"] else None
-        return cls(TensorMemoryLayout[data["memory_layout"]], buffer_type, shard_spec)
+            config = cls(buffer_type, NdShardSpec._of_json(data["nd_shard_spec"]))
+        else:
+            shard_spec = ShardSpec._of_json(data["shard_spec"]) if data["shard_spec"] else None
+            config = cls(TensorMemoryLayout[data["memory_layout"]], buffer_type, shard_spec)
+        config.experimental_set_per_core_allocation(data.get("per_core_allocation", False))
+        config.experimental_set_range_lockstep_allocation(data.get("range_lockstep_allocation", False))
+        return config
 
     def __repr__(self) -> str:
         return (
@@ -307,7 +342,7 @@ class MemoryConfig:
             f"shard_spec={self._shard_spec or 'std::nullopt'},"
             f"nd_shard_spec={self._nd_shard_spec or 'std::nullopt'},"
             f"created_with_nd_shard_spec={int(self._nd_shard_spec is not None)},"
-            "per_core_allocation=0,range_lockstep_allocation=0)"
+            f"per_core_allocation={int(self._per_core)},range_lockstep_allocation={int(self._range_lockstep)})"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from softmesh.arguments import checked, checked_ints, refused
 from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import ShardShapeAlignment
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     BufferType,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = {BufferType.DRAM: 32}
 _L1_ALIGNMENT = 16
+_RECOMMENDED_BYTES = 64  # of a row of a shard
 # The three forms of the constructor, told apart by what comes after the layout.
 _FORMS: dict[type, tuple[str, ...]] = {
     BufferType: ("buffer_type", "tile"),
@@ -199,28 +201,55 @@ class TensorSpec:
         self,
         shard_shape: Sequence[int],
         grid: CoreRangeSet,
-        shard_alignment: object = None,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.RECOMMENDED,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
         shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec: ...
     @overload
-    def sharded(self, shard_shape: NdShardSpec) -> TensorSpec: ...
+    def sharded(
+        self,
+        shard_shape: NdShardSpec,
+        grid: ShardShapeAlignment | None = None,
+        *,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.RECOMMENDED,
+    ) -> TensorSpec: ...
     def sharded(
         self,
         shard_shape: Sequence[int] | NdShardSpec,
-        grid: CoreRangeSet | None = None,
-        shard_alignment: object = None,
+        grid: CoreRangeSet | ShardShapeAlignment | None = None,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.RECOMMENDED,
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
         shard_distribution_strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec:
-        """In shards of this shape, or of an NdShardSpec. The alignment steers hardware only."""
+        """In shards of this shape, or of an NdShardSpec (with the alignment second), rounded up as it says."""
         if isinstance(shard_shape, NdShardSpec):
-            cut = shard_shape
+            cut, given = shard_shape, grid if isinstance(grid, ShardShapeAlignment) else shard_alignment
+            shape: Sequence[int] = tuple(cut.shard_shape)
+            cores, orientation = cut.grid, cut.orientation
+            shard_distribution_strategy = cut.shard_distribution_strategy
         else:
-            shape = Shape(checked_ints("sharded", "shard_shape", shard_shape))
+            shape, given = checked_ints("sharded", "shard_shape", shard_shape), shard_alignment
             cores = checked("sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
-            cut = NdShardSpec(shape, cores, orientation, shard_distribution_strategy)
-        return self.with_memory_config(MemoryConfig(self.memory_config.buffer_type, cut))
+        wanted = "a ttnn.ShardShapeAlignment"
+        alignment = checked("sharded", "shard_alignment", given, ShardShapeAlignment, wanted)
+        aligned = NdShardSpec(
+            Shape(self._aligned_shard(shape, alignment)), cores, orientation, shard_distribution_strategy
+        )
+        return self.with_memory_config(MemoryConfig(self.memory_config.buffer_type, aligned))
+
+    def _aligned_shard(self, shape: Sequence[int], alignment: ShardShapeAlignment) -> list[int]:
+        units = [1] * len(shape)
+        if self.layout is Layout.TILE:
+            units[-2:] = self.tile.tile_shape[-len(shape) :]
+        elif alignment is ShardShapeAlignment.RECOMMENDED and shape:
+            units[-1] = max(_RECOMMENDED_BYTES // element_size(self.dtype), 1)
+        rounded = [-(-n // unit) * unit for n, unit in zip(shape, units, strict=True)]
+        if alignment is ShardShapeAlignment.NONE and rounded != list(shape):
+            raise MeshError(
+                f"sharded: a shard of {list(shape)} is not made of whole {units[-2:]} units of {self.layout}: give "
+                f"{rounded}, or ttnn.ShardShapeAlignment.REQUIRED."
+            )
+        return rounded
 
     def sharded_across_dims(
         self,
@@ -232,7 +261,7 @@ class TensorSpec:
         split = self._dims("sharded_across_dims", dims)
         units = self._shard_units()
         shape = [units[i] if i in split else n for i, n in enumerate(self.padded_shape)]
-        return self.sharded(shape, grid, orientation=orientation)
+        return self.sharded(shape, grid, ShardShapeAlignment.REQUIRED, orientation)
 
     def sharded_across_dims_except(
         self,

@@ -142,7 +142,7 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     kept, spec = [end + 1 for end in ends], input_tensor.spec
     touched = [d for d, (n, whole) in enumerate(zip(kept, shape, strict=True)) if n != whole]
     cuts = [slice(0, n) for n in kept]
-    index = (..., *cuts)
+    index: tuple[Any, ...] = (..., *cuts)
     reads_padding = any(n > whole for n, whole in zip(kept, shape, strict=True))
     return Local(
         lambda x: (with_padding(x, spec) if reads_padding else x)[index],

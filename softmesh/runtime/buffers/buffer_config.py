@@ -88,6 +88,16 @@ class BufferDistributionSpec:
         pairs = zip(self.tensor_shape_in_pages, self.shard_shape_in_pages, strict=True)
         return tuple(-(-n // m) for n, m in pairs)
 
+    def core_of(self, shard: int) -> CoreCoord:
+        """Where a shard lies, counted row-major over the grid of shards."""
+        if self.strategy is ShardDistributionStrategy.GRID_2D:
+            row, column = divmod(shard, self.shard_grid()[-1])
+            return self.cores[row * self.grid_columns + column]
+        if self.strategy is ShardDistributionStrategy.CONTIGUOUS_1D:
+            count = math.prod(self.shard_grid())
+            return self.cores[shard // -(-count // len(self.cores))]
+        return self.cores[shard % len(self.cores)]
+
     def cores_with_shards(self) -> list[CoreCoord]:
         """Those that hold something, in the order in which they are dealt shards."""
         grid = self.shard_grid()
