@@ -20,6 +20,7 @@ from softmesh.errors import MeshError
 from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture, Node
 from softmesh.hardware.enums import NativeEnum
+from softmesh.processes import context
 from softmesh.runtime.commands import observe
 from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_device_info
@@ -173,11 +174,14 @@ def store_captured_graph(captured_graph_json: Any) -> None:
 
 def _report() -> dict[str, Any]:
     meshes = open_meshes()
+    world = context.current_world() if context.is_initialized() else None
+    rank, ranks = (0, 1) if world is None else (world.rank, world.size)
     report: dict[str, Any] = {
         "version": REPORT_VERSION,
         "devices": [get_device_info(mesh).as_json() for mesh in meshes],
         "buffers": [buffer.as_json() for buffer in get_buffers(meshes)],
         "python_io": list(python_io.RECORDS),
+        "metadata": {"rank": rank, "world_size": ranks},
     }
     if _SWITCHES.buffer_pages:
         report["buffer_pages"] = [page.as_json() for page in get_buffer_pages(meshes)]

@@ -50,10 +50,12 @@ def from_buffer(
         raise refused("from_buffer", f"buffer must hold numbers, got {described(buffer)}: {error}") from None
     if values.numel() != torch.Size(sizes).numel():
         raise MeshError(f"from_buffer: {values.numel()} numbers do not make a tensor of {sizes}.")
-    return from_torch(
+    made = from_torch(
         values.reshape(sizes),
         dtype=wanted,
         layout=layout or Layout.ROW_MAJOR,
         device=device,
         memory_config=memory_config,
     )
+    assert made is not None
+    return made
