@@ -340,7 +340,7 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     return _split(input_tensor, d, [min(size, n - start) for start in range(0, n, max(size, 1))])
 
 
-@operation(**_OPTIONS, controls="memory_config optional_output_tensor")
+@operation(**_OPTIONS, controls="memory_config optional_output_tensor", tuning="implementation")
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank
