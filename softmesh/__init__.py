@@ -28,7 +28,6 @@ with _collector_paused():
         manage_config,
         save_config_to_json_file,
     )
-    from softmesh.config import ConfigHolder as _ConfigHolder
     from softmesh.config import environment_overrides as _environment_overrides
     from softmesh.config import environment_path as _environment_path
     from softmesh.config import load_environment as _load_environment
@@ -88,6 +87,7 @@ with _collector_paused():
         line_order,
         ring_order,
     )
+    from softmesh.namespaces import Package as _Package
     from softmesh.namespaces import behind_the_door, load_lazily, publish
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
@@ -300,7 +300,7 @@ _call_log.follow_config()
 
 CONFIG_PATH = _environment_path()
 CONFIG_OVERRIDES = _environment_overrides()
-_sys.modules[__name__].__class__ = _ConfigHolder
+_sys.modules[__name__].__class__ = _Package
 
 Device = MeshDevice
 DEVICE_STORAGE_TYPE = StorageType.DEVICE

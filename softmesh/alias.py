@@ -17,7 +17,7 @@ from types import ModuleType
 
 from softmesh import tracy_module
 from softmesh.errors import SoftmeshError
-from softmesh.namespaces import absent_module
+from softmesh.namespaces import absent_module, with_stand_ins
 
 _HERE = __name__.partition(".")[0]
 _THERE = "ttnn"
@@ -124,7 +124,7 @@ def _counterpart(name: str) -> ModuleType:
     """The module that `ttnn.x` names: `softmesh.x`."""
     own = _HERE + name.removeprefix(_THERE)
     try:
-        module = importlib.import_module(own)
+        module = with_stand_ins(importlib.import_module(own))
     except ModuleNotFoundError as error:
         if error.name is None or not own.startswith(error.name):
             raise  # softmesh has the module, and the module lacks something of its own

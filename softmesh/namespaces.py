@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
+from softmesh.config import ConfigHolder
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS, operations_under
 from softmesh.errors import NotModelled, UnknownNameError, did_you_mean
@@ -315,7 +316,8 @@ class _Published(ModuleType):
         if self._is_flat:
             places.append(sys.modules[root])
         for place in places:
-            found = getattr(place, name, None)
+            is_own = isinstance(place, _WithStandIns)  # of whose stand-ins nothing is wanted
+            found = vars(place).get(name) if is_own else getattr(place, name, None)
             if found is not None and not isinstance(found, StandIn):
                 return found
         return absent(root, f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
@@ -331,15 +333,6 @@ class _WithStandIns(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         known = [known for known in vars(self) if not known.startswith("_")]
         return absent(self.__name__.partition(".")[0], f"{self._below_ttnn}.{name}", known)
-
-
-def _own_module(root: str, home: str, name: str) -> ModuleType:
-    """The module `home`, which is `ttnn.name`."""
-    module = _module(root, home)
-    if "__getattr__" not in vars(module):
-        vars(module)["_below_ttnn"] = name
-        module.__class__ = _WithStandIns
-    return module
 
 
 _WORKING = ("tensor", "ops", "collectives", "kernels")  # packages whose functions make, move and free tensors
@@ -381,8 +374,11 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         flat = sys.modules.get(f"{root}.{name}") or _Published(f"{root}.{name}")
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
+    for name in [name for name, home in _LAZY.items() if not home and f"{root}.{name}" in sys.modules]:
+        with_stand_ins(sys.modules[f"{root}.{name}"])
     for name, home in _SUBMODULES.items():
-        found = _own_module(root, home, name)
+        found = _module(root, home)
+        _let_stand_in(found, name)
         sys.modules[f"{root}.{name}"] = found
         setattr(sys.modules[root], name, found)
 
@@ -398,11 +394,7 @@ def load_lazily(root: str, name: str) -> object:
     """The attribute `name` of the package, loaded now."""
     if name in _LAZY:
         home = _LAZY[name]
-        found = (
-            behind_the_door(name, getattr(_module(root, home), name))
-            if home
-            else _own_module(root, name, name)
-        )
+        found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
         setattr(sys.modules[root], name, found)
         return found
     if name.startswith("__"):
@@ -424,4 +416,28 @@ def absent_module(root: str, name: str) -> ModuleType | None:
 
 
 def _module(root: str, name: str) -> ModuleType:
-    return importlib.import_module(f"{root}.{name}")
+    return with_stand_ins(importlib.import_module(f"{root}.{name}"))
+
+
+def with_stand_ins(module: ModuleType) -> ModuleType:
+    """The module; if TT-NN has one of this name, it answers for the names that it lacks, too."""
+    name = module.__name__.partition(".")[2]
+    if _LAZY.get(name) == "":
+        _let_stand_in(module, name)
+    return module
+
+
+class Package(ConfigHolder):
+    """The top namespace. The import system sets modules on it, when something first imports them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType):
+            with_stand_ins(value)
+        super().__setattr__(name, value)
+
+
+def _let_stand_in(module: ModuleType, name: str) -> None:
+    """Unless it has a class or a __getattr__ of its own."""
+    if type(module) is ModuleType and "__getattr__" not in vars(module):
+        vars(module)["_below_ttnn"] = name
+        module.__class__ = _WithStandIns
