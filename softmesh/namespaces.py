@@ -241,6 +241,7 @@ _LAZY = {
     "get_usable_topology": "collectives.fabric_topology",
     "GlobalCircularBuffer": "runtime.buffers.global_buffers",
     "graph": "",
+    "graph_report": "",
     "graph_tracer_utils": "",
     "KernelDescriptor": "kernels.program.kernel_descriptor",
     "layernorm_default_compute_config": "ops.device_operations",

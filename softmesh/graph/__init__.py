@@ -58,6 +58,7 @@ from softmesh.graph.session import end_graph_capture as _cpp_end_graph_capture
 from softmesh.graph.session import (
     follow_config_for_outer_capture as _configure_python_stack_traces_for_outer_graph_capture,
 )
+from softmesh.graph_report import import_report
 
 
 class ExitStackWithPop(ExitStack):
@@ -101,6 +102,7 @@ __all__ = [
     "flush_comparison_records_to_db",
     "full_graph_capture",
     "has_comparison_records",
+    "import_report",
     "is_detailed_buffer_tracing_enabled",
     "is_graph_capture_active",
     "is_python_io_recording_enabled",
