@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from softmesh import epoch
 from softmesh.arguments import checked, refused
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
@@ -22,6 +23,7 @@ from softmesh.graph.capture import GraphCapture, Node
 from softmesh.hardware.enums import NativeEnum
 from softmesh.processes import context
 from softmesh.runtime.commands import observe
+from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_device_info
 from softmesh.tensor.storage import alias
@@ -43,6 +45,7 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     before = [
         (s, s.data, alias(s.data), s.dist, s.undefined) for s in storages.values() if s.data is not None
     ]
+    programs = [(device, set(device.program_cache)) for device in open_meshes()]
     for storage in storages.values():
         storage.undefined = None  # nothing is read in a dry run: nobody needs to be warned
     try:
@@ -50,10 +53,19 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     finally:
         for storage, data, _, dist, undefined in before:
             storage.data, storage.dist, storage.undefined = data, dist, undefined
+        _forget_programs(programs)
     for result in _tensors(output):
         if id(result.storage) not in storages:
             _leave_undefined(result, op.name)
     return output
+
+
+def _forget_programs(before: list[tuple[MeshDevice, set[object]]]) -> None:
+    """What a dry run planned is compiled when it first runs."""
+    for device, known in before:
+        if len(device.program_cache) != len(known):
+            device.program_cache &= known
+            epoch.invalidate()
 
 
 def _leave_undefined(result: Tensor, op: str) -> None:
