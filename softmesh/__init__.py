@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import Any
 
 from softmesh.runtime.gc_pause import collector_paused as _collector_paused
@@ -25,7 +26,10 @@ with _collector_paused():
         load_config_from_dictionary,
         load_config_from_json_file,
         manage_config,
+        save_config_to_json_file,
     )
+    from softmesh.config import environment_overrides as _environment_overrides
+    from softmesh.config import environment_path as _environment_path
     from softmesh.config import load_environment as _load_environment
     from softmesh.cores import (
         CoreCoord,
@@ -67,7 +71,6 @@ with _collector_paused():
         NdShardSpec,
         ShardDistributionStrategy,
         ShardOrientation,
-        ShardShapeAlignment,
         ShardSpec,
         ShardStrategy,
         TensorMemoryLayout,
@@ -84,6 +87,7 @@ with _collector_paused():
         line_order,
         ring_order,
     )
+    from softmesh.namespaces import Package as _Package
     from softmesh.namespaces import behind_the_door, load_lazily, publish
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
@@ -141,6 +145,7 @@ with _collector_paused():
         synchronize_device,
         use_system,
     )
+    from softmesh.runtime.dispatch_choice import DispatchCoreConfig
     from softmesh.runtime.fabric_api import (
         get_all_fabric_mesh_ids,
         get_all_mgd_fabric_types,
@@ -238,6 +243,7 @@ with _collector_paused():
         uint32,
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
+    from softmesh.tensor.from_buffer import from_buffer
     from softmesh.tensor.mappers import (
         Mapper,
         MeshMapperConfig,
@@ -257,6 +263,7 @@ with _collector_paused():
         is_sharded,
         is_tensor_storage_on_device,
     )
+    from softmesh.tensor.partial_copy import copy_host_to_device_tensor_partial
     from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
     from softmesh.tensor.printing import set_printoptions
     from softmesh.tensor.spec import TensorSpec
@@ -286,6 +293,10 @@ keep_freed_memory()
 _load_environment()
 _comparing.follow_config()
 _call_log.follow_config()
+
+CONFIG_PATH = _environment_path()
+CONFIG_OVERRIDES = _environment_overrides()
+_sys.modules[__name__].__class__ = _Package
 
 Device = MeshDevice
 DEVICE_STORAGE_TYPE = StorageType.DEVICE

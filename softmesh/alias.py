@@ -15,7 +15,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from softmesh import tracy_module
 from softmesh.errors import SoftmeshError
+from softmesh.namespaces import absent_module, with_stand_ins
 
 _HERE = __name__.partition(".")[0]
 _THERE = "ttnn"
@@ -54,6 +56,7 @@ def install(*, force: bool = False) -> bool:
     displaced = {name: sys.modules.pop(name) for name in _names_of_ttnn()}
     sys.modules[_THERE] = sys.modules[_HERE]
     sys.meta_path.insert(0, _TtnnFinder(displaced))
+    tracy_module.install()
     return True
 
 
@@ -63,6 +66,7 @@ def uninstall() -> None:
     if finder is None:
         return
     sys.meta_path.remove(finder)
+    tracy_module.uninstall()
     for name in _names_of_ttnn():
         del sys.modules[name]
     sys.modules.update(finder.displaced)
@@ -120,11 +124,14 @@ def _counterpart(name: str) -> ModuleType:
     """The module that `ttnn.x` names: `softmesh.x`."""
     own = _HERE + name.removeprefix(_THERE)
     try:
-        module = importlib.import_module(own)
+        module = with_stand_ins(importlib.import_module(own))
     except ModuleNotFoundError as error:
         if error.name is None or not own.startswith(error.name):
             raise  # softmesh has the module, and the module lacks something of its own
-        raise _unknown(name) from None
+        found = absent_module(_HERE, own.removeprefix(f"{_HERE}."))
+        if found is None:
+            raise _unknown(name) from None
+        module = found
     parent, _, short = own.rpartition(".")
     if parent and getattr(sys.modules[parent], short) is not module:
         raise _unknown(name)  # the name belongs to a function; importing would put a module in its place

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from softmesh import epoch
 from softmesh.arguments import described
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, did_you_mean
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning, did_you_mean
 from softmesh.input_files.text_files import read_text
 
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
@@ -35,6 +37,18 @@ def _as_optional_path(value: object) -> Path | None:
 def _as_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError("it is True or False")
+    return value
+
+
+def _cast(value: object, present: object) -> object:
+    """As a dictionary may write it: 0 and 1 for a switch, a number as text."""
+    if isinstance(present, bool) and value in (0, 1) and isinstance(value, int):
+        return bool(value)
+    if isinstance(present, float) and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
     return value
 
 
@@ -130,8 +144,21 @@ class Config:
             raise ArgumentValueError(
                 f"{where}: Unknown configuration key: {unknown[0]}.{did_you_mean(str(unknown[0]), _FIELDS)}"
             )
+        if unknown := [name for name in options if name not in known]:
+            warnings.warn(
+                f"{where}: Unknown configuration key: {unknown[0]}.{did_you_mean(str(unknown[0]), _FIELDS)} "
+                "It is left out.",
+                SoftmeshWarning,
+                stacklevel=3,
+            )
         for name, value in known.items():
-            setattr(self, name, value)
+            setattr(self, name, _cast(value, getattr(self, name)))
+
+    def take(self, other: Config) -> None:
+        """Have the options of another from now on."""
+        for name in self.keys():
+            if getattr(self, name) != getattr(other, name):
+                setattr(self, name, getattr(other, name))
 
     def load_from_file(self, path: str | os.PathLike[str]) -> None:
         self.apply_json_overrides(read_text(os.fspath(path), kind="configuration"), source=os.fspath(path))
@@ -139,7 +166,7 @@ class Config:
     def save_to_file(self, path: str | os.PathLike[str]) -> None:
         options = {name: _as_json(getattr(self, name)) for name in self.keys()}
         try:
-            Path(path).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+            Path(path).write_text(json.dumps(options, indent=4) + "\n", encoding="utf-8")
         except OSError as error:
             raise MeshError(f"Config.save_to_file: cannot write {path}: {error}.") from None
 
@@ -185,18 +212,50 @@ def manage_config(name: str, value: object) -> Iterator[None]:
     if name not in _FIELDS:
         raise AttributeError(f"Config has no option {name!r}.{did_you_mean(str(name), _FIELDS)}")
     before = getattr(CONFIG, name)
-    setattr(CONFIG, name, value)
+    setattr(
+        CONFIG, name, "" if value is None and isinstance(before, Path) and name != "report_name" else value
+    )
     try:
         yield
     finally:
         setattr(CONFIG, name, before)
 
 
+def save_config_to_json_file(json_path: str | os.PathLike[str]) -> None:
+    """The options of `ttnn.CONFIG` as a JSON object."""
+    CONFIG.save_to_file(json_path)
+
+
+def environment_path() -> Path | None:
+    """`ttnn.CONFIG_PATH`: the file that TTNN_CONFIG_PATH names."""
+    path = os.environ.get("TTNN_CONFIG_PATH")
+    return Path(path) if path else None
+
+
+def environment_overrides() -> str | None:
+    """`ttnn.CONFIG_OVERRIDES`: the JSON of TTNN_CONFIG_OVERRIDES."""
+    return os.environ.get("TTNN_CONFIG_OVERRIDES") or None
+
+
 def load_environment() -> None:
-    """The file that TTNN_CONFIG_PATH names, then the JSON of TTNN_CONFIG_OVERRIDES."""
-    path, overrides = os.environ.get("TTNN_CONFIG_PATH"), os.environ.get("TTNN_CONFIG_OVERRIDES")
-    if path:
-        text = read_text(path, kind="configuration")
+    """The file that TTNN_CONFIG_PATH names, which is written where there is none; then TTNN_CONFIG_OVERRIDES."""
+    path, overrides = environment_path(), environment_overrides()
+    if path is not None and path.exists():
+        text = read_text(os.fspath(path), kind="configuration")
         CONFIG.apply_json_overrides(text, strict=False, source=f"{path} (TTNN_CONFIG_PATH)")
-    if overrides:
+    elif path is not None:
+        CONFIG.save_to_file(path)
+    if overrides is not None:
         CONFIG.apply_json_overrides(overrides, source="TTNN_CONFIG_OVERRIDES")
+
+
+class ConfigHolder(ModuleType):
+    """A module of which `CONFIG` is the configuration: setting it anew sets every option of it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "CONFIG":
+            super().__setattr__(name, value)
+        elif isinstance(value, Config):
+            CONFIG.take(value)
+        else:
+            raise ArgumentError(f"ttnn.CONFIG must be a ttnn.Config, got {described(value)}.")

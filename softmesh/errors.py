@@ -35,6 +35,10 @@ class NotModelled(SoftmeshError, AttributeError, NotImplementedError):
     """TT-NN has it; softmesh does not, yet."""
 
 
+class UnknownNameError(SoftmeshError, AttributeError):
+    """A name that TT-NN does not have, and softmesh neither."""
+
+
 class PartialError(MeshError):
     """In strict mode: a value that is still a partial sum was used as if it were whole."""
 

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
+from softmesh.config import ConfigHolder
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS, operations_under
-from softmesh.errors import NotModelled, did_you_mean
+from softmesh.errors import NotModelled, UnknownNameError, did_you_mean
+from softmesh.unmodelled import StandIn, stand_in, ttnn_names
 
 # Names that softmesh leaves out on purpose, and why. `softmesh coverage` shows them apart.
 
@@ -20,10 +22,6 @@ _PREFIX = "ttnn."
 
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
-_ALLOCATIONS = (
-    f"{_OTHER_RELEASE}; set TT_METAL_TRACE_ALLOC_TRACKING=1 to have allocations watched that "
-    "a trace may overwrite"
-)
 _FORMS = "the forms of its tensors are not documented"
 _COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
 _LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
@@ -46,10 +44,6 @@ REASONS: dict[str, str] = {
     "assign_bw": "a copy hands its gradient on as it is; use that",
     "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
     "concat_bw": "the gradient of each part is its part of the gradient; use ttnn.slice",
-    "copy_host_to_device_tensor_partial": (
-        "what lies on single cores is not kept apart; use ttnn.copy_host_to_device_tensor"
-    ),
-    "create_group_norm_reciprocals": f"{_OTHER_RELEASE}; use ttnn.create_layer_norm_reciprocals",
     "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
     "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
     "experimental.device": f"{_OTHER_RELEASE}; use ttnn.device",
@@ -105,16 +99,16 @@ REASONS: dict[str, str] = {
     "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
     "repeat_bw": "the gradient of what was repeated is the sum over its copies; use ttnn.reshape and ttnn.sum",
     "save_parameters": _PARAMETERS,
-    "situ_glu": "its formula is not documented; compose it of ttnn.sigmoid, ttnn.tanh and ttnn.multiply",
     "std_hw": "use ttnn.std with dim=[-2, -1]",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
-    "trace_allocation_config": _ALLOCATIONS,
     "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
     "uniform": "the chip's generator is not documented; use ttnn.rand",
-    "unsafe_allocation_tracker": _ALLOCATIONS,
     "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
+_COMPOSE = (
+    "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
+)
 _MOREH = (
     "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
     "softmesh.train for gradients and optimizers"
@@ -127,13 +121,30 @@ def reason_for(name: str) -> str | None:
     return _MOREH if short.startswith("moreh_") else REASONS.get(short)
 
 
-def not_modelled(name: str, known: Iterable[str]) -> NotModelled:
-    """The error for `ttnn.x.y`: with the reason, or with the name among the `known` that is near."""
-    reason = reason_for(name)
-    if reason is not None:
-        return NotModelled(f"softmesh has no {name!r}: {reason}.")
-    hint = did_you_mean(name.rpartition(".")[2], known, cutoff=0.8)
-    return NotModelled(f"softmesh has no {name!r}: it is not modelled, or not a name of TT-NN.{hint}")
+def absent(root: str, name: str, known: Iterable[str]) -> object:
+    """What `ttnn.x.y` is where softmesh has none: a module, another name of something, or a stand-in.
+
+    A name that TT-NN has not either is an AttributeError, with the name among the `known` that is near.
+    """
+    reason, listed = reason_for(name), ttnn_names().get(name)
+    if listed is None and reason is not None:
+        raise NotModelled(f"softmesh has no {name!r}: {reason}.")
+    if listed is None:
+        module, _, short = name.rpartition(".")
+        hint = did_you_mean(short, known, cutoff=0.75)
+        where = ".".join(filter(None, ("ttnn", module)))
+        raise UnknownNameError(
+            f"module {where!r} has no attribute {short!r}: it is not a name of TT-NN.{hint}"
+        )
+    if listed.kind == "module":
+        _add(_Published(f"{root}.{name}", f"ttnn.{name}"))
+        return sys.modules[f"{root}.{name}"]
+    if listed.kind == "alias":
+        found: object = sys.modules[root]
+        for part in listed.of.split("."):
+            found = getattr(found, part)
+        return found
+    return stand_in(name, reason or _COMPOSE)
 
 
 _DEVICE = (
@@ -165,7 +176,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.device": _DEVICE,
     "_ttnn.events": (),
     "_ttnn.fabric": (),
-    "_ttnn.global_semaphore": (),
+    "_ttnn.global_semaphore": ("collectives.semaphores",),
     "_ttnn.hd_socket": (),
     "_ttnn.mesh_socket": (),
     "_ttnn.multi_device": ("runtime.distributed_context_names",),
@@ -176,10 +187,15 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations.experimental": ("experimental",),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),
-    "_ttnn.operations.trace": (),
+    "_ttnn.operations.trace": ("runtime.traces.allocation_tracking",),
     "_ttnn.reports": ("tensor.buffer_reports",),
     "_ttnn.tensor": ("tensor.native_names",),
     "_ttnn.types": (),
+    "tools": (),
+    "tools.trace_allocation_tracker": ("runtime.traces.allocation_tracking",),
+    "torch_tracer": ("tracer",),
+    "trace_allocation_config": ("runtime.traces.allocation_tracking",),
+    "unsafe_allocation_tracker": ("runtime.traces.allocation_tracking",),
 }
 
 # Modules that TT-NN has directly below its top namespace.
@@ -225,6 +241,7 @@ LAZY = {
     "get_usable_topology": "collectives.fabric_topology",
     "GlobalCircularBuffer": "runtime.buffers.global_buffers",
     "graph": "",
+    "graph_report": "",
     "graph_tracer_utils": "",
     "KernelDescriptor": "kernels.program.kernel_descriptor",
     "layernorm_default_compute_config": "ops.device_operations",
@@ -293,13 +310,30 @@ class _Published(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         root, _, own = self.__name__.partition(".")
-        for home in self._homes:
-            found = getattr(_module(root, home), name, None)
-            if found is not None:
-                return found
+        listed = ttnn_names().get(f"{own}.{name}")
+        if listed is not None and listed.kind == "module":
+            return absent(root, f"{own}.{name}", ())
+        places = [_module(root, home) for home in self._homes]
         if self._is_flat:
-            return getattr(sys.modules[root], name)
-        raise not_modelled(f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
+            places.append(sys.modules[root])
+        for place in places:
+            is_own = isinstance(place, _WithStandIns)  # of whose stand-ins nothing is wanted
+            found = vars(place).get(name) if is_own else getattr(place, name, None)
+            if found is not None and not isinstance(found, StandIn):
+                return found
+        return absent(root, f"{own}.{name}", [known for known in vars(self) if not known.startswith("_")])
+
+
+class _WithStandIns(ModuleType):
+    """A module of softmesh that TT-NN has too: its own names, then stand-ins for those of TT-NN that it lacks."""
+
+    _below_ttnn: str
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        known = [known for known in vars(self) if not known.startswith("_")]
+        return absent(self.__name__.partition(".")[0], f"{self._below_ttnn}.{name}", known)
 
 
 _WORKING = ("tensor", "ops", "collectives", "kernels")  # packages whose functions make, move and free tensors
@@ -341,8 +375,11 @@ def publish(root: str, composites: Mapping[str, object]) -> None:
         flat = sys.modules.get(f"{root}.{name}") or _Published(f"{root}.{name}")
         vars(flat).update(_homes=homes, _is_flat=True)
         _add(flat)
+    for name in [name for name, home in LAZY.items() if not home and f"{root}.{name}" in sys.modules]:
+        with_stand_ins(sys.modules[f"{root}.{name}"])
     for name, home in SUBMODULES.items():
         found = _module(root, home)
+        _let_stand_in(found, name)
         sys.modules[f"{root}.{name}"] = found
         setattr(sys.modules[root], name, found)
 
@@ -355,7 +392,7 @@ def _add(module: ModuleType) -> None:
 
 
 def load_lazily(root: str, name: str) -> object:
-    """The attribute `name` of the package, loaded now; NotModelled where there is none."""
+    """The attribute `name` of the package, loaded now."""
     if name in LAZY:
         home = LAZY[name]
         found = behind_the_door(name, getattr(_module(root, home), name)) if home else _module(root, name)
@@ -363,10 +400,45 @@ def load_lazily(root: str, name: str) -> object:
         return found
     if name.startswith("__"):
         raise AttributeError(f"module {root!r} has no attribute {name!r}")
-    raise not_modelled(
-        name, [*LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
-    )
+    known = [*LAZY, *(known for known in vars(sys.modules[root]) if not known.startswith("_"))]
+    return absent(root, name, known)
+
+
+def absent_module(root: str, name: str) -> ModuleType | None:
+    """A module of TT-NN of which softmesh has nothing but its names."""
+    listed = ttnn_names().get(name)
+    if listed is None or listed.kind != "module":
+        return None
+    parent = name.rpartition(".")[0]
+    if parent and f"{root}.{parent}" not in sys.modules and absent_module(root, parent) is None:
+        return None
+    found = sys.modules.get(f"{root}.{name}") or absent(root, name, ())
+    return found if isinstance(found, ModuleType) else None
 
 
 def _module(root: str, name: str) -> ModuleType:
-    return importlib.import_module(f"{root}.{name}")
+    return with_stand_ins(importlib.import_module(f"{root}.{name}"))
+
+
+def with_stand_ins(module: ModuleType) -> ModuleType:
+    """The module; if TT-NN has one of this name, it answers for the names that it lacks, too."""
+    name = module.__name__.partition(".")[2]
+    if LAZY.get(name) == "":
+        _let_stand_in(module, name)
+    return module
+
+
+class Package(ConfigHolder):
+    """The top namespace. The import system sets modules on it, when something first imports them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType):
+            with_stand_ins(value)
+        super().__setattr__(name, value)
+
+
+def _let_stand_in(module: ModuleType, name: str) -> None:
+    """Unless it has a class or a __getattr__ of its own."""
+    if type(module) is ModuleType and "__getattr__" not in vars(module):
+        vars(module)["_below_ttnn"] = name
+        module.__class__ = _WithStandIns

@@ -19,7 +19,8 @@ import torch
 
 from softmesh import alias
 from softmesh.errors import ArgumentError
-from softmesh.hardware import DispatchCoreConfig, FabricConfig
+from softmesh.graph.session import abandon_captures
+from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import (
@@ -29,6 +30,7 @@ from softmesh.runtime.device_lifecycle import (
     open_mesh_device,
     open_meshes,
 )
+from softmesh.runtime.dispatch_choice import DispatchCoreConfig
 from softmesh.runtime.fabric_api import set_fabric_config
 from softmesh.runtime.machine_queries import get_arch_name, get_device_ids
 from softmesh.runtime.sanitizer import race_detector as sanitizer
@@ -200,6 +202,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
         if left:
             meshes = f"{len(left)} mesh" + ("es" if len(left) > 1 else "")
             item.add_report_section("teardown", "softmesh", f"closed {meshes} left open by the test: {left}")
+        if captures := abandon_captures():
+            ended = f"ended {captures} graph capture" + ("s" if captures > 1 else "")
+            item.add_report_section("teardown", "softmesh", f"{ended} left open by the test")
         default = GetDefaultDevice()
         if default is not None and not default.is_open:
             SetDefaultDevice(None)

@@ -51,6 +51,7 @@ class CollectiveSpec:
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
     cost: CostRule | None = None
+    pad_value: float = 0.0  # what the result's padding holds
 
     @property
     def axis_of_travel(self) -> int | None:

@@ -11,6 +11,8 @@ from softmesh.hardware.enums import BufferType
 from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.device import MeshDevice
 
+global_semaphore = GlobalSemaphore  # the class, as the native module calls it
+
 
 @reject_unknown_keywords
 def create_global_semaphore(

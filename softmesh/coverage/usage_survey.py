@@ -21,6 +21,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.errors import NotModelled
 from softmesh.input_files.text_files import FileError, read_text
 from softmesh.namespaces import reason_for
+from softmesh.unmodelled import StandIn
 
 _NEEDED = ("name", "score")
 _FILES = "_files"
@@ -177,6 +178,8 @@ def has(package: ModuleType, name: str) -> bool:
 
 def only_refuses(found: object) -> bool:
     """Whether calling it can do nothing but raise NotModelled."""
+    if isinstance(found, StandIn):
+        return True
     function = found.definition.define if isinstance(found, Operation) else found
     if not inspect.isfunction(function):
         return False

@@ -162,7 +162,7 @@ def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) 
         or plan.problem is not None
         or plan.remarks
         or (at is not None and bound.values[at] is not None)
-        or plan.program not in call.device.program_cache
+        or (not plan.is_view and plan.program not in call.device.program_cache)
         # a tensor was read for its values, is written to, or was made by the op itself
         or sum(one.__class__ is Tensor for one in call.given) != len(bound.tensors)
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError
 from softmesh.runtime import commands
+from softmesh.runtime.queues.queue_id import command_queue
 
 if TYPE_CHECKING:
     from softmesh.dispatch.call_form import CallForm
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Proceed = Callable[..., Any]  # the call itself, or the next interceptor in line
 Interceptor = Callable[["EntryPoint", tuple[Any, ...], dict[str, Any], Proceed], Any]
 
+_QUEUE = ("queue_id", "cq_id")
 INTERCEPTORS: list[Interceptor] = []
 
 
@@ -93,13 +95,13 @@ class EntryPoint:
                 return _through_interceptors(self, args, kwargs)
             cache = self.cache
             if cache is None:
-                return self.invoke(args, kwargs, None)
+                return self._invoked(args, kwargs, None)
             call = cache.look_up(args, kwargs)
             if call is not None and call.compiled is not None:
                 result = call.compiled.run(call, args, kwargs)
                 if result is not NotImplemented:
                     return result
-            return self.invoke(args, kwargs, call)
+            return self._invoked(args, kwargs, call)
         except ArgumentError as error:
             explained = self.explained(error, args, kwargs)
             if explained is error:
@@ -110,6 +112,21 @@ class EntryPoint:
         """What the caller is told of arguments that were refused."""
         return error
 
+    def takes(self, name: str) -> bool:
+        """Whether it has an argument of this name."""
+        return False
+
+    def _invoked(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        """The call in full, on the queue that it names: every entry point takes one, by either name."""
+        named = [name for name in _QUEUE if name in kwargs and not self.takes(name)] if kwargs else None
+        if not named:
+            return self.invoke(args, kwargs, call)
+        others = {name: value for name, value in kwargs.items() if name not in named}
+        if kwargs[named[0]] is None:
+            return self.invoke(args, others, None)
+        with command_queue(kwargs[named[0]]):
+            return self.invoke(args, others, None)
+
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """The call in full. `call` is how the next one like it would be looked up, None where it never could be."""
         raise NotImplementedError
@@ -119,7 +136,7 @@ def _through_interceptors(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[st
     """The call, asked through everyone in line; the latest comes first."""
 
     def proceed(*args: Any, **kwargs: Any) -> Any:
-        return op.invoke(args, kwargs, None if op.cache is None else op.cache.look_up(args, kwargs))
+        return op._invoked(args, kwargs, None if op.cache is None else op.cache.look_up(args, kwargs))
 
     for interceptor in INTERCEPTORS:
         proceed = functools.partial(_ask, interceptor, op, proceed)
@@ -177,6 +194,10 @@ class Function(EntryPoint):
         from softmesh.dispatch.call_form import types_of
 
         return types_of(inspect.unwrap(self.function)).get("return", Any)
+
+    def takes(self, name: str) -> bool:
+        parameters = self.inspected_signature().parameters
+        return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
         return self if instance is None else functools.partial(self, instance)

@@ -32,7 +32,7 @@ from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import Signature, listed
-from softmesh.dispatch.trace_steps import check_compiled, record_result, record_writing
+from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
@@ -42,6 +42,7 @@ from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import warn_or_raise
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -107,6 +108,9 @@ class Operation(EntryPoint):
         from softmesh.dispatch.call_form import result_of
 
         return result_of(self.definition)
+
+    def takes(self, name: str) -> bool:
+        return name in self._signature.places
 
     def forget_plans(self) -> None:
         self._plans.clear()
@@ -238,6 +242,8 @@ class Operation(EntryPoint):
     def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
         recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
+        if plan.is_view:
+            return recording  # nothing runs on a chip
         if recording is not None:
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
@@ -276,7 +282,9 @@ class Operation(EntryPoint):
             data[-1] = tensors[-1].view_data()
         if bound.target is None and not writes:
             made = stored(plan, plan.run(data), tensors[0])
-            record_result(recording, plan, tensors, data, made)
+            record_result(
+                recording, plan, tensors, data, made, planned_anew(recording, bound.values, self._made_anew)
+            )
             return made
         targets = [tensors[at] for at in writes] or bound.targets
 
@@ -287,9 +295,31 @@ class Operation(EntryPoint):
 
         for written in targets:
             recording.save_before_write(written.storage)
-        record_writing(recording, run, tensors, data, targets)
+        again = planned_anew(recording, bound.values, self._written_anew)
+        record_writing(recording, run, tensors, data, targets, again)
         run(list(data))
         return targets
+
+    def _made_anew(self, values: list[Any]) -> list[Storage]:
+        """The results of a recorded call, for operands as they are distributed now; they take no memory."""
+        bound = BoundCall(self._signature, values)
+        plan, results = self._planned(bound)
+        made = plan.run(bound.data) if results is None else results
+        return [
+            Storage(value, output.dist, bound.device, output.spec)
+            for value, output in zip(made, plan.outputs, strict=True)
+        ]
+
+    def _written_anew(self, values: list[Any]) -> list[Storage]:
+        """A recorded call that writes to tensors, for operands as they are distributed now."""
+        bound, writes = BoundCall(self._signature, values), self.definition.writes
+        plan, results = self._planned(bound)
+        if writes:
+            written = self._run_in_place(plan, [bound.tensors[at] for at in writes], bound.data)
+        else:
+            made = plan.run(bound.data) if results is None else results
+            written = stored(plan, made, bound.tensors[0], bound.targets)
+        return [tensor.storage for tensor in written]
 
     def _queue(self, values: list[Any]) -> int:
         at = self._signature.queue_at

@@ -61,6 +61,7 @@ class Local:
     broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape
     cost: CostRule | None = None  # where it depends on this call's arguments
     keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are
+    pad_value: float = 0.0  # what the result's padding holds
 
 
 @dataclass(eq=False)

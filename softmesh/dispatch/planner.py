@@ -172,7 +172,8 @@ class Planner:
             if is_inherited and where.is_sharded() and shape != tuple(first.shape):
                 where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
             layout = Layout.TILE if facts(dtype).is_block else layout
-            specs.append(make_spec(shape, dtype, layout, where, first.tile))
+            spec = make_spec(shape, dtype, layout, where, first.tile)
+            specs.append(spec.padded_to(spec.padded_shape, local.pad_value) if local.pad_value else spec)
         return specs
 
     def _check_controls(self, dtype: object, config: object) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from softmesh.dispatch.plan import Adapt, Plan
 from softmesh.errors import MeshError
+from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.traces.recording import Recording
-from softmesh.runtime.traces.steps import Constant, Read, Source, View
+from softmesh.runtime.traces.steps import Again, Constant, Lookup, Memory, Read, Source, View
 from softmesh.runtime.traces.trace import WRITES
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 
@@ -25,8 +29,48 @@ def check_compiled(recording: Recording, op: str, is_compiled: bool) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A tensor among the arguments of a recorded call: what it is, without holding on to its values."""
+
+    slot: int
+    spec: TensorSpec
+    topology: TensorTopology | None
+    where: tuple[int, ...] | None
+
+    def tensor(self, lookup: Lookup) -> Tensor:
+        storage = lookup(self.slot)
+        assert isinstance(storage, Storage)
+        return Tensor.make(storage, self.spec, self.topology, self.where)
+
+
+def planned_anew(
+    recording: Recording, values: Sequence[Any], run: Callable[[list[Any]], Sequence[Memory]]
+) -> Again:
+    """`run` takes the bound arguments of a call; here they come from the memories that a trace knows by slot."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            slot = recording.slot(value.storage)
+            return _Place(slot, value.spec, value.topology_label, value.shard_positions)
+        return type(value)(map(place, value)) if type(value) in (list, tuple) else value
+
+    def tensors(value: Any, lookup: Lookup) -> Any:
+        if isinstance(value, _Place):
+            return value.tensor(lookup)
+        return type(value)(tensors(one, lookup) for one in value) if type(value) in (list, tuple) else value
+
+    places = [place(value) for value in values]
+    return lambda lookup: run([tensors(value, lookup) for value in places])
+
+
 def record_result(
-    recording: Recording, plan: Plan, tensors: Sequence[Tensor], data: Sequence[Any], made: Sequence[Tensor]
+    recording: Recording,
+    plan: Plan,
+    tensors: Sequence[Tensor],
+    data: Sequence[Any],
+    made: Sequence[Tensor],
+    again: Again | None = None,
 ) -> None:
     """A call whose results are new tensors. It has run: a replay, on values of the same form, need not choose again."""
     recording.compute(
@@ -35,6 +79,7 @@ def record_result(
         [tensor.storage for tensor in made],
         plan.finishes,
         is_several=plan.container is not None,
+        again=again,
     )
 
 
@@ -44,6 +89,7 @@ def record_writing(
     tensors: Sequence[Tensor],
     data: Sequence[Any],
     targets: Sequence[Tensor],
+    again: Again | None = None,
 ) -> None:
     """A call that writes to tensors which are there already; `run` takes the operands' data as they are."""
     as_they_are: tuple[Adapt, ...] = (None,) * len(data)
@@ -51,6 +97,7 @@ def record_writing(
         lambda *values: run(list(values)),
         list(_sources(recording, tensors, data, as_they_are)),
         [target.storage for target in targets],
+        again,
     )
 
 

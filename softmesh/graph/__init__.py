@@ -6,6 +6,13 @@ suites reach for.
 
 from contextlib import ExitStack
 
+from softmesh.graph.comparison_records import (
+    COMPARISON_RECORDS_SIDECAR_SUFFIX,
+    flush_comparison_records_to_db,
+    has_comparison_records,
+    record_tensor_comparison_data,
+    reset_comparison_records_data,
+)
 from softmesh.graph.dot_graph import pretty_format, pretty_print, visualize, visualize_edge, visualize_node
 from softmesh.graph.extraction import (
     PeakMemoryUsagePerCore,
@@ -51,6 +58,7 @@ from softmesh.graph.session import end_graph_capture as _cpp_end_graph_capture
 from softmesh.graph.session import (
     follow_config_for_outer_capture as _configure_python_stack_traces_for_outer_graph_capture,
 )
+from softmesh.graph_report import import_report
 
 
 class ExitStackWithPop(ExitStack):

@@ -1,8 +1,8 @@
 """Graph capture: an observer of the command stream that records ops, tensors and buffers as graph nodes.
 
-An op is a function, named as TT-NN's native layer names it (`ttnn::add`). Inside it stands what softmesh knows
-to happen there: memory for its results. The programs that TT-NN launches on the way have no nodes here. Nodes are
-TT-NN's: dictionaries of plain values, joined by their counters.
+An op is a function, named as TT-NN's native layer names it (`ttnn::add`), or its Python (`ttnn.from_torch`). Inside
+it stands what softmesh knows to happen there: memory for its results. The programs that TT-NN launches on the way have
+no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their counters.
 
     capture_start, capture_end           the first and the last
     function_start, function_end         an op, and what it does inside
@@ -82,6 +82,13 @@ class Nodes:
         return len(self._open)
 
 
+_IN_PYTHON = (
+    "as_tensor",
+    "dump_tensor",
+    "from_torch",
+    "load_tensor",
+    "to_torch",
+)  # functions of TT-NN's Python
 _CREATION = "tt::tt_metal::create_device_tensor"
 
 
@@ -147,6 +154,8 @@ class GraphCapture:
         if tensor.storage.device is not None:
             params["memory_config"] = repr(tensor.memory_config())
             params["device_id"] = str(tensor.storage.device.id())
+            params["address"] = str(tensor.storage.address)
+            params["buffer_type"] = tensor.memory_config().buffer_type.cpp_name
         counter = self._tensors[tensor.tensor_id] = self._nodes.add(TENSOR, params)
         if tensor.storage.device is not None and tensor.storage.data is not None:
             self._nodes.join(self._buffer(tensor.storage), counter)
@@ -183,6 +192,8 @@ class GraphCapture:
 
 def native_name(name: str) -> str:
     """`experimental.all_gather_async` is `ttnn::experimental::all_gather_async`."""
+    if name in _IN_PYTHON:
+        return f"ttnn.{name}"
     return f"ttnn::{name.replace('.', '::')}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,11 +30,16 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class PeakMemoryUsagePerCore:
-    """The most that one core holds at once, in bytes. Circular buffers of ops are not modelled: `peak_cb` is 0."""
+    """The most that one core holds at once, in bytes: of each kind, and of all together.
+
+    What programs of ops keep on cores while they run is not modelled: captures made here have none of it.
+    """
 
     peak_cb: int
     peak_l1: int
     peak_total: int
+    peak_dataflow_buffer: int = 0
+    peak_scratchpad: int = 0
 
 
 def checked_graph(trace: Any) -> Sequence[Node]:
@@ -100,33 +106,54 @@ def count_intermediate_and_output_tensors(trace: Any) -> tuple[int, int]:
 # -- memory ----------------------------------------------------------------------------------------------
 
 
-def _l1_levels(trace: Any, size: str, divide: int = 1) -> Iterator[int]:
-    """The L1 in use after each node: buffers that were there before count from where they are first met."""
+# Kinds of nodes: memory on each core of a program, until the program ends; and what says that it is another's memory.
+_CIRCULAR_BUFFER = "circular_buffer_allocate"
+_DATAFLOW_BUFFER = "dataflow_buffer_allocate"
+_SCRATCHPAD = "scratchpad_allocate"
+_OF_PROGRAMS = {_CIRCULAR_BUFFER: "globally_allocated", _DATAFLOW_BUFFER: "borrows_memory", _SCRATCHPAD: ""}
+_PROGRAM_ENDS = "circular_buffer_deallocate_all"
+
+
+def _l1_levels(trace: Any, size: str) -> Iterator[dict[str, int]]:
+    """The L1 in use after each node, by kind: buffers that were there before count from where they are first met."""
     graph = checked_graph(trace)
     held: dict[int, int] = {}
+    of_program = dict.fromkeys(_OF_PROGRAMS, 0)
     for node in graph:
-        if node["node_type"] == BUFFER and node["params"]["type"] in _L1:
-            held[node["counter"]] = -(-int(node["params"][size]) // divide)
-        elif node["node_type"] == BUFFER_DEALLOCATE:
+        kind, params = node["node_type"], node["params"]
+        if kind == BUFFER and params["type"] in _L1:
+            held[node["counter"]] = int(params[size])
+        elif kind == BUFFER_DEALLOCATE:
             for at in node["connections"]:
                 held.pop(at, None)
-        yield sum(held.values())
+        elif kind == _PROGRAM_ENDS:
+            of_program = dict.fromkeys(_OF_PROGRAMS, 0)
+        elif kind in _OF_PROGRAMS and params.get(_OF_PROGRAMS[kind], "0") == "0":
+            of_program[kind] += int(params["size"])
+        yield {BUFFER: sum(held.values()), **of_program}
 
 
 def extract_peak_L1_memory_usage(trace: Any) -> int:
-    """The most bytes of L1 that the buffers of one chip take at once."""
-    return max(_l1_levels(trace, "size"), default=0)
+    """The most bytes of L1 that one chip holds at once: its buffers, and what a program has on a core."""
+    return max((sum(level.values()) for level in _l1_levels(trace, "size")), default=0)
 
 
 def extract_resource_usage_per_core(
     trace: Any, interleaved_storage_cores: int | None = None
 ) -> PeakMemoryUsagePerCore:
-    """The same for one core. Interleaved buffers spread over all cores, or over as many as are named."""
-    if interleaved_storage_cores is None:
-        peak = max(_l1_levels(trace, "max_size_per_bank"), default=0)
-    else:
-        peak = max(_l1_levels(trace, "size", max(interleaved_storage_cores, 1)), default=0)
-    return PeakMemoryUsagePerCore(0, peak, peak)
+    """The same for one core, kind by kind. Interleaved buffers spread over all cores, whatever is named."""
+    if interleaved_storage_cores is not None:
+        warnings.warn(
+            "extract_resource_usage_per_core: interleaved_storage_cores has no effect; leave it out.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    levels = list(_l1_levels(trace, "max_size_per_bank"))
+    peak = {kind: max((level[kind] for level in levels), default=0) for kind in (BUFFER, *_OF_PROGRAMS)}
+    total = max((sum(level.values()) for level in levels), default=0)
+    return PeakMemoryUsagePerCore(
+        peak[_CIRCULAR_BUFFER], peak[BUFFER], total, peak[_DATAFLOW_BUFFER], peak[_SCRATCHPAD]
+    )
 
 
 # -- levels ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from softmesh import epoch
 from softmesh.arguments import checked, refused
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
@@ -21,7 +22,9 @@ from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture, Node
 from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
+from softmesh.processes import current_context
 from softmesh.runtime.commands import observe
+from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import open_meshes
 from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_device_info
 from softmesh.tensor.storage import alias
@@ -39,6 +42,7 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     before = [
         (s, s.data, alias(s.data), s.dist, s.undefined) for s in storages.values() if s.data is not None
     ]
+    programs = [(device, set(device.program_cache)) for device in open_meshes()]
     for storage in storages.values():
         storage.undefined = None  # nothing is read in a dry run: nobody needs to be warned
     try:
@@ -46,10 +50,19 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     finally:
         for storage, data, _, dist, undefined in before:
             storage.data, storage.dist, storage.undefined = data, dist, undefined
+        _forget_programs(programs)
     for result in tensors_in(output, Tensor):
         if id(result.storage) not in storages:
             _leave_undefined(result, op.name)
     return output
+
+
+def _forget_programs(before: list[tuple[MeshDevice, set[object]]]) -> None:
+    """What a dry run planned is compiled when it first runs."""
+    for device, known in before:
+        if len(device.program_cache) != len(known):
+            device.program_cache &= known
+            epoch.invalidate()
 
 
 def _leave_undefined(result: Tensor, op: str) -> None:
@@ -111,6 +124,14 @@ def end_graph_capture() -> list[Node]:
     return running.capture.finish()
 
 
+def abandon_captures() -> int:
+    """End all captures that are under way, and forget what they saw; how many there were."""
+    count = len(_RUNNING)
+    while _RUNNING:
+        _RUNNING.pop().attached.close()
+    return count
+
+
 def is_graph_capture_active() -> bool:
     return bool(_RUNNING)
 
@@ -152,11 +173,14 @@ def store_captured_graph(captured_graph_json: Any) -> None:
 
 def _report() -> dict[str, Any]:
     meshes = open_meshes()
+    world = current_context.current_world() if current_context.is_initialized() else None
+    rank, ranks = (0, 1) if world is None else (world.rank, world.size)
     report: dict[str, Any] = {
         "version": REPORT_VERSION,
         "devices": [get_device_info(mesh).as_json() for mesh in meshes],
         "buffers": [buffer.as_json() for buffer in get_buffers(meshes)],
         "python_io": list(python_io.RECORDS),
+        "metadata": {"rank": rank, "world_size": ranks},
     }
     if _SWITCHES.buffer_pages:
         report["buffer_pages"] = [page.as_json() for page in get_buffer_pages(meshes)]

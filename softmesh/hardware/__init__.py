@@ -34,6 +34,7 @@ from softmesh.hardware.enums import (
     DataMovementProcessor,
     DumpTensorMode,
     NativeEnum,
+    ShardShapeAlignment,
     TileReshapeMapMode,
 )
 from softmesh.hardware.enums import ClusterType as ClusterType
@@ -130,6 +131,7 @@ __all__ = [
     "SparseKVFormat",
     "SubDeviceId",
     "ThrottleLevel",
+    "ShardShapeAlignment",
     "TileReshapeMapMode",
     "Topology",
     "UnaryOpType",

@@ -25,7 +25,7 @@ class DispatchCoreAxis(NativeEnum):
 
 @dataclass(frozen=True)
 class DispatchCoreConfig:
-    """Where dispatch runs; a field that is None is chosen by the machine a mesh is opened on."""
+    """Where dispatch runs; a field that is None is chosen by the machine (see runtime.dispatch_choice)."""
 
     type: DispatchCoreType | None = None
     axis: DispatchCoreAxis | None = None

@@ -94,6 +94,14 @@ class DataMovementProcessor(NativeEnum):
     RISCV_7 = 7
 
 
+class ShardShapeAlignment(NativeEnum):
+    """How the shape of a shard is rounded up: not at all, to what a layout needs, or to what is read fastest."""
+
+    NONE = 0
+    REQUIRED = 1
+    RECOMMENDED = 2
+
+
 class TileReshapeMapMode(NativeEnum):
     """Whether a tiled reshape keeps its map of moved elements for the next call."""
 

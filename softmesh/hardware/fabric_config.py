@@ -69,6 +69,20 @@ class FabricType(NativeEnum):
     TORUS_Y = 4
     TORUS_XY = 6
 
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __or__(self, other: FabricType) -> FabricType | int:
+        return self._combined(int(self) | int(other))
+
+    def __and__(self, other: FabricType) -> FabricType | int:
+        return self._combined(int(self) & int(other))
+
+    @classmethod
+    def _combined(cls, value: int) -> FabricType | int:
+        """The member of this value, or the value where there is none."""
+        return cls(value) if value in {int(member) for member in cls} else value
+
     @classmethod
     def of(cls, wraps_y: bool, wraps_x: bool) -> FabricType:
         return cls(2 * wraps_x + 4 * wraps_y or 1)

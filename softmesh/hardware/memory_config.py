@@ -55,14 +55,6 @@ class ShardDistributionStrategy(NativeEnum):
     CONTIGUOUS_1D = 2
 
 
-class ShardShapeAlignment(NativeEnum):
-    """How far `TensorSpec.sharded` rounds a shard up: not at all, as a layout must have it, or as memory likes it."""
-
-    NONE = 0
-    REQUIRED = 1
-    RECOMMENDED = 2
-
-
 def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
     if not isinstance(value, kind):
         raise ArgumentError(
@@ -225,6 +217,8 @@ class MemoryConfig:
         "_hash",
         "_memory_layout",
         "_nd_shard_spec",
+        "_per_core",
+        "_range_lockstep",
         "_shard_spec",
     )
 
@@ -275,6 +269,7 @@ class MemoryConfig:
         self._shard_spec = shard_spec and shard_spec.copy()
         self._nd_shard_spec = nd_shard_spec and nd_shard_spec.copy()
         self._created_with_nd = created_with_nd
+        self._per_core = self._range_lockstep = False
         shards = nd_shard_spec or shard_spec  # where there are both, they lie on the same cores
         self._hash = hash((memory_layout, buffer_type, shards and shards.grid))
 
@@ -284,7 +279,20 @@ class MemoryConfig:
         """The same with what follows from the shape of a tensor (see `tensor.shard_rules`)."""
         made = MemoryConfig.__new__(MemoryConfig)
         made._fill(memory_layout, self._buffer_type, shard_spec, nd_shard_spec, self._created_with_nd)
+        made._per_core, made._range_lockstep = self._per_core, self._range_lockstep
         return made
+
+    def experimental_set_per_core_allocation(self, arg: bool) -> None:
+        """Whether each core may have its shards at an address of its own. Here they have one address all the same."""
+        self._per_core = bool(arg)
+
+    def experimental_set_range_lockstep_allocation(self, arg: bool) -> None:
+        """Whether only the cores of the shards share an address. Here all cores do."""
+        self._range_lockstep = bool(arg)
+
+    @property
+    def per_core_allocation(self) -> bool:
+        return self._per_core
 
     @property
     def memory_layout(self) -> TensorMemoryLayout:
@@ -319,7 +327,8 @@ class MemoryConfig:
             "memory_layout": self._memory_layout.value,
             "buffer_type": self._buffer_type.value,
             "created_with_nd_shard_spec": self._created_with_nd,
-            "per_core_allocation": False,
+            "per_core_allocation": self._per_core,
+            "range_lockstep_allocation": self._range_lockstep,
         }
         if self._created_with_nd and self._nd_shard_spec is not None:
             fields["nd_shard_spec"] = self._nd_shard_spec._as_json()
@@ -339,9 +348,13 @@ class MemoryConfig:
         buffer_type = _member(BufferType, data["buffer_type"])
         nd, flat = data.get("nd_shard_spec"), data.get("shard_spec")
         if nd and not flat:
-            return cls(buffer_type, NdShardSpec._of_json(nd))
-        layout = _member(TensorMemoryLayout, data["memory_layout"])
-        return cls(layout, buffer_type, ShardSpec._of_json(flat) if flat else None)
+            config = cls(buffer_type, NdShardSpec._of_json(nd))
+        else:
+            layout = _member(TensorMemoryLayout, data["memory_layout"])
+            config = cls(layout, buffer_type, ShardSpec._of_json(flat) if flat else None)
+        config.experimental_set_per_core_allocation(data.get("per_core_allocation", False))
+        config.experimental_set_range_lockstep_allocation(data.get("range_lockstep_allocation", False))
+        return config
 
     def __repr__(self) -> str:
         return (
@@ -349,7 +362,7 @@ class MemoryConfig:
             f"shard_spec={self._shard_spec or 'std::nullopt'},"
             f"nd_shard_spec={self._nd_shard_spec or 'std::nullopt'},"
             f"created_with_nd_shard_spec={int(self._created_with_nd)},"
-            "per_core_allocation=0,range_lockstep_allocation=0)"
+            f"per_core_allocation={int(self._per_core)},range_lockstep_allocation={int(self._range_lockstep)})"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -358,6 +371,8 @@ class MemoryConfig:
         if not isinstance(other, MemoryConfig):
             return NotImplemented
         if self._memory_layout is not other._memory_layout or self._buffer_type is not other._buffer_type:
+            return False
+        if self._per_core != other._per_core or self._range_lockstep != other._range_lockstep:
             return False
         same_nd = self._nd_shard_spec == other._nd_shard_spec
         if self._created_with_nd and other._created_with_nd:

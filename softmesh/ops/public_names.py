@@ -21,6 +21,7 @@ from softmesh.ops.normalization.batch_norm import batch_norm
 from softmesh.ops.normalization.group_norm import (
     create_group_norm_input_mask,
     create_group_norm_input_negative_mask,
+    create_group_norm_reciprocals,
     create_group_norm_weight_bias_rm,
     determine_expected_group_norm_dram_grid_size,
     determine_expected_group_norm_sharded_config_and_grid_size,
@@ -43,6 +44,7 @@ _CONVOLUTION: dict[str, object] = {
 }
 _NORMALIZATION: dict[str, object] = {
     "create_group_norm_input_mask": create_group_norm_input_mask,
+    "create_group_norm_reciprocals": create_group_norm_reciprocals,
     "create_group_norm_input_negative_mask": create_group_norm_input_negative_mask,
     "create_group_norm_weight_bias_rm": create_group_norm_weight_bias_rm,
     "determine_expected_group_norm_dram_grid_size": determine_expected_group_norm_dram_grid_size,

@@ -102,6 +102,7 @@ def apply_device_delay(
         )
     if any(number < 0 for row in cycles for number in row):
         raise MeshError(f"{_WHERE}: a delay counts cycles, 0 or more; got {cycles}.")
+    mesh.note_program((_WHERE, tuple(map(tuple, cycles)), subdevice_id))
     if observed():
         coords = tuple(mesh.shape.coordinates())
         emit(_WHERE, (), (), coords=coords, arguments={"delays": cycles}, device=mesh)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.memory.allocator import Allocator
@@ -59,6 +60,11 @@ def _shard_shape(spec: TensorSpec, memory_map: MemoryMap) -> tuple[tuple[int, ..
     config = spec.memory_config
     cut = config.nd_shard_spec
     if cut is not None:
+        if config.buffer_type is BufferType.DRAM and any(area.end.y > 0 for area in cut.grid.ranges()):
+            raise MeshError(
+                "DRAM banks are 1D: bank x is core (x, 0), and a shard on another row would lie over one of these; "
+                f"got the grid {cut.grid}. Keep it in row 0, inside mesh.dram_grid_size()."
+            )
         return tuple(max(n, 1) for n in cut.shard_shape), max(cut.num_cores(), 1)
     flat = config.shard_spec
     if flat is not None:

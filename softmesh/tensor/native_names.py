@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused
-from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
+from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware import NOC, DumpTensorMode
 from softmesh.hardware.enums import BufferType
-from softmesh.hardware.memory_config import MemoryConfig, ShardOrientation
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate
+from softmesh.tensor.device_pages import shards_of
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.files import dump_tensor, load_tensor
 from softmesh.tensor.mappers import MeshMapperConfig, create_mesh_mapper
@@ -63,11 +64,12 @@ def get_optimal_worker_cores_for_sharded_tensor(
     where = "get_optimal_worker_cores_for_sharded_tensor"
     config = checked(where, "tensor", tensor, Tensor, "a ttnn.Tensor").memory_config()
     device = tensor.device()
-    shards = config.shard_spec or config.nd_shard_spec
+    shards = shards_of(tensor.spec)
     if device is None or shards is None:
-        raise MeshError(f"{where}: the tensor must be sharded, and on a device; it is {config!r}.")
-    by_rows = shards.orientation is ShardOrientation.ROW_MAJOR
-    cores = corerange_to_cores(shards.grid, None, by_rows)
+        raise MeshError(
+            f"Tensor must be sharded to compute optimal worker cores, and on a device ({where}); it is {config!r}."
+        )
+    cores = shards.cores_with_shards()
     if config.buffer_type is not BufferType.DRAM:
         return cores
     nearest = device.get_optimal_dram_bank_to_logical_worker_assignment(noc)

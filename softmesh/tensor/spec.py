@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from softmesh.arguments import checked, checked_ints, refused
 from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import ShardShapeAlignment
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     BufferType,
@@ -18,7 +19,6 @@ from softmesh.hardware.memory_config import (
     NdShardSpec,
     ShardDistributionStrategy,
     ShardOrientation,
-    ShardShapeAlignment,
     ShardSpec,
     TensorMemoryLayout,
 )
@@ -72,7 +72,7 @@ class TensorSpec:
     memory_config: MemoryConfig
     tile: Tile
     padded_shape: Shape
-    pad_value: float  # what the padding holds; no part of what specs compare
+    pad_value: float  # what the padding holds
     _footprint: Footprint | None  # kept by tensor.footprint
 
     @overload
@@ -141,6 +141,7 @@ class TensorSpec:
             self._hash == other._hash
             and self.shape == other.shape
             and self.padded_shape == other.padded_shape
+            and self.pad_value == other.pad_value
             and self.dtype is other.dtype
             and self.layout is other.layout
             and self.memory_config == other.memory_config
@@ -233,7 +234,7 @@ class TensorSpec:
             cut = shard_shape.copy()
             shard_alignment = grid if isinstance(grid, ShardShapeAlignment) else shard_alignment
         else:
-            shape = Shape(checked_ints("sharded", "shard_shape", shard_shape))
+            shape = checked_ints("sharded", "shard_shape", shard_shape)
             cores = checked("sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
             cut = NdShardSpec(shape, cores, orientation, shard_distribution_strategy)
         cut.shard_shape = self._aligned_shard(

@@ -16,6 +16,7 @@ import torch
 
 from softmesh.arguments import checked, checked_int
 from softmesh.callsite import resolved
+from softmesh.cores import CoreCoord
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.hardware.shape import Shape
@@ -176,6 +177,30 @@ class Tensor:
 
     def buffer_address(self) -> int:
         self._check_device_buffer("buffer_address")
+        return self.storage.address
+
+    def buffer_unique_id(self) -> int | None:
+        """The number of its allocation, which no other one of this process has; None without memory."""
+        self._check_device_buffer("buffer_unique_id")
+        span = self.storage.span()
+        return None if span is None else span.number
+
+    def is_per_core_allocated(self) -> bool:
+        return self.spec.memory_config.per_core_allocation
+
+    def experimental_per_core_buffer_address(self, device_coord: MeshCoordinate, core: CoreCoord) -> int:
+        """Where the shards of a core lie: at the same address on all of them."""
+        where = "experimental_per_core_buffer_address"
+        self._check_device_buffer(where)
+        at = checked(where, "device_coord", device_coord, MeshCoordinate, "a ttnn.MeshCoordinate")
+        checked(where, "core", core, CoreCoord, "a ttnn.CoreCoord")
+        if not self.is_per_core_allocated():
+            raise MeshError(
+                f"{where}: the tensor is not allocated per core; call experimental_set_per_core_allocation(True) on "
+                "its memory config first."
+            )
+        if at not in self.mesh_coordinates():
+            raise MeshError(f"{where}: the tensor has no piece at {device_coord}.")
         return self.storage.address
 
     def buffer_page_size(self) -> int:

@@ -560,7 +560,7 @@ def copy_host_to_device_tensor(
 
     A host tensor that covers only some devices leaves the others as they are.
     """
-    device = _check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
+    device = check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
     queue = device.note_write("copy_host_to_device_tensor", cq_id)
     mesh = device_tensor.storage.dist.mesh if device.block is None else tuple(device.shape)
     data, dist = _own_part(*_placed(host_tensor, mesh), device)
@@ -575,7 +575,7 @@ def copy_device_to_host_tensor(
     device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | QueueId | None = None
 ) -> None:
     """Overwrite a host tensor in place with a device tensor of the same spec."""
-    _check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local(
+    check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local(
         "copy_device_to_host_tensor"
     )
     queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
@@ -603,7 +603,7 @@ def copy_device_to_host_tensor(
         )
 
 
-def _check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
+def check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
     """Refuse what cannot be copied between; the mesh of the device tensor."""
     _check_readable(host, where, "host_tensor")
     checked(where, "device_tensor", device, Tensor, _A_TENSOR).check_writable(where)

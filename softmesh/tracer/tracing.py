@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
-from softmesh.errors import MeshError
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.graph.python_io import tensors_in
 from softmesh.tensor.tensor import Tensor
 from softmesh.tracer.nodes import (
@@ -214,7 +214,7 @@ def trace() -> Iterator[None]:
 
 def enable_tracing() -> None:
     if _ON:
-        raise MeshError("Tracing is already enabled: ttnn.tracer.trace() blocks do not nest.")
+        raise ArgumentValueError("Tracing is already enabled. ttnn.tracer.trace() blocks do not nest.")
     tracer, attached = _Tracer(), ExitStack()
     attached.enter_context(tracer)
     attached.enter_context(intercepting(tracer.observe_op))
@@ -239,12 +239,10 @@ def _bound(owner: Any, name: str, value: object) -> Iterator[None]:
 
 
 def disable_tracing() -> None:
-    if not _ON:
-        raise MeshError(
-            "Tracing is not enabled: call ttnn.tracer.enable_tracing(), or write `with trace():`."
-        )
-    _, attached = _ON.pop()
-    attached.close()
+    """End tracing; harmless where none is on."""
+    if _ON:
+        _, attached = _ON.pop()
+        attached.close()
 
 
 def is_tracing_enabled() -> bool:

@@ -28,7 +28,7 @@ import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.ops.elementwise.in_place import IN_PLACE
 
-APPROXIMATE.update({"bias_gelu", "snake_beta", "ema", "addmm", "addcdiv"})
+APPROXIMATE.update({"bias_gelu", "snake_beta", "ema", "addmm", "addcdiv", "situ_glu"})
 TESTED_ELSEWHERE.update(
     {
         *(name for name in OPERATIONS if name.endswith("_bw")),  # tests/unit/test_ops_backward.py
@@ -88,6 +88,7 @@ TESTED_ELSEWHERE.update(
 )
 
 CALLS["threshold"] = unary(0.25, -1.5)
+CALLS["situ_glu"] = lambda draw, dtype: _with_number(broadcasting(2, "whole"), 2.0, 3.0)(draw, dtype)
 CALLS["fill"] = unary(1.5, reads_values=False)
 CALLS["tril"] = lambda draw, dtype: _matrices(draw, dtype)
 CALLS["addalpha"] = lambda draw, dtype: _with_number(broadcasting(2, "whole"), 0.5)(draw, dtype)
@@ -101,10 +102,10 @@ def _given(*args: Any, **kwargs: Any) -> Any:
     return lambda op, tensors, shape: op(*tensors, *args, **kwargs)
 
 
-def _with_number(entry: Entry, number: float) -> Entry:
+def _with_number(entry: Entry, *numbers: float) -> Entry:
     def build(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
         call = entry(draw, dtype)
-        return Call(call.operands, _given(number), call.splits)
+        return Call(call.operands, _given(*numbers), call.splits)
 
     return build
 

@@ -181,6 +181,30 @@ def test_ops_and_transfers_go_to_the_current_queue(mesh):
 # -- reads and writes ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["queue_id", "cq_id"])
+def test_every_entry_point_takes_a_queue_by_either_name(mesh, name):
+    x = ttnn.from_torch(torch.rand(1, 1, 32, 32), layout=ttnn.TILE_LAYOUT, device=mesh, **{name: 1})
+    queue = {name: 1}
+    flat = ttnn.ones((1, 1, 1, 32), device=mesh, **queue)
+    with ttnn.observe(Recorder()) as recorder:
+        for _ in range(2):
+            ttnn.exp(x, **queue)
+            ttnn.sub_(x, 1.0, **queue)
+            ttnn.full_like(x, 2.0, **queue)
+            ttnn.nonzero(flat, **queue)
+            ttnn.from_device(x, **queue)
+            ttnn.transformer.split_query_key_value_and_split_heads(
+                ttnn.full((1, 32, 96), 1.0, layout=ttnn.TILE_LAYOUT, device=mesh, **queue),
+                num_heads=1,
+                **queue,
+            )
+    assert {command.queue for command in recorder.seen} == {1}
+    ttnn.synchronize_device(mesh)
+    ttnn.exp(x, **{name: None})
+    with pytest.raises(ttnn.MeshError, match="queue"):
+        ttnn.nonzero(flat, **{name: 7})
+
+
 def test_a_replicated_buffer_is_read_device_by_device_unless_there_is_only_one(mesh, buffer, device):
     with pytest.raises(RuntimeError, match=r"Can only read a Sharded MeshBuffer from a MeshDevice"):
         EnqueueReadMeshBuffer(mesh.mesh_command_queue(), None, buffer)

@@ -76,7 +76,12 @@ def test_a_dictionary_sets_options_and_unknown_ones_pass_only_from_files():
         ValueError, match=r"Unknown configuration key: enable_logs. Did you mean 'enable_logging'"
     ):
         ttnn.load_config_from_dictionary({"enable_logs": True})
-    ttnn.load_config_from_dictionary({"of_a_later_release": 1}, from_file=True)
+    with pytest.warns(ttnn.SoftmeshWarning, match="Unknown configuration key: of_a_later_release"):
+        ttnn.load_config_from_dictionary({"of_a_later_release": 1}, from_file=True)
+    ttnn.load_config_from_dictionary({"enable_logging": 1, "comparison_mode_pcc": "0.5"})
+    assert (ttnn.CONFIG.enable_logging, ttnn.CONFIG.comparison_mode_pcc) == (True, 0.5)
+    with pytest.raises(TypeError, match="it is True or False"):
+        ttnn.load_config_from_dictionary({"enable_logging": "false"})
     with pytest.raises(TypeError, match="config must be a dict"):
         ttnn.load_config_from_dictionary(["enable_logging"])
 
@@ -100,16 +105,57 @@ def test_the_environment_names_a_file_and_overrides_it(tmp_path: Path, monkeypat
     file.write_text('{"enable_logging": false, "comparison_mode_pcc": 0.25, "unknown": 1}')
     monkeypatch.setenv("TTNN_CONFIG_PATH", str(file))
     monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"comparison_mode_pcc": 0.75}')
-    config.load_environment()
+    with pytest.warns(ttnn.SoftmeshWarning, match="TTNN_CONFIG_PATH.*Unknown configuration key: unknown"):
+        config.load_environment()
     assert ttnn.CONFIG.comparison_mode_pcc == 0.75
+    file.write_text("{}")
     monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"comparison_mode_pc": 0.75}')
     with pytest.raises(
         ValueError, match="TTNN_CONFIG_OVERRIDES: Unknown configuration key: comparison_mode_pc"
     ):
         config.load_environment()
-    monkeypatch.setenv("TTNN_CONFIG_PATH", str(tmp_path / "none.json"))
-    with pytest.raises(ttnn.MeshError, match="no such file"):
+    monkeypatch.delenv("TTNN_CONFIG_OVERRIDES")
+    monkeypatch.setenv("TTNN_CONFIG_PATH", str(tmp_path / "new.json"))
+    config.load_environment()
+    assert json.loads((tmp_path / "new.json").read_text())["comparison_mode_pcc"] == 0.75
+    monkeypatch.setenv("TTNN_CONFIG_PATH", str(tmp_path / "no folder" / "new.json"))
+    with pytest.raises(ttnn.MeshError, match="cannot write"):
         config.load_environment()
+
+
+def test_the_environment_is_told_as_it_was_at_import():
+    assert ttnn.CONFIG_PATH is None
+    assert ttnn.CONFIG_OVERRIDES is None
+
+
+def test_setting_the_configuration_anew_sets_its_options_wherever_it_is_read(
+    device: ttnn.MeshDevice, caplog: pytest.LogCaptureFixture
+):
+    x = ttnn.from_torch(torch.rand(4, 64), layout=ttnn.TILE_LAYOUT, device=device)
+    before = ttnn.Config(ttnn.CONFIG)
+    other = ttnn.Config(ttnn.CONFIG)
+    other.enable_logging = True
+    with caplog.at_level(logging.INFO, "softmesh.ops"):
+        ttnn.CONFIG = other
+        ttnn.exp(x)
+        ttnn.CONFIG = before
+        ttnn.relu(x)
+    assert [text for text in caplog.messages if text.startswith("Started")] == ["Started ttnn.exp"]
+    assert ttnn.CONFIG.enable_logging is False
+    with pytest.raises(TypeError, match=r"ttnn\.CONFIG must be a ttnn\.Config"):
+        ttnn.CONFIG = {"enable_logging": True}
+
+
+def test_an_option_that_cannot_be_none_is_empty_for_a_while():
+    with ttnn.manage_config("cache_path", None):
+        assert ttnn.CONFIG.cache_path == Path("")
+    with ttnn.manage_config("report_name", None):
+        assert ttnn.CONFIG.report_name is None
+
+
+def test_options_are_written_for_other_tools(tmp_path: Path):
+    ttnn.save_config_to_json_file(tmp_path / "config.json")
+    assert '\n    "cache_path": "' in (tmp_path / "config.json").read_text()
 
 
 def test_the_environment_is_read_when_softmesh_is_imported():

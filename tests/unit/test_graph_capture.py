@@ -88,8 +88,6 @@ def test_the_peak_of_l1_counts_what_lives_at_the_same_time(x: Any):
     assert ttnn.graph.extract_peak_L1_memory_usage(graph) == 3 * 2 * TILE_BYTES
     per_core = ttnn.graph.extract_resource_usage_per_core(graph)
     assert (per_core.peak_cb, per_core.peak_l1, per_core.peak_total) == (0, 3 * TILE_BYTES, 3 * TILE_BYTES)
-    one_core = ttnn.graph.extract_resource_usage_per_core(graph, interleaved_storage_cores=1)
-    assert one_core.peak_total == 3 * 2 * TILE_BYTES
 
 
 def test_levels_join_functions_by_the_tensors_between_them(x: Any):
@@ -254,3 +252,38 @@ def test_a_mode_is_a_run_mode_and_a_report_has_a_path(x: Any, tmp_path: Path):
     ttnn.graph.begin_graph_capture()
     with pytest.raises(ttnn.MeshError, match="cannot write"):
         ttnn.graph.end_graph_capture_to_file(tmp_path / "file" / "report.json")
+
+
+# -- memory of programs, and who wrote a report --------------------------------------------------------------
+
+
+def _on_cores(kind: str, size: int, **params: int) -> dict[str, object]:
+    shown = {"size": str(size), **{name: str(value) for name, value in params.items()}}
+    return {"counter": 0, "node_type": kind, "params": shown, "connections": []}
+
+
+def test_each_kind_of_memory_on_cores_has_its_peak():
+    program = [
+        _on_cores("circular_buffer_allocate", 1024, globally_allocated=0),
+        _on_cores("circular_buffer_allocate", 999, globally_allocated=1),
+        _on_cores("dataflow_buffer_allocate", 2048, borrows_memory=0),
+        _on_cores("dataflow_buffer_allocate", 4096, borrows_memory=1),
+        _on_cores("scratchpad_allocate", 512),
+    ]
+    end = {"counter": 0, "node_type": "circular_buffer_deallocate_all", "params": {}, "connections": []}
+    usage = ttnn.graph.extract_resource_usage_per_core([*program, end, *program])
+    assert (usage.peak_cb, usage.peak_dataflow_buffer, usage.peak_scratchpad) == (1024, 2048, 512)
+    assert (usage.peak_l1, usage.peak_total) == (0, 3584)
+    assert ttnn.graph.extract_peak_L1_memory_usage(program) == 3584
+    with pytest.warns(DeprecationWarning, match="interleaved_storage_cores"):
+        assert ttnn.graph.extract_resource_usage_per_core(program, interleaved_storage_cores=64) == usage
+
+
+def test_functions_of_python_and_addresses_are_told(device: ttnn.MeshDevice, tmp_path: Path):
+    ttnn.graph.begin_graph_capture()
+    x = ttnn.from_torch(torch.rand(32, 32), layout=ttnn.TILE_LAYOUT, device=device)
+    graph = ttnn.graph.end_graph_capture_to_file(tmp_path / "report.json")
+    assert "ttnn.from_torch" in ttnn.graph.extract_calltrace(graph)
+    tensors = [node["params"] for node in graph if node["node_type"] == "tensor"]
+    assert str(x.buffer_address()) in [params.get("address") for params in tensors]
+    assert json.loads((tmp_path / "report.json").read_text())["metadata"] == {"rank": 0, "world_size": 1}

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+import softmesh as ttnn
 from softmesh import hardware
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import ArgumentError
@@ -310,3 +311,26 @@ def test_enums_print_both_ways_as_python():
 
 def test_the_table_of_contents_is_complete():
     assert all(hasattr(hardware, name) for name in hardware.__all__)
+
+
+def test_a_fabric_type_is_a_set_of_bits():
+    kind = ttnn.FabricType
+    assert int(kind.TORUS_XY) == int(kind.TORUS_X) | int(kind.TORUS_Y)
+    assert kind.TORUS_X | kind.TORUS_Y is kind.TORUS_XY
+    assert kind.TORUS_XY & kind.TORUS_X is kind.TORUS_X
+    assert kind.TORUS_X & kind.TORUS_Y == 0
+
+
+def test_what_dispatch_leaves_open_is_chosen_when_it_is_made(idle_machine):
+    kind, axis = ttnn.DispatchCoreType, ttnn.DispatchCoreAxis
+    ttnn.use_system("T3000")
+    assert (ttnn.DispatchCoreConfig().type, ttnn.DispatchCoreConfig().axis) == (kind.ETH, axis.ROW)
+    assert ttnn.DispatchCoreConfig(axis=axis.COL).type is kind.WORKER
+    ttnn.use_system("P150")
+    assert (ttnn.DispatchCoreConfig().type, ttnn.DispatchCoreConfig().axis) == (kind.WORKER, axis.COL)
+    mux = ttnn.DispatchCoreConfig(fabric_tensix_config=ttnn.FabricTensixConfig.MUX)
+    assert mux.axis is axis.ROW
+    with pytest.raises(
+        RuntimeError, match="ROW dispatch core axis is not supported for blackhole arch unless"
+    ):
+        ttnn.DispatchCoreConfig(axis=axis.ROW)

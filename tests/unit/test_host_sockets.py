@@ -506,38 +506,53 @@ def name() -> str:
 
 
 def segment(name: str) -> str:
-    return f"/dev/shm/softmesh_counter_{name[1:]}"
+    return f"/dev/shm{name}"
 
 
 def test_one_process_adds_and_another_takes(name: str) -> None:
     channel = InterProcessCounterChannel(name)
+    channel.inject(3)
     program = (
         "from softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
-        f"c = C.connect({name!r}, 5000)\nc.inject(3)\nprint(c.pending())"
+        f"c = C.connect({name!r}, 5000)\nprint(c.pending(), c.had_clean_prior_shutdown())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "3", done.stderr
+    assert done.stdout.strip() == "3 True", done.stderr
     channel.inject(4)
-    assert channel.try_consume_all() == 7
-    assert channel.pending() == 0
-    assert channel.shm_name == name
+    connector = InterProcessCounterChannel.connect(name)
+    assert not connector.had_clean_prior_shutdown()
+    assert connector.try_consume_all() == 7
+    assert connector.pending() == 0
+    assert connector.shm_name == channel.shm_name == name
+    connector.shutdown()
+    connector.shutdown()
+    assert InterProcessCounterChannel.connect(name).had_clean_prior_shutdown()
     channel.shutdown()
     channel.shutdown()
     assert not os.path.exists(segment(name))
 
 
-def test_a_counter_says_whether_the_last_one_was_shut_down(name: str) -> None:
-    first = InterProcessCounterChannel(name)
-    assert first.had_clean_prior_shutdown()
-    first.shutdown()
+def test_owners_add_and_connectors_take(name: str) -> None:
+    owner = InterProcessCounterChannel(name)
+    connector = InterProcessCounterChannel.connect(name)
+    said = "::inject: called on a connector instance but requires a owner instance"
+    with pytest.raises(MeshError, match=said):
+        connector.inject(1)
+    for method in (owner.pending, owner.try_consume_all, owner.had_clean_prior_shutdown):
+        with pytest.raises(MeshError, match="called on a owner instance but requires a connector instance"):
+            method()
+
+
+def test_a_name_that_is_taken_or_was_left_behind_is_refused(name: str) -> None:
     program = (
         "import os\nfrom softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
         f"c = C({name!r})\nos._exit(1)"
     )
     subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
-    assert os.path.exists(segment(name))
+    with pytest.raises(MeshError, match=rf"shm_open\(O_CREAT\|O_EXCL\) failed \({name}\): File exists"):
+        InterProcessCounterChannel(name)
+    os.unlink(segment(name))
     second = InterProcessCounterChannel(name)
-    assert not second.had_clean_prior_shutdown()
     del second
     assert not os.path.exists(segment(name))
 
@@ -550,7 +565,7 @@ def test_a_counter_that_nobody_made_or_that_ended_is_an_error(name: str) -> None
         channel.inject(-1)
     channel.shutdown()
     with pytest.raises(MeshError, match="was shut down"):
-        channel.pending()
+        channel.inject(1)
     for wrong in ("", "a/b", "../x", "a" * 300):
         with pytest.raises(ArgumentValueError, match="shm_name"):
             InterProcessCounterChannel(wrong)

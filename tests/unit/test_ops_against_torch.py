@@ -329,7 +329,7 @@ def movement_cases() -> dict[str, tuple[Callable[[Any], Any], Callable[[torch.Te
     return {
         "reshape": (lambda t: ttnn.reshape(t, (4, -1)), lambda x: x.reshape(4, -1)),
         "reshape method": (lambda t: t.reshape(2, 2, 3, 20), lambda x: x.reshape(2, 2, 3, 20)),
-        "view": (lambda t: ttnn.view(t, (12, 20)), lambda x: x.reshape(12, 20)),
+        "view": (lambda t: ttnn.view(t, (1, 2, 6, 20)), lambda x: x.reshape(1, 2, 6, 20)),
         "experimental.view": (lambda t: ttnn.experimental.view(t, 1, 2, 6, 20), lambda x: x.reshape(1, 2, 6, 20)),
         "reshape_on_device": (lambda t: ttnn.reshape_on_device(t, 1, 2, 6, 20), lambda x: x.reshape(1, 2, 6, 20)),
         "unsqueeze": (lambda t: ttnn.unsqueeze(t, -1), lambda x: x.unsqueeze(-1)),

@@ -294,3 +294,35 @@ def test_an_empty_chain_and_a_link_without_its_number_are_refused(one: ttnn.Mesh
         ttnn.unary_chain(x, [])
     with pytest.raises(TypeError, match="needs its number"):
         ttnn.unary_chain(x, [ttnn.UnaryWithParam(ttnn.UnaryOpType.THRESHOLD)])
+
+
+def test_a_bounded_gate_lets_a_bounded_value_pass(device):
+    gate, up = torch.randn(32, 64), torch.randn(1, 64)
+    on_device = [ttnn.from_torch(one, layout=ttnn.TILE_LAYOUT, device=device) for one in (gate, up)]
+    made = ttnn.to_torch(ttnn.situ_glu(*on_device, 2.0, 3.0))
+    expected = 2 * torch.tanh(gate / 2) * torch.sigmoid(gate) * 3 * torch.tanh(up / 3)
+    torch.testing.assert_close(made, expected)
+    torch.testing.assert_close(
+        ttnn.get_golden_function(ttnn.situ_glu)(gate, up, beta1=2.0, beta2=3.0), expected
+    )
+    with pytest.raises(RuntimeError, match="must not be 0"):
+        ttnn.situ_glu(*on_device, 0.0, 3.0)
+
+
+def test_words_that_only_steer_a_chip_are_taken(device):
+    x = ttnn.from_torch(torch.rand(32, 32), layout=ttnn.TILE_LAYOUT, device=device)
+    assert list(ttnn.repeat(x, [2, 1], implementation="native").shape) == [64, 32]
+    exact, approximate = (ttnn.gelu_bw(x, x, approximate=word)[0] for word in ("none", "tanh"))
+    assert torch.equal(ttnn.to_torch(exact), ttnn.to_torch(ttnn.gelu_bw(x, x)[0]))
+    assert not torch.equal(ttnn.to_torch(exact), ttnn.to_torch(approximate))
+    with pytest.raises(ValueError, match='approximate must be "none" or "tanh"'):
+        ttnn.gelu_bw(x, x, approximate="erf")
+    rows = ttnn.create_group_norm_reciprocals(1, 64, 8, 8, 2, ttnn.CoreGrid(x=2, y=2))
+    assert rows.shape == (4, 1024)
+    assert rows[0, 3] == 0.25
+    with pytest.raises(RuntimeError, match="num_groups=3 must divide C=64"):
+        ttnn.create_group_norm_reciprocals(1, 64, 8, 8, 3, ttnn.CoreGrid(x=2, y=2))
+    assert isinstance(
+        ttnn.create_global_semaphore(device, ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (0, 0))]), 0),
+        ttnn._ttnn.global_semaphore.global_semaphore,
+    )

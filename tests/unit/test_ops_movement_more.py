@@ -359,3 +359,77 @@ def test_bernoulli_draws_ones_with_the_probability_given(several: ttnn.MeshDevic
     assert pieces[:, 1].all()
     assert set(pieces[:, 2].flatten().tolist()) == {0.0, 1.0}
     assert torch.equal(ttnn.bernoulli(put(chances, several), 3).pieces(), pieces)
+
+
+# -- views, padding and shards ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "layout", "said"),
+    [
+        ((2, 1, 15), (1, 30), "ROW_MAJOR", "The last dimension can not change in view, .* from 15 to 30"),
+        ((16, 1, 16), (8, 2, 16), "TILE", "Invalid second last dims for TILED reshape, from 1 to 2"),
+        ((32, 16), (2, 16, 16), "TILE", "Invalid second last dims for TILED reshape, from 32 to 16"),
+        ((4, 8), (4, 9), "TILE", "Invalid arguments to reshape"),
+    ],
+)
+def test_a_view_moves_no_value(device, before, after, layout, said):
+    x = ttnn.from_torch(torch.rand(before), layout=ttnn.Layout[layout], device=device)
+    with pytest.raises(RuntimeError, match=said):
+        ttnn.view(x, after)
+    with pytest.raises(RuntimeError, match="Invalid view, logical volumes are changing from"):
+        ttnn.view(x, ttnn.Shape([7, 7]))
+
+
+def test_a_view_keeps_pages(device):
+    values = torch.rand(2, 64, 16)
+    x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=device)
+    assert torch.equal(ttnn.to_torch(ttnn.view(x, (4, 32, 16))), values.reshape(4, 32, 16))
+    host = ttnn.from_torch(values)
+    assert list(ttnn.view(host, (2, 64, 16)).shape) == [2, 64, 16]
+    with pytest.raises(
+        RuntimeError, match="View requires the tensor be stored on device, use reshape instead"
+    ):
+        ttnn.view(host, (128, 16))
+
+
+@pytest.mark.parametrize("dim", [None, 0, -1, [], [0], [-1]])
+def test_a_scalar_is_squeezed_to_itself(device, dim):
+    x = ttnn.from_torch(torch.tensor(3.0), device=device)
+    assert list(ttnn.squeeze(x, dim).shape) == []
+    with pytest.raises(
+        RuntimeError, match=r"Dimension out of range \(expected to be of \[-1, 0\], but got 1\)"
+    ):
+        ttnn.squeeze(x, 1)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_padding_holds_what_to_layout_was_told(device, on_device):
+    values = torch.rand(3, 40)
+    x = ttnn.from_torch(values, device=device if on_device else None)
+    for number in (1.5, 0, -2):
+        tiled = ttnn.to_layout(x, ttnn.TILE_LAYOUT, pad_value=number)
+        expected = torch.nn.functional.pad(values, (0, 24, 0, 29), value=number)
+        assert torch.equal(tiled.cpu().to_torch_with_padded_shape(), expected)
+        if on_device:
+            ends = [n - 1 for n in tiled.padded_shape]
+            assert torch.equal(ttnn.to_torch(ttnn.untilize_with_unpadding(tiled, ends)), expected)
+    assert torch.equal(ttnn.to_torch(tiled), values)
+
+
+def test_what_is_narrowed_stays_on_its_cores(device):
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
+    for layout, shard in (
+        ("HEIGHT_SHARDED", (32, 128)),
+        ("WIDTH_SHARDED", (512, 32)),
+        ("BLOCK_SHARDED", (128, 32)),
+    ):
+        spec = ttnn.ShardSpec(cores, shard, ttnn.ShardOrientation.ROW_MAJOR)
+        config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout[layout], ttnn.BufferType.L1, spec)
+        values = torch.rand(1, 8, 64, 128)
+        x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=device, memory_config=config)
+        for dim, start, length in ((1, 4, 4), (3, 32, 32)):
+            made = ttnn.narrow(x, dim, start, length)
+            assert made.memory_config().memory_layout is config.memory_layout
+            assert made.memory_config().buffer_type is ttnn.BufferType.L1
+            assert torch.equal(ttnn.to_torch(made), values.narrow(dim, start, length))

@@ -120,7 +120,7 @@ def test_copies_and_casts_name_both_ends(mesh: ttnn.MeshDevice) -> None:
     with pytest.raises(RuntimeError, match=r"input_dtype=DataType\.UINT16 but the tensor is"):
         ttnn.experimental.quasar.typecast(x, ttnn.uint16, ttnn.bfloat16)
     assert list(ttnn.reshape(x, logical_shape=[8, 4], padded_shape=[32, 32]).shape) == [8, 4]
-    assert list(ttnn.experimental.view(x, N=1, C=1, H=8, W=4).shape) == [1, 1, 8, 4]
+    assert list(ttnn.experimental.view(x, N=1, C=1, H=4, W=8).shape) == [1, 1, 4, 8]
 
 
 def test_powers_take_activations(mesh: ttnn.MeshDevice) -> None:

@@ -134,7 +134,7 @@ def test_tt_nn_refuses_every_replay_while_a_later_buffer_lives(mesh, monkeypatch
     trace, _result = captured(mesh, lambda t: ttnn.neg(ttnn.relu(t)), x)
     ttnn.execute_trace(mesh, trace)
     overwritten, beside = ttnn.relu(x), ttnn.relu(x)
-    with pytest.raises(RuntimeError, match="2 unsafe buffers are live") as error:
+    with pytest.raises(RuntimeError, match="Found 2 device buffers that a replay may overwrite") as error:
         ttnn.execute_trace(mesh, trace)
     assert str(error.value).count("(this replay overwrites it)") == 1
     assert len(allocation_tracking.get_unsafe_tracked_ids(mesh, trace)) == 2

@@ -231,8 +231,8 @@ class TestViews:
 
     def test_ops_that_have_nothing_to_do_take_no_memory(self, mesh):
         x = in_dram(mesh, 32, 64)
+        assert ttnn.typecast(x, ttnn.bfloat16).buffer_address() != x.buffer_address()  # new memory always
         same = [
-            ttnn.typecast(x, ttnn.bfloat16),
             ttnn.to_layout(x, TILE),
             ttnn.to_memory_config(x, ttnn.DRAM_MEMORY_CONFIG),
             ttnn.view(x, [1, 32, 64]),

@@ -156,12 +156,11 @@ def test_traces_are_drawn(tmp_path: Path):
 
 
 def test_tracing_ends_with_its_block_and_does_not_nest():
-    with tracer.trace(), pytest.raises(ttnn.MeshError, match="do not nest"):
+    with tracer.trace(), pytest.raises(ValueError, match=r"Tracing is already enabled\..*do not nest"):
         tracer.enable_tracing()
     with pytest.raises(ZeroDivisionError), tracer.trace():
         1 / 0
-    with pytest.raises(ttnn.MeshError, match="not enabled"):
-        tracer.disable_tracing()
+    tracer.disable_tracing()  # harmless where none is on
     with pytest.raises(ttnn.MeshError, match="the tensor was not traced"):
         tracer.get_graph(torch.rand(3))
 

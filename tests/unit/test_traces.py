@@ -340,3 +340,79 @@ def test_values_of_each_device_that_are_written_to_slices_are_slices_and_the_tra
     for _ in range(3):
         ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
     assert torch.equal(ttnn.compose(slices), torch.full((256, 8), 4.0))
+
+
+# -- inputs that are spread in another way than at the capture -------------------------------------------
+
+
+def _pieces(tensor):
+    return [ttnn.to_torch(piece) for piece in ttnn.get_device_tensors(tensor)]
+
+
+def test_each_device_computes_on_the_piece_it_holds_when_the_trace_is_replayed(mesh):
+    def chain(x):
+        return ttnn.neg(ttnn.matmul(ttnn.relu(x), weight))
+
+    count = mesh.get_num_devices()
+    weight = ttnn.from_torch(torch.rand(32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    x = ttnn.allocate_tensor_on_device(ttnn.Shape((1, 32, 32)), ttnn.float32, ttnn.TILE_LAYOUT, mesh)
+    chain(x)
+    trace = ttnn.begin_trace_capture(mesh)
+    result = chain(x)
+    ttnn.end_trace_capture(mesh, trace)
+    for _ in range(2):
+        values = torch.randn(count, 32, 32)
+        host = ttnn.from_torch(
+            values, layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0)
+        )
+        ttnn.copy_host_to_device_tensor(host, x)
+        ttnn.execute_trace(mesh, trace)
+        expected = -(values.relu() @ ttnn.to_torch(ttnn.get_device_tensors(weight)[0]))
+        got = ttnn.to_torch(result, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+        torch.testing.assert_close(got, expected)
+    same = ttnn.from_torch(values[:1], layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+    ttnn.copy_host_to_device_tensor(same, x)
+    ttnn.execute_trace(mesh, trace)
+    for piece in _pieces(result):
+        torch.testing.assert_close(piece, expected[:1])
+
+
+def test_tensors_that_are_written_follow_their_inputs_in_a_replay(mesh):
+    count = mesh.get_num_devices()
+    x = ttnn.ones((1, 32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    kept = ttnn.zeros((1, 32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    total = ttnn.zeros((1, 32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    def step():
+        ttnn.add(x, 1.0, output_tensor=kept)
+        ttnn.add_(total, kept)
+
+    step()
+    trace = ttnn.begin_trace_capture(mesh)
+    step()
+    ttnn.end_trace_capture(mesh, trace)
+    values = torch.arange(count).float().view(-1, 1, 1).expand(count, 32, 32).to(torch.bfloat16)
+    host = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
+    ttnn.copy_host_to_device_tensor(host, x)
+    ttnn.execute_trace(mesh, trace)
+    ttnn.execute_trace(mesh, trace)
+    for at, (one, sum_of_all) in enumerate(zip(_pieces(kept), _pieces(total), strict=True)):
+        assert one.unique().tolist() == [at + 1]
+        assert sum_of_all.unique().tolist() == [2 + 2 * (at + 1)]
+
+
+def test_collectives_are_replayed_on_what_devices_hold_then(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 4), trace_region_size=1 << 16)
+    x = ttnn.ones((1, 1, 32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
+    ttnn.all_gather(ttnn.exp(x), dim=3)
+    trace = ttnn.begin_trace_capture(mesh)
+    gathered = ttnn.all_gather(ttnn.exp(x), dim=3)
+    ttnn.end_trace_capture(mesh, trace)
+    values = torch.rand(4, 1, 32, 32).to(torch.bfloat16)
+    host = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
+    ttnn.copy_host_to_device_tensor(host, x)
+    ttnn.execute_trace(mesh, trace)
+    expected = torch.cat(list(values.split(1)), dim=3).exp()
+    for piece in _pieces(gathered):
+        torch.testing.assert_close(piece, expected, rtol=0.02, atol=0.02)

@@ -26,6 +26,7 @@ from softmesh.hardware.memory_config import (
 from softmesh.placement import rules
 from softmesh.tensor.convert import to_integers
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.padding import with_padding
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
@@ -56,25 +57,38 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
     rule = rules.elementwise if cuts_fractions else rules.keeping
-    return Local(_same, rule, dtypes=(wanted,), keeps_memory=True)
+    return Local(_same, rule, dtypes=(wanted,))  # into new memory, also where the dtype stays
 
 
 @operation(
     **_OPTIONS,
     on_host=True,
     controls="memory_config",
-    tuning="sub_core_grids pad_value",
+    tuning="sub_core_grids",
     positional="memory_config sub_core_grids pad_value",
 )
-def to_layout(tensor: Operand, layout: Layout, dtype: DataType | None = None) -> Local:
-    """To TILE or ROW_MAJOR. Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored."""
+def to_layout(
+    tensor: Operand, layout: Layout, dtype: DataType | None = None, *, pad_value: float | None = None
+) -> Local:
+    """To TILE, with `pad_value` (0) in what it takes to whole tiles, or to ROW_MAJOR.
+
+    Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored.
+    """
     if not isinstance(layout, Layout):
         raise ArgumentError(
             f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}"
         )
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
     wanted = None if tensor.on_host else dtype
-    return Local(_same, rules.keeping, dtypes=(wanted or kept,), layouts=(layout,), keeps_memory=True)
+    padding = pad_value if layout is Layout.TILE and tensor.layout is not Layout.TILE else None
+    return Local(
+        _same,
+        rules.keeping,
+        dtypes=(wanted or kept,),
+        layouts=(layout,),
+        keeps_memory=True,
+        pad_value=padding or 0.0,
+    )
 
 
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
@@ -109,7 +123,7 @@ def tilize_with_val_padding(
         raise MeshError(
             f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}."
         )
-    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+    return Local(_same, rules.keeping, layouts=(Layout.TILE,), pad_value=pad_value)
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
@@ -120,19 +134,20 @@ def untilize(input_tensor: Operand) -> Local:
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
 def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[int]) -> Local:
-    """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim."""
+    """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim; it may lie in the padding."""
     ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
     padded = tuple(input_tensor.spec.padded_shape)
     if len(ends) != len(shape) or any(not 0 <= end < n for end, n in zip(ends, padded, strict=True)):
         raise MeshError(
             f"untilize_with_unpadding: ends {ends} must lie within the padded shape {list(padded)}."
         )
-    kept = [min(end + 1, n) for end, n in zip(ends, shape, strict=True)]
-    cuts = [slice(0, n) for n in kept]
+    kept, spec = [end + 1 for end in ends], input_tensor.spec
     touched = [d for d, (n, whole) in enumerate(zip(kept, shape, strict=True)) if n != whole]
-    index = (..., *cuts)
+    cuts = [slice(0, n) for n in kept]
+    index: tuple[Any, ...] = (..., *cuts)
+    reads_padding = any(n > whole for n, whole in zip(kept, shape, strict=True))
     return Local(
-        lambda x: x[index],
+        lambda x: (with_padding(x, spec) if reads_padding else x)[index],
         rules.resizing(touched),
         dtypes=(_row_major_dtype(input_tensor),),
         layouts=(Layout.ROW_MAJOR,),

@@ -13,11 +13,17 @@ from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import listed
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
+from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
+from softmesh.hardware.shape import Shape
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
+from softmesh.tensor.dtype import Layout
+from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.tile import padded_shape
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 
@@ -68,8 +74,8 @@ _register_reshape("experimental.quasar.reshape", "memory_config")
 
 @operation(**_OPTIONS, controls="")
 def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
-    """As reshape. Values are not shared with the input: a later write to it is not seen here."""
-    return reshape_local("view", input_tensor, shape)
+    """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
+    return _view("view", input_tensor, shape)
 
 
 @operation("experimental.view", **_OPTIONS, controls="", argument_aliases={"N": "shape"})
@@ -81,7 +87,32 @@ def experimental_view(
     W: int | None = None,
 ) -> Local:
     """`view` by a shape, or by four extents N, C, H, W."""
-    return reshape_local("experimental.view", input_tensor, _four("experimental.view", shape, C, H, W))
+    return _view("experimental.view", input_tensor, _four("experimental.view", shape, C, H, W))
+
+
+def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
+    """Refused where rows would be cut anew: pages stay as they are."""
+    before, volume = input_tensor.shape, math.prod(input_tensor.shape)
+    if isinstance(shape, Shape) and math.prod(shape) != volume:
+        raise MeshError(f"Invalid view, logical volumes are changing from {volume} to {math.prod(shape)}")
+    after = new_shape(op, input_tensor, shape)
+    if before == after:
+        return reshape_local(op, input_tensor, after)
+    if input_tensor.on_host:
+        raise MeshError("View requires the tensor be stored on device, use reshape instead")
+    if before[-1:] != after[-1:]:
+        last = [shape[-1] if shape else 1 for shape in (before, after)]
+        raise MeshError(
+            "The last dimension can not change in view, attempting to change last dimension from "
+            f"{last[0]} to {last[1]}, use reshape instead"
+        )
+    rows = [shape[-2] if len(shape) > 1 else 1 for shape in (before, after)]
+    height = input_tensor.spec.tile.height
+    if input_tensor.layout is Layout.TILE and rows[0] != rows[1] and any(n % height for n in rows):
+        raise MeshError(
+            f"Invalid second last dims for TILED reshape, from {rows[0]} to {rows[1]}, use reshape instead"
+        )
+    return reshape_local(op, input_tensor, after)
 
 
 def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[int]:
@@ -136,6 +167,11 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
 @operation(**_OPTIONS, controls="")
 def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Local:
     """Drop dims of extent 1: one, several, or (None) all."""
+    if not input_tensor.rank:  # of which 0 and -1 are dims to be dropped
+        for at in [] if dim is None else listed(dim):
+            if at not in (0, -1):
+                raise MeshError(f"Dimension out of range (expected to be of [-1, 0], but got {at})")
+        return reshape_local("squeeze", input_tensor, ())
     chosen = input_tensor.dims(dim)
     dropped = {d for d in chosen if input_tensor.shape[d] == 1}
     kept = [n for d, n in enumerate(input_tensor.shape) if d not in dropped]
@@ -179,7 +215,24 @@ def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
         )
     whole = begin == 0 and length == n
     at = d - input_tensor.rank
-    return Local(lambda x: x.narrow(at, begin, length), rules.resizing([] if whole else [d]))
+    shape = (*input_tensor.shape[:d], length, *input_tensor.shape[d + 1 :])
+    return Local(
+        lambda x: x.narrow(at, begin, length),
+        rules.resizing([] if whole else [d]),
+        memory_config=_sharded_as(input_tensor.spec, shape),
+    )
+
+
+def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
+    """On the cores of the input, where a tensor of this smaller shape is cut as that is."""
+    config, shards = spec.memory_config, spec.memory_config.shard_spec
+    if shards is None:
+        return None
+    whole = padded_shape(tuple(shape), spec.layout, spec.tile)
+    rows, columns = math.prod(whole[:-1]), whole[-1]
+    height, width = min(shards.shape[0], rows), min(shards.shape[1], columns)
+    smaller = ShardSpec(shards.grid, [height, width], shards.orientation)
+    return MemoryConfig(config.memory_layout, config.buffer_type, smaller)
 
 
 @operation(**_OPTIONS, controls="memory_config output_tensor", tuning="groups sub_core_grids")
@@ -267,7 +320,7 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     return _split(input_tensor, d, [min(size, n - start) for start in range(0, n, max(size, 1))])
 
 
-@operation(**_OPTIONS, controls="memory_config optional_output_tensor")
+@operation(**_OPTIONS, controls="memory_config optional_output_tensor", tuning="implementation")
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank

@@ -100,6 +100,23 @@ GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@operation(
+    cost=flops_per_element(24),
+    controls="memory_config",
+    tuning="sub_core_grids sub_device_id",
+    floats_only=True,
+)
+def situ_glu(gate: Operand, up: Operand, beta1: float, beta2: float) -> Local:
+    """beta1 tanh(gate / beta1) sigmoid(gate) beta2 tanh(up / beta2): a gate and what it lets pass, both bounded."""
+    if not beta1 or not beta2:
+        raise MeshError(f"situ_glu: beta1={beta1} and beta2={beta2} divide, and must not be 0.")
+
+    def compute(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        return beta1 * torch.tanh(g / beta1) * torch.sigmoid(g) * beta2 * torch.tanh(u / beta2)
+
+    return Local(compute, rules.elementwise, broadcast_rank=max(gate.rank, up.rank))
+
+
 @placed("Split as the operand is; split along the halved dim, Local.")
 def _gated(op: str, operand: Operand, dim: int, gate: Callable[[torch.Tensor], torch.Tensor]) -> Local:
     last = operand.rank - 1

@@ -178,9 +178,21 @@ def _parametric(name: str, grad: Operand, x: Operand, *parameters: Any) -> Local
 
 @backward("gelu", into=("input_grad",), steps=20)
 def gelu_bw(
-    grad_tensor: Operand, input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate
+    grad_tensor: Operand,
+    input_tensor: Operand,
+    *,
+    variant: GeluVariant = GeluVariant.Accurate,
+    approximate: str | None = None,
 ) -> Local:
-    return derived("gelu_bw", gelu_function(variant), grad_tensor, input_tensor)
+    """`approximate`, "none" or "tanh", is another word for the variant."""
+    chosen = variant if approximate is None else _variant("gelu_bw", approximate)
+    return derived("gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
+
+
+def _variant(op: str, approximate: str) -> GeluVariant:
+    if approximate not in ("none", "tanh"):
+        raise ArgumentValueError(f'{op}: approximate must be "none" or "tanh", got {approximate!r}')
+    return GeluVariant.Tanh if approximate == "tanh" else GeluVariant.Accurate
 
 
 @operation(
@@ -191,11 +203,7 @@ def gelu_bw(
 )
 def experimental_gelu_bw(grad_tensor: Operand, input_tensor: Operand, *, approximate: str = "none") -> Local:
     """As `gelu_bw`, by itself and not in a list; `approximate` is "none" or "tanh"."""
-    if approximate not in ("none", "tanh"):
-        raise ArgumentValueError(
-            f'experimental.gelu_bw: approximate must be "none" or "tanh", got {approximate!r}'
-        )
-    gelu = gelu_function(GeluVariant.Tanh if approximate == "tanh" else GeluVariant.Accurate)
+    gelu = gelu_function(_variant("experimental.gelu_bw", approximate))
     local = derived("experimental.gelu_bw", gelu, grad_tensor, input_tensor)
     return Local(lambda grad, x: derivatives(gelu, grad, [x])[0], local.rule)
 

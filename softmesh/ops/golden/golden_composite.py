@@ -107,6 +107,11 @@ reference("reglu")(_gated(torch.relu))
 reference("swiglu")(_gated(torch.nn.functional.silu))
 
 
+@reference("situ_glu")
+def _situ_glu(gate: Tensor, up: Tensor, beta1: float, beta2: float) -> Tensor:
+    return beta1 * torch.tanh(gate / beta1) * torch.sigmoid(gate) * beta2 * torch.tanh(up / beta2)
+
+
 @reference("geglu")
 def _geglu(input_tensor: Tensor, dim: int = -1, variant: GeluVariant = GeluVariant.Accurate) -> Tensor:
     value, gate = torch.chunk(input_tensor, 2, dim)

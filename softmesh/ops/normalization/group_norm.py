@@ -81,6 +81,24 @@ def create_group_norm_input_mask(
 
 
 @checked_function
+def create_group_norm_reciprocals(
+    N: int, C: int, H: int, W: int, num_groups: int, core_grid: CoreGrid
+) -> torch.Tensor:
+    """1, 1/2, 1/3 ... for the running means of Welford's method: for each core a row, as long as its part is."""
+    if min(N, C, H, W, num_groups) < 1 or C % num_groups:
+        raise MeshError(
+            f"create_group_norm_reciprocals: num_groups={num_groups} must divide C={C}, and all be positive."
+        )
+    count = -(-N * H * W * (C // num_groups) // core_grid.y)
+    return (
+        torch.arange(1, count + 1, dtype=torch.float32)
+        .reciprocal()
+        .expand(core_grid.num_cores, count)
+        .clone()
+    )
+
+
+@checked_function
 def create_group_norm_input_negative_mask(
     num_channel: int,
     num_groups: int,
@@ -212,7 +230,7 @@ def dram_group_norm_params_from_torch(
     return made, from_torch(mask.to_torch(), dtype=dtype, layout=Layout.TILE, device=device)
 
 
-_TUNING = "input_mask inplace num_out_blocks compute_kernel_config negative_mask use_welford"
+_TUNING = "input_mask inplace num_out_blocks compute_kernel_config negative_mask use_welford reciprocals"
 
 
 @operation(cost=flops_per_element(8), controls="memory_config dtype", tuning=_TUNING, floats_only=True)

@@ -40,6 +40,11 @@ def shape_2d(where: str, name: str, value: object) -> Shape2D:
     return Shape2D(height, width)
 
 
+def _within(at: int, across: int, rows: int, columns: int) -> bool:
+    row, column = divmod(at, across)
+    return row < rows and column < columns
+
+
 @dataclass(frozen=True)
 class BufferDistributionSpec:
     """Shards of any rank, counted in pages, dealt to cores (DRAM: bank x is core x-0)."""
@@ -82,6 +87,24 @@ class BufferDistributionSpec:
         """How many shards there are along each dim; the last ones may be partly empty."""
         pairs = zip(self.tensor_shape_in_pages, self.shard_shape_in_pages, strict=True)
         return tuple(-(-n // m) for n, m in pairs)
+
+    def core_of(self, shard: int) -> CoreCoord:
+        """Where a shard lies, counted row-major over the grid of shards."""
+        if self.strategy is ShardDistributionStrategy.GRID_2D:
+            row, column = divmod(shard, self.shard_grid()[-1])
+            return self.cores[row * self.grid_columns + column]
+        if self.strategy is ShardDistributionStrategy.CONTIGUOUS_1D:
+            count = math.prod(self.shard_grid())
+            return self.cores[shard // -(-count // len(self.cores))]
+        return self.cores[shard % len(self.cores)]
+
+    def cores_with_shards(self) -> list[CoreCoord]:
+        """Those that hold something, in the order in which they are dealt shards."""
+        grid = self.shard_grid()
+        if self.strategy is not ShardDistributionStrategy.GRID_2D:
+            return list(self.cores[: math.prod(grid)])
+        rows, columns = math.prod(grid[:-1]), grid[-1]
+        return [core for at, core in enumerate(self.cores) if _within(at, self.grid_columns, rows, columns)]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,14 @@ from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.recording import MeshTraceId
 from softmesh.runtime.traces.trace import Trace
 
-TRACE_ALLOC_TRACKING = os.environ.get("TT_METAL_TRACE_ALLOC_TRACKING", "0") not in ("", "0")
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "0") not in ("", "0")
+
+
+TRACE_ALLOC_TRACKING = _is_set("TT_METAL_TRACE_ALLOC_TRACKING")
+TRACE_ALLOC_DIAGNOSTICS = TRACE_ALLOC_TRACKING and _is_set("TT_METAL_TRACE_ALLOC_TRACEBACKS")
+TRACE_ALLOC_REFERRER_DEPTH = int(os.environ.get("TT_METAL_TRACE_ALLOC_REFERRER_DEPTH") or 10)
 _MOST_NAMED = 8
 
 
@@ -26,14 +33,20 @@ def trace_allocation_tracking_enabled() -> bool:
     return TRACE_ALLOC_TRACKING
 
 
-def mark_corruptible(tensor: object) -> None:
-    """Say that a tensor's values may be lost when a trace is replayed."""
+def trace_allocation_diagnostics_enabled() -> bool:
+    return TRACE_ALLOC_DIAGNOSTICS
+
+
+def mark_corruptible(tensor: object) -> int | None:
+    """Say that a tensor's values may be lost when a trace is replayed; the number of its allocation."""
     storage = getattr(tensor, "storage", None)
     if storage is None:
         raise refused("mark_corruptible", f"tensor must be a ttnn.Tensor, got {described(tensor)}")
     span = storage.span()
-    if span is not None:
-        storage.device.captures.corruptible.add(span.number)
+    if span is None:
+        return None
+    storage.device.captures.corruptible.add(span.number)
+    return int(span.number)
 
 
 acknowledge_corruptible = mark_corruptible
@@ -85,14 +98,16 @@ def verify_before_replay(mesh: MeshDevice, trace: Trace) -> None:
         return
     overwritten = {one.number for one in trace.written.overwritten_since(trace.began)}
     listed = [
-        f"  {one}{' (this replay overwrites it)' if one.number in overwritten else ''}"
+        f"  Buffer {one.number}: {one}{' (this replay overwrites it)' if one.number in overwritten else ''}"
         for one in unsafe[:_MOST_NAMED]
     ]
     if len(unsafe) > _MOST_NAMED:
         listed.append(f"  and {len(unsafe) - _MOST_NAMED} more")
     raise MeshError(
-        f"execute_trace: {len(unsafe)} unsafe buffers are live, allocated since trace {int(trace.number)} was captured "
-        f"at {trace.site}; a replay may overwrite them:\n" + "\n".join(listed) + "\nAllocate them before "
+        f"Found {len(unsafe)} device buffer{'s' if len(unsafe) > 1 else ''} that a replay may overwrite: live, and "
+        f"allocated since trace {int(trace.number)} was captured at {trace.site}:\n"
+        + "\n".join(listed)
+        + "\nAllocate them before "
         "ttnn.begin_trace_capture, deallocate them before the replay, or say that their values may be lost: "
         "ttnn.mark_corruptible(tensor), or `with ttnn.corruptible_allocation_scope(mesh_device):` around what "
         "allocates them."

@@ -16,7 +16,7 @@ from softmesh.callsite import CallSite
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.queues.queue_id import NumberedId
-from softmesh.runtime.traces.steps import Act, Compute, Memory, Read, Source, Step
+from softmesh.runtime.traces.steps import Act, Again, Compute, Memory, Read, Source, Step
 
 _NUMBERS = itertools.count()
 
@@ -66,12 +66,13 @@ class Recording:
         finishes: Sequence[Callable[..., Any] | None],
         *,
         is_several: bool,
+        again: Again | None = None,
     ) -> None:
         writes = tuple(self.slot(memory) for memory in made)
         self._made.update(writes)
         self.spans += [memory.span() for memory in made]
         fits = self._is_like_first(reads, made[0])
-        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several, fits))
+        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several, fits, again))
         self.launches += 1
 
     def _is_like_first(self, reads: Sequence[Source], made: Memory) -> bool:
@@ -80,12 +81,18 @@ class Recording:
             return False
         return first.data.shape == made.data.shape and first.data.dtype is made.data.dtype
 
-    def act(self, call: Callable[..., object], reads: Sequence[Source], changed: Iterable[Memory]) -> None:
+    def act(
+        self,
+        call: Callable[..., object],
+        reads: Sequence[Source],
+        changed: Iterable[Memory],
+        again: Again | None = None,
+    ) -> None:
         """With nothing read and nothing changed, the call finds its memories by address."""
         written = list(changed)
         changes = tuple(self.slot(memory) for memory in written)
         self.spans += [memory.span() for memory in written]
-        self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes))
+        self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes, again=again))
         self.launches += 1
 
     def save_before_write(self, memory: Memory) -> None:

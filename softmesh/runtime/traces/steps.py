@@ -7,7 +7,7 @@ it: one that was there before (external), or one that a step makes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -85,6 +85,12 @@ class View:
 Source = Read | Constant | View
 
 
+Lookup = Callable[[int], Memory]  # the memory of a slot
+Again = Callable[
+    [Lookup], Sequence[Memory]
+]  # the call planned anew, for memories as they are distributed now
+
+
 @dataclass(frozen=True)
 class Compute:
     """`writes` get the results of the call, each finished by a function of its own (None: as it is)."""
@@ -95,6 +101,7 @@ class Compute:
     finishes: tuple[Callable[[torch.Tensor], torch.Tensor] | None, ...]
     is_several: bool
     fits_first: bool = False  # the result has the shape and the dtype of the first operand
+    again: Again | None = None  # makes new memories for `writes`
 
     @property
     def forms(self) -> Forms | None:
@@ -115,6 +122,7 @@ class Act:
     reads: tuple[Source, ...]
     changes: tuple[int, ...]
     by_address: bool = False
+    again: Again | None = None  # changes the memories itself
 
 
 Step = Compute | Act

@@ -16,7 +16,7 @@ from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
 from softmesh.runtime.traces.replay_codegen import ReplayCode
-from softmesh.runtime.traces.steps import Act, Memory
+from softmesh.runtime.traces.steps import Act, Compute, Memory, Step
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -88,6 +88,8 @@ class Trace:
         changed = {slot for act in acts for slot in act.changes}
         self._changed = [found[slot] for slot in sorted(changed & found.keys())]
         self._placed = [_placement(ref) for ref in self._memories]
+        self._output_placed = [_placement(ref) for ref in self._outputs]
+        self._steps, self._slots = recording.steps, found | outputs
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
@@ -102,20 +104,58 @@ class Trace:
 
     def replay(self) -> None:
         memories = [ref() for ref in self._memories]
+        as_captured = True
         for memory, placed in zip(memories, self._placed, strict=True):
             if memory is None or memory.data is None or memory.dist is not placed:
-                self._check(memory, placed)
+                # a label is how TT-NN prints it, and no more
+                now = self._present(memory).dist.with_label(placed.label)
+                as_captured = as_captured and now is placed
         if GRADIENTS.in_use and torch.is_grad_enabled():
             with torch.no_grad():  # as it was recorded: a replay has no way back to its inputs
-                values = self._replay(*memories)
+                self._run(memories, as_captured)
         else:
-            values = self._replay(*memories)
-        for ref, value in zip(self._outputs, values, strict=True):
+            self._run(memories, as_captured)
+
+    def _run(self, memories: list[Memory | None], as_captured: bool) -> None:
+        if not as_captured:
+            self._run_step_by_step()
+            return
+        values = self._replay(*memories)
+        for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
             output = ref()
             if output is not None:
-                output.data = value
+                output.data, output.dist = value, placed
 
-    def _check(self, memory: Memory | None, placed: Any) -> None:
+    def _run_step_by_step(self) -> None:
+        """Each device computes on the piece that it holds now, though its inputs are spread in another way."""
+        memories: dict[int, Memory] = {}
+
+        def lookup(slot: int) -> Memory:
+            known = memories.get(slot)
+            return known if known is not None else self._present(self._slots[slot]())
+
+        for step in self._steps:
+            if step.again is None:
+                self._act_as_captured(step)
+            elif isinstance(step, Act):
+                step.again(lookup)
+            else:
+                for slot, made in zip(step.writes, step.again(lookup), strict=True):
+                    held = self._slots[slot]() if slot in self._slots else None
+                    if held is not None:
+                        held.data, held.dist = made.data, made.dist
+                    memories[slot] = made if held is None else held
+
+    def _act_as_captured(self, step: Step) -> None:
+        if isinstance(step, Compute) or step.reads:
+            raise MeshError(
+                f"Trace {int(self.number)}, captured at {self.site}, reads tensors that are distributed otherwise than "
+                "at the capture, and holds a call that cannot be planned anew. Overwrite inputs with values that are "
+                "distributed as at the capture."
+            )
+        step.call()
+
+    def _present(self, memory: Memory | None) -> Memory:
         if memory is None or memory.data is None:
             freed = None if memory is None else memory.freed
             at = "" if freed is None else f" (at {resolved(freed)})"
@@ -124,11 +164,7 @@ class Trace:
                 f"{at}; on a chip its memory may hold anything by now. Keep every tensor that the captured ops read "
                 "(the Python variable too) until ttnn.release_trace."
             )
-        if memory.dist.with_label(placed.label) is not placed:  # a label is how TT-NN prints it, and no more
-            raise MeshError(
-                f"Trace {int(self.number)}, captured at {self.site}, reads a tensor that was {placed} and is now "
-                f"{memory.dist}. Overwrite inputs with values that are distributed as at the capture."
-            )
+        return memory
 
 
 def _placement(ref: weakref.ref[Memory]) -> Any:

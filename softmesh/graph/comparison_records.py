@@ -1,0 +1,83 @@
+"""What comparison mode found about tensors, until it is written beside a report.
+
+A record is a dict with the fields of TT-NN's tables: `tensor_id`, `golden_tensor_id`, `matches`, `desired_pcc`,
+`actual_pcc`. Local records hold an op's result against its golden function on the same inputs, global ones against the
+reference that was carried along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from softmesh.arguments import checked_all
+from softmesh.errors import MeshError
+
+COMPARISON_RECORDS_SIDECAR_SUFFIX = ".comparison_records.json"
+COMPARISON_RECORDS_FILE = "comparison_records.json"
+LOCAL, GLOBAL, TENSORS = "local_tensor_comparison_records", "global_tensor_comparison_records", "tensors"
+_COLUMNS = ("tensor_id", "golden_tensor_id", "matches", "desired_pcc", "actual_pcc")
+
+Record = Mapping[str, Any]
+
+_RECORDS: dict[str, list[Record]] = {LOCAL: [], GLOBAL: [], TENSORS: []}
+
+
+def reset_comparison_records_data() -> None:
+    """Forget all records."""
+    for records in _RECORDS.values():
+        records.clear()
+
+
+def has_comparison_records() -> bool:
+    return any(_RECORDS.values())
+
+
+def record_tensor_comparison_data(
+    *,
+    local_tensor_comparison_records: Sequence[Record] | None = None,
+    global_tensor_comparison_records: Sequence[Record] | None = None,
+    tensors: Sequence[Record] | None = None,
+) -> None:
+    """Keep these records until they are flushed or forgotten."""
+    given = {
+        LOCAL: local_tensor_comparison_records,
+        GLOBAL: global_tensor_comparison_records,
+        TENSORS: tensors,
+    }
+    for name, records in given.items():
+        if records is not None:
+            _RECORDS[name] += checked_all(
+                "record_tensor_comparison_data", name, records, (dict,), "records as dicts"
+            )
+
+
+def flush_comparison_records_to_db(report_dir: str | os.PathLike[str]) -> None:
+    """Write what there is to comparison_records.json and db.sqlite in the folder, and forget it."""
+    if not has_comparison_records():
+        return
+    folder = Path(report_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / COMPARISON_RECORDS_FILE).write_text(json.dumps(_RECORDS, indent=4) + "\n", encoding="utf-8")
+        with closing(sqlite3.connect(folder / "db.sqlite")) as database, database:
+            for table in (LOCAL, GLOBAL):
+                write_records(database.cursor(), table, _RECORDS[table])
+    except (OSError, TypeError, ValueError, sqlite3.Error) as error:
+        raise MeshError(f"flush_comparison_records_to_db: cannot write to {folder}: {error}.") from None
+    reset_comparison_records_data()
+
+
+def write_records(cursor: sqlite3.Cursor, table: str, records: Sequence[Record], rank: int = 0) -> None:
+    """Into the table of their kind, which is made where there is none."""
+    cursor.execute(
+        f"CREATE TABLE IF NOT EXISTS {table} (tensor_id int, golden_tensor_id int, matches bool, "
+        "desired_pcc float, actual_pcc float, rank int NOT NULL DEFAULT 0)"
+    )
+    rows = [(*(record.get(column) for column in _COLUMNS), rank) for record in records]
+    cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -1,0 +1,120 @@
+"""Names of TT-NN that softmesh lacks can be imported and named; they raise when used. Others are attribute errors."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import softmesh as ttnn
+from softmesh import alias, tracy_module
+from softmesh.coverage.usage_survey import has
+from softmesh.unmodelled import StandIn, stand_in, ttnn_names
+
+
+@pytest.fixture
+def aliased() -> Iterator[None]:
+    with alias.aliased(force=True):
+        yield
+
+
+def _found(name: str) -> object:
+    found: object = ttnn
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def test_every_name_of_ttnn_can_be_named():
+    own = {"distributed"}  # of which softmesh has a module of its own
+    for name in ttnn_names():
+        if name.partition(".")[0] not in own:
+            _found(name)
+
+
+def test_a_name_that_is_not_modelled_raises_when_it_is_used():
+    service = ttnn.D2DStreamService
+    with pytest.raises(ttnn.NotModelled, match=r"'D2DStreamService': its two ends.*create_socket_pair"):
+        service(3)
+    assert not isinstance(3, service)
+    assert service | None == service | None
+    wanted = ttnn.experimental.kda.select_final_carry
+    assert "softmesh does not model" in repr(wanted)
+    with pytest.raises(
+        NotImplementedError, match=r"experimental\.kda\.select_final_carry.*compose it of other ops"
+    ):
+        wanted(1)
+    with pytest.raises(ttnn.NotModelled):
+        list(ttnn.torch_tracer.GRAPH_STACK)
+    with pytest.raises(ttnn.NotModelled):
+        bool(ttnn.disaggregation.ChunkCompression.NONE)
+
+
+def test_a_class_that_is_not_modelled_can_be_a_base():
+    class Mine(ttnn.LayerAckService):
+        pass
+
+    with pytest.raises(ttnn.NotModelled, match="LayerAckService"):
+        Mine()
+
+
+def test_a_name_that_ttnn_has_not_is_an_attribute_error_with_the_near_one():
+    with pytest.raises(AttributeError, match=r"module 'ttnn' has no attribute 'gelo'.*Did you mean 'gelu'\?"):
+        ttnn.gelo
+    with pytest.raises(AttributeError, match=r"module 'ttnn\.experimental\.kda' has no attribute 'no_such'"):
+        ttnn.experimental.kda.no_such
+    with pytest.raises(
+        AttributeError, match=r"module 'ttnn\.graph' has no attribute 'begin_graph_captur'.*Did you"
+    ):
+        ttnn.graph.begin_graph_captur
+    assert not hasattr(ttnn, "no_such_thing")
+
+
+def test_modules_of_which_softmesh_has_only_names_can_be_imported(aliased: None):
+    assert importlib.import_module("ttnn.experimental.kda") is ttnn.experimental.kda
+    assert isinstance(importlib.import_module("ttnn.disaggregation").read_dram_umd, StandIn)
+    with pytest.raises(ModuleNotFoundError, match="softmesh, which stands in for ttnn, has none"):
+        importlib.import_module("ttnn.no_such_module")
+
+
+def test_names_that_stand_for_others_lead_to_them():
+    assert ttnn.profiler.start_tracy_zone is ttnn.start_tracy_zone
+    assert ttnn._ttnn.cluster.read_reg is ttnn.cluster.read_reg
+
+
+def test_a_stand_in_does_not_count_as_covered():
+    assert not has(ttnn, "ttnn.D2DStreamService")
+    assert has(ttnn, "ttnn.add")
+    assert stand_in("x", "y") is stand_in("x", "y")
+
+
+def test_tracy_is_there_for_the_run_and_its_signposts_are_in_the_log(aliased: None):
+    from tracy import Profiler, signpost
+    from tracy.process_model_log import run_device_profiler
+
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 1)) as mesh, ttnn.log_commands(show=False) as log:
+        signpost("warm up", "first")
+        ttnn.ones((32, 32), device=mesh)
+        signpost(header="done")
+        ttnn.graph.begin_graph_capture()
+        with ttnn.sanitize():
+            signpost("captured")
+        ttnn.graph.end_graph_capture()
+    marks = [row[1] for row in log.rows if row[1].startswith("signpost")]
+    assert marks == ["signpost warm up", "signpost done", "signpost captured"]
+    Profiler().enable()
+    with pytest.raises(TypeError, match="header must be a text"):
+        signpost(3)
+    with pytest.raises(ttnn.NotModelled, match="there is no profile of a chip to read"):
+        run_device_profiler("pytest x")
+
+
+def test_tracy_ends_with_the_run():
+    with alias.aliased(force=True):
+        importlib.import_module("tracy")
+    assert "tracy" not in sys.modules
+    tracy_module.uninstall()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("tracy")
