@@ -15,9 +15,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from softmesh import tracy_module
 from softmesh.errors import SoftmeshError
-from softmesh.namespaces import absent_module, with_stand_ins
 
 _HERE = __name__.partition(".")[0]
 _THERE = "ttnn"
@@ -53,6 +51,8 @@ def install(*, force: bool = False) -> bool:
             f"ttnn is here already ({real}), and softmesh does not take its place unasked: set "
             "SOFTMESH_ALIAS=force to use softmesh all the same, or write `import softmesh as ttnn`."
         )
+    from softmesh import tracy_module  # which loads tensors, as this module does not
+
     displaced = {name: sys.modules.pop(name) for name in _names_of_ttnn()}
     sys.modules[_THERE] = sys.modules[_HERE]
     sys.meta_path.insert(0, _TtnnFinder(displaced))
@@ -65,6 +65,8 @@ def uninstall() -> None:
     finder = _installed()
     if finder is None:
         return
+    from softmesh import tracy_module
+
     sys.meta_path.remove(finder)
     tracy_module.uninstall()
     for name in _names_of_ttnn():
@@ -122,6 +124,8 @@ class _TtnnFinder(MetaPathFinder, Loader):
 
 def _counterpart(name: str) -> ModuleType:
     """The module that `ttnn.x` names: `softmesh.x`."""
+    from softmesh.namespaces import absent_module, with_stand_ins
+
     own = _HERE + name.removeprefix(_THERE)
     try:
         module = with_stand_ins(importlib.import_module(own))

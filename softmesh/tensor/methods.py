@@ -173,6 +173,8 @@ def to(
 def _in_layout(tensor: Tensor, layout: Layout) -> Tensor:
     """Padding that is there stays: `unpad` takes it away."""
     check_host(tensor, "to", "use ttnn.to_layout(tensor, layout) on a device")
+    if facts(tensor.dtype).is_block:
+        return with_spec(tensor, tensor.spec)  # which lie in tiles only, and stay there
     spec = make_spec(tuple(tensor.shape), tensor.dtype, layout, tensor.memory_config(), tensor.tile)
     if tensor.volume() > spec.volume():
         spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value)

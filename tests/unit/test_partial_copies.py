@@ -166,3 +166,11 @@ def test_the_trackers_of_allocations_have_the_names_suites_import():
     assert ttnn._ttnn.operations.trace.get_unsafe_tracked_ids is (
         ttnn.tools.trace_allocation_tracker.get_unsafe_tracked_ids
     )
+
+
+@pytest.mark.parametrize("dtype", [ttnn.bfloat8_b, ttnn.bfloat4_b])
+def test_block_floats_on_the_host_stay_in_tiles(dtype):
+    x = ttnn.from_torch(torch.ones(32, 32), dtype=dtype, layout=ttnn.TILE_LAYOUT)
+    same = x.to(ttnn.ROW_MAJOR_LAYOUT)
+    assert (same.layout, same.dtype) == (ttnn.TILE_LAYOUT, dtype)
+    assert torch.equal(ttnn.to_torch(same), ttnn.to_torch(x))

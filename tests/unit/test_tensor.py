@@ -397,8 +397,7 @@ def test_to_lays_a_host_tensor_out_anew():
 
 def test_to_keeps_block_formats_in_tiles():
     blocks = ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b)
-    with pytest.raises(RuntimeError, match="Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"):
-        blocks.to(ttnn.ROW_MAJOR_LAYOUT)
+    assert blocks.to(ttnn.ROW_MAJOR_LAYOUT).layout is ttnn.TILE_LAYOUT
 
 
 def test_to_lays_out_on_the_host_only(device: MeshDevice):
