@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.argument_checks import ReduceType, check_buffer, check_output
+from softmesh.collectives.argument_checks import ReduceType
 from softmesh.collectives.collective_operation import group_along
-from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_axis, check_fabric
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_axis
 from softmesh.collectives.device_groups import Group
 from softmesh.collectives.fabric_topology import get_usable_topology
 from softmesh.collectives.overload_signatures import (
@@ -24,9 +24,8 @@ from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import Topology
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import allocate_tensor_on_device
 
@@ -116,52 +115,6 @@ def strided_all_gather_async(
 ) -> CollectiveSpec:
     """all_gather, in the order in which a matmul behind it wants the pieces."""
     return definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
-
-
-@composite(
-    "experimental.ring_attention_all_gather_async",
-    "input_tensor:tensors persistent_output_buffer:tensors dim | multi_device_global_semaphore num_links? cluster_axis "
-    "mesh_device memory_config? topology subdevice_id?",
-)
-def ring_attention_all_gather_async(
-    input_tensor: list[Tensor],
-    persistent_output_buffer: list[Tensor],
-    dim: int,
-    cluster_axis: int,
-    **tuning: Any,
-) -> list[Tensor]:
-    """Several tensors gathered together, each into its buffer."""
-    if len(input_tensor) != len(persistent_output_buffer):
-        raise MeshError(
-            f"ring_attention_all_gather_async: {len(input_tensor)} tensors and {len(persistent_output_buffer)} "
-            "persistent output buffers: give one buffer for each tensor."
-        )
-    route = {name: tuning.get(name) for name in ("topology", "num_links")}
-    for i, (tensor, buffer) in enumerate(zip(input_tensor, persistent_output_buffer, strict=True)):
-        _check_pair(i, tensor, buffer, dim, cluster_axis, tuning.get("memory_config"))
-    return [
-        all_gather(tensor, dim, cluster_axis=cluster_axis, output_tensor=buffer, **route)
-        for tensor, buffer in zip(input_tensor, persistent_output_buffer, strict=True)
-    ]
-
-
-def _check_pair(
-    i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None
-) -> None:
-    """What is gathered fits its buffer: asked of all pairs before the first buffer is written."""
-    op, mesh = "experimental.ring_attention_all_gather_async", buffer.device()
-    assert mesh is not None  # as the form has checked
-    check_buffer(op, f"input_tensor[{i}]", tensor, mesh)
-    gathering = definition_of(all_gather)(
-        Operand(op, f"input_tensor[{i}]", tensor.spec), dim, cluster_axis=axis
-    )
-    check_fabric(op, mesh, gathering)
-    group = group_along(op, tensor, axis)
-    gathering.move(group)
-    spec, shape = tensor.spec, list(tensor.shape)
-    shape[dim] *= group.size
-    wanted = make_spec(tuple(shape), spec.dtype, spec.layout, config or spec.memory_config, spec.tile)
-    check_output(op, f"persistent_output_buffer[{i}]", buffer.spec, wanted, spec, config)
 
 
 _SELECTION: dict[str, int | None] = {  # with what stands for all of it

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives import async_collectives, exchange_collectives, fused_collectives
+from softmesh.collectives import async_collectives, exchange_collectives, fused_collectives, ring_gathers
 from softmesh.collectives.argument_checks import ReduceType
 from softmesh.collectives.published_names import COMPOSITES
 from softmesh.collectives.semaphores import (
@@ -222,10 +222,20 @@ def test_the_strided_and_the_high_bandwidth_gather_give_the_same_values(mesh):
         async_collectives.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1, input_batch_index=0)
 
 
-def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh):
+def of_others(x: torch.Tensor, length: int, held: float) -> list[torch.Tensor]:
+    """Pieces of 32 rows joined along dim 2 of `length`, in which a device's own range stays what was held."""
+    whole = [torch.nn.functional.pad(one, (0, 0, 0, length - 128), value=held) for one in joined(x, 2)]
+    for device, one in enumerate(whole):
+        one[:, :, device % 4 * 32 : device % 4 * 32 + 32] = held
+    return whole
+
+
+def test_keys_and_values_of_the_others_are_gathered_into_buffers_that_may_be_longer(mesh):
     keys, values = numbers(8, 1, 2, 32, 32), numbers(8, 1, 2, 32, 64)
-    buffers = [put(torch.zeros(8, 1, 2, 128, width), mesh) for width in (32, 64)]
-    result = async_collectives.ring_attention_all_gather_async(
+    buffers = [
+        put(torch.full((8, 1, 2, length, width), -1.0), mesh) for length, width in ((128, 32), (160, 64))
+    ]
+    result = ring_gathers.ring_attention_all_gather_async(
         [put(keys, mesh), put(values, mesh)],
         persistent_output_buffer=buffers,
         dim=2,
@@ -236,10 +246,10 @@ def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh)
         num_links=1,
     )
     assert all(a is b for a, b in zip(result, buffers, strict=True))
-    assert_shards(result[0], joined(keys, 2))
-    assert_shards(result[1], joined(values, 2))
+    assert_shards(result[0], of_others(keys, 128, -1.0))
+    assert_shards(result[1], of_others(values, 160, -1.0))
     with pytest.raises(RuntimeError, match="one buffer for each tensor"):
-        async_collectives.ring_attention_all_gather_async(
+        ring_gathers.ring_attention_all_gather_async(
             [put(keys, mesh)],
             buffers,
             2,
