@@ -12,7 +12,7 @@ from softmesh.collectives.overload_signatures import Arguments, overloaded_colle
 from softmesh.collectives.torch_expressions import dealt, exchanged, gathered
 from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.dispatch.operand import Operand
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import BufferType
 from softmesh.placement.distribution import Distribution
@@ -120,26 +120,11 @@ def all_to_all_async_generic(
     return _swapped(op, input_tensor, in_dim, out_dim, cluster_axis)
 
 
-def _check_frame(op: str, given: Arguments) -> None:
-    for name in ("neighbor_semaphore", "barrier_semaphore"):
-        semaphores = given[name]
-        if isinstance(semaphores, list | tuple) and len(semaphores) != len(given["dim"]):
-            raise MeshError(
-                f"{op}: {name} needs one entry for each padded dim, {list(given['dim'])}; got {len(semaphores)}."
-            )
-    for name in ("logical_h", "t_front_pad"):
-        if given.get(name):
-            raise NotModelled(
-                f"ttnn.{op} with {name}={given[name]} is not modelled: pad and mask with ttnn.pad."
-            )
-
-
 @overloaded_collective(
     "experimental.neighbor_pad_async",
     "input_tensor dim:ints padding_left:ints padding_right:ints padding_mode cluster_axis:ints neighbor_semaphore "
     "barrier_semaphore | num_links:ints? memory_config? topology? persistent_output_buffer? logical_h? t_front_pad?",
     output="persistent_output_buffer",
-    check=_check_frame,
 )
 def neighbor_pad_async(
     input_tensor: Operand,
@@ -148,8 +133,15 @@ def neighbor_pad_async(
     padding_right: Sequence[int],
     padding_mode: str,
     cluster_axis: Sequence[int],
+    *,
+    logical_h: int | None = None,
+    t_front_pad: int | None = None,
 ) -> CollectiveSpec:
-    """Each piece is extended by rows of its neighbours; at the ends by zeros or by its own edge."""
+    """Each piece is extended by rows of its neighbours; at the ends by zeros or by its own edge.
+
+    Rows of a piece from `logical_h` on, counted over all pieces along dim[0], become 0, for neighbours along dim[1]
+    too. `t_front_pad` frames of 0 are put in front, along the dim before dim[0].
+    """
     op = "experimental.neighbor_pad_async"
     lists = (dim, padding_left, padding_right, cluster_axis)
     if not 1 <= len(dim) <= 2 or any(len(given) != len(dim) for given in lists):
@@ -172,6 +164,7 @@ def neighbor_pad_async(
             )
     for axis in cluster_axis:
         checked_axis(op, axis)
+    _check_pictures(op, input_tensor, dims, t_front_pad or 0)
 
     def move(group: Group) -> GroupComputation:
         rank = len(group.dist.mesh)
@@ -182,13 +175,53 @@ def neighbor_pad_async(
         groups = [group_of(group.dist, axis) for axis in cluster_axis]
 
         def compute(data: torch.Tensor) -> torch.Tensor:
-            for one, at, left, right in zip(groups, dims, padding_left, padding_right, strict=True):
+            for i, (one, at, left, right) in enumerate(
+                zip(groups, dims, padding_left, padding_right, strict=True)
+            ):
                 data = _padded(data, one, at, left, right, padding_mode == "replicate")
+                if logical_h and i == 0:
+                    data = _without_rows(data, one, at, (left, right), logical_h)
+            if t_front_pad:
+                front = dims[0] - 1 - input_tensor.rank
+                data = torch.nn.functional.pad(data, (0, 0) * (-front - 1) + (t_front_pad, 0))
             return data
 
         return GroupComputation(compute, (_padded_words(groups, dims),), topology_of(group.dist))
 
     return CollectiveSpec(cluster_axis[0], move)
+
+
+def _check_pictures(op: str, operand: Operand, dims: Sequence[int], frames: int) -> None:
+    """Rows of pixels, whole in memory; frames are put before the only sequence of them."""
+    if operand.layout is not Layout.ROW_MAJOR or operand.spec.memory_config.is_sharded():
+        raise MeshError(
+            f"{op}: takes ROW_MAJOR tensors that are not sharded, got {operand.layout}, "
+            f"{operand.spec.memory_config.memory_layout}: use ttnn.to_layout and ttnn.sharded_to_interleaved."
+        )
+    if max(dims) == operand.rank - 1 or list(dims) != sorted(dims):
+        raise MeshError(
+            f"{op}: dim {list(dims)} of {list(operand.shape)} must rise and leave out the last dim, the channels."
+        )
+    if frames and (dims[0] == 0 or any(n != 1 for n in operand.shape[: dims[0] - 1])):
+        raise MeshError(
+            f"{op}: t_front_pad={frames} puts frames in front of the dim before dim {dims[0]} of "
+            f"{list(operand.shape)}, which needs a batch of 1."
+        )
+
+
+def _without_rows(
+    data: torch.Tensor, group: Group, dim: int, padding: tuple[int, int], end: int
+) -> torch.Tensor:
+    """0 in the rows of each piece, within its padding, that lie at `end` or behind it in all pieces together."""
+    at = group.lead + dim
+    left, right = padding
+    rows = data.shape[at] - left - right
+    extents = [n if axis in group.axes else 1 for axis, n in enumerate(group.dist.grid)]
+    place = torch.arange(group.size, device=data.device).reshape(*extents, 1)
+    row = torch.arange(-left, rows + right, device=data.device)
+    is_hidden = (row >= 0) & (row < rows) & (place * rows + row >= end)
+    shape = [*extents, *(1,) * dim, -1, *(1,) * (data.dim() - at - 1)]
+    return data.masked_fill(is_hidden.reshape(shape), 0)
 
 
 def _padded(

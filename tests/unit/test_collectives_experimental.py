@@ -503,6 +503,30 @@ def test_two_dims_are_extended_with_their_corners(mesh, mode):
     assert_shards(result, [wanted[d] for d in range(8)])
 
 
+@pytest.mark.parametrize("end", [5, 8, 11])
+def test_rows_behind_the_picture_are_zero_and_sent_as_zero(mesh, end):
+    x = 1 + numbers(8, 1, 4, 5, 8)
+    two, one = semaphores(mesh, 2), semaphores(mesh, 1)
+    given = put(x, mesh, ROWS), [1, 2], [1, 2], [1, 1], "zeros", [0, 1], two, one
+    result = exchange_collectives.neighbor_pad_async(*given, logical_h=end)
+    once = {d: piece for c in range(4) for d, piece in haloed(list(x), [c, c + 4], 1, 1, 1, "zeros").items()}
+    for d, piece in once.items():
+        shown = max(0, min(4, end - d // 4 * 4))
+        piece[:, 1 + shown : 5] = 0
+    pieces = [once[d] for d in range(8)]
+    wanted = {**haloed(pieces, row_of(0), 2, 2, 1, "zeros"), **haloed(pieces, row_of(4), 2, 2, 1, "zeros")}
+    assert_shards(result, [wanted[d] for d in range(8)])
+
+
+def test_frames_of_zero_are_put_in_front(mesh):
+    x = 1 + numbers(8, 1, 2, 4, 3, 8)
+    one = semaphores(mesh, 1)
+    given = put(x, mesh, ROWS), [2], [1], [0], "zeros", [0], one, one
+    plain = exchange_collectives.neighbor_pad_async(*given)
+    result = exchange_collectives.neighbor_pad_async(*given, t_front_pad=3)
+    assert_shards(result, [torch.nn.functional.pad(p, (0, 0, 0, 0, 0, 0, 3, 0)) for p in shards(plain)])
+
+
 def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
     values = numbers(1, 4, 8)
     x = ttnn.from_torch(values, device=line)
@@ -521,6 +545,8 @@ def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
         ({"padding_mode": "wrap"}, "must be 'zeros' or 'replicate', got 'wrap'"),
         ({"padding_right": [1, 1]}, "one entry for each padded dim"),
         ({"dim": [4]}, "dim=4 is out of range"),
+        ({"dim": [3]}, "must rise and leave out the last dim"),
+        ({"dim": [2], "t_front_pad": 1}, "needs a batch of 1"),
         ({"cluster_axis": [2]}, "cluster axis 2 is out of range for mesh shape rank 2"),
         ({"num_links": [0]}, "num_links must be greater than 0"),
     ],
