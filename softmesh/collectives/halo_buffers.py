@@ -250,10 +250,10 @@ def halo_scatter(
     def compute(compact: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         lead = inside.dim() - interior_src.rank
         axes = broadcast_shapes(compact.shape[:lead], inside.shape[:lead])
-        whole = inside.new_empty(*axes, border.frames, *shape[-3:])
         middle = inside.reshape(*inside.shape[:lead], border.frames, rows, columns, width)
-        whole.narrow(-3, high, rows).narrow(-2, wide, columns).copy_(middle)
-        border.write(compact, whole, lead)
+        parts = [middle, *border.sections(compact, lead)]
+        middle, top, bottom, left, right = (part.expand(*axes, *part.shape[lead:]) for part in parts)
+        whole = torch.cat([left, torch.cat([top, middle, bottom], -3), right], -2)
         return whole.reshape(*axes, *shape)
 
     return Local(compute, rules.opaque, dtypes=(interior_src.dtype,))
