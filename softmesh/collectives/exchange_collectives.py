@@ -15,21 +15,18 @@ from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import BufferType
+from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Shard
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import Layout
 
+_TILE, _HALF_TILE = 32, 16  # the least that is sent of a tile: its width, and one face of its height
+
 
 def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | None) -> CollectiveSpec:
     joins, cuts = operand.dim(in_dim, "in_dim"), operand.dim(out_dim, "out_dim")
     short = op.rpartition(".")[2]
-    if joins == cuts:
-        raise MeshError(f"{short}: in_dim and out_dim must be different, got {in_dim} and {out_dim}.")
-    if operand.layout is not Layout.TILE:
-        raise MeshError(
-            f"{short}: needs TILE layout, got {operand.layout}. Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
-        )
 
     def move(group: Group) -> GroupComputation:
         if operand.shape[cuts] % group.size:
@@ -37,24 +34,12 @@ def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | N
                 f"{short}: dim {cuts} of {list(operand.shape)} must be divisible by {group.size}, the devices that "
                 f"share it. Pad it to a multiple of {group.size}."
             )
-        _check_tiles(short, operand, joins, cuts, group.size)
         dist = _swapped_words(group, joins, cuts)
         return GroupComputation(
             lambda data: exchanged(data, group, joins, cuts), (dist,), topology_of(group.dist)
         )
 
     return CollectiveSpec(checked_axis(op, axis), move)
-
-
-def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) -> None:
-    shape = list(operand.shape)
-    shape[joins] *= size
-    shape[cuts] //= size
-    for name, result in (("input", operand.shape), ("result", shape)):
-        if len(result) > 1 and (result[-1] % 32 or result[-2] % 16):
-            raise MeshError(
-                f"{op}: the last dim must be a multiple of 32 and the one before of 16, the {name} is {list(result)}."
-            )
 
 
 def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
@@ -79,24 +64,38 @@ def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
     output="persistent_output_buffer",
 )
 def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> CollectiveSpec:
-    """Each member cuts its piece along `out_dim` and joins what it gets along `in_dim`, into the buffer given."""
-    name = "AllToAllAsync"
-    if in_dim == out_dim:
+    """Each member cuts its piece along `out_dim` and joins what it gets along `in_dim`, into the buffer given.
+
+    What is not whole tiles in DRAM goes another way on chips: all pieces to all members, for which they must lie
+    along a line.
+    """
+    if input_tensor.dim(in_dim) == input_tensor.dim(out_dim):
         raise MeshError(
-            f"{name}: in_dim and out_dim must be different, got in_dim={in_dim}, out_dim={out_dim}."
+            f"AllToAllAsync: in_dim and out_dim must be different, got in_dim={in_dim}, out_dim={out_dim}."
         )
-    if input_tensor.rank != 4 or in_dim not in (2, 3) or out_dim not in (2, 3):
-        raise MeshError(
-            f"{name}: takes 4-D tensors, in_dim and out_dim 2 or 3; got {list(input_tensor.shape)}, "
-            f"in_dim={in_dim}, out_dim={out_dim}. Use ttnn.experimental.all_to_all_async_generic for others."
-        )
-    config = input_tensor.spec.memory_config
-    if config.buffer_type is not BufferType.DRAM:
-        raise MeshError(
-            f"{name}: the input must be in DRAM, it is in {config.buffer_type}. "
-            "Use ttnn.to_memory_config(tensor, ttnn.DRAM_MEMORY_CONFIG)."
-        )
-    return _swapped("experimental.all_to_all_async", input_tensor, in_dim, out_dim, None)
+    swapping = _swapped("experimental.all_to_all_async", input_tensor, in_dim, out_dim, None)
+
+    def move(group: Group) -> GroupComputation:
+        label = group.dist.label
+        if sum(n > 1 for n in label) > 1 and not _is_native(input_tensor, in_dim, out_dim, group.size):
+            raise MeshError(
+                "all_broadcast op is only supported for a linear tensor topology shape: all_to_all_async got a "
+                f"tensor that is distributed as {MeshShape(label)}, of which {list(input_tensor.shape)} are not "
+                "whole tiles in DRAM. Distribute it along one dim, or use all_to_all_async_generic along an axis."
+            )
+        return swapping.move(group)
+
+    return CollectiveSpec(None, move)
+
+
+def _is_native(operand: Operand, in_dim: int, out_dim: int, devices: int) -> bool:
+    """Whether parts of tiles in interleaved DRAM are sent as they are."""
+    config, rank = operand.spec.memory_config, operand.rank
+    if operand.layout is not Layout.TILE or config.is_sharded() or config.buffer_type is not BufferType.DRAM:
+        return False
+    units = {rank - 2: _HALF_TILE, rank - 1: _TILE}
+    extents = {operand.dim(in_dim): 1, operand.dim(out_dim): devices}
+    return all(operand.shape[at] % (units.get(at, 1) * parts) == 0 for at, parts in extents.items())
 
 
 def _check_axis_given(op: str, given: Arguments) -> None:
@@ -117,7 +116,33 @@ def all_to_all_async_generic(
 ) -> CollectiveSpec:
     """Each member cuts its piece along `out_dim`, sends chunk i to member i, joins what it gets along `in_dim`."""
     op = "experimental.all_to_all_async_generic"
-    return _swapped(op, input_tensor, in_dim, out_dim, cluster_axis)
+    short = "all_to_all_async_generic"
+    joins, cuts = input_tensor.dim(in_dim, "in_dim"), input_tensor.dim(out_dim, "out_dim")
+    if joins == cuts:
+        raise MeshError(f"{short}: in_dim and out_dim must be different, got {in_dim} and {out_dim}.")
+    if input_tensor.layout is not Layout.TILE:
+        raise MeshError(
+            f"{short}: needs TILE layout, got {input_tensor.layout}. Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
+    swapping = _swapped(op, input_tensor, in_dim, out_dim, cluster_axis)
+
+    def move(group: Group) -> GroupComputation:
+        moved = swapping.move(group)
+        _check_tiles(short, input_tensor, joins, cuts, group.size)
+        return moved
+
+    return CollectiveSpec(swapping.cluster_axis, move)
+
+
+def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) -> None:
+    shape = list(operand.shape)
+    shape[joins] *= size
+    shape[cuts] //= size
+    for name, result in (("input", operand.shape), ("result", shape)):
+        if len(result) > 1 and (result[-1] % _TILE or result[-2] % _HALF_TILE):
+            raise MeshError(
+                f"{op}: the last dim must be a multiple of 32 and the one before of 16, the {name} is {list(result)}."
+            )
 
 
 @overloaded_collective(
@@ -276,7 +301,7 @@ def _padded_words(groups: Sequence[Group], dims: Sequence[int]) -> Distribution:
 def slice_reshard_async(
     input_tensor: Operand, dim: int, output_dim_offset: int, output_dim_shape: int, cluster_axis: int
 ) -> CollectiveSpec:
-    """The members' pieces joined along `dim`, a slice of that, split equally again."""
+    """The members' pieces joined along `dim`, a slice of that, split equally again; rows past the end are 0."""
     op = "experimental.slice_reshard_async"
     if input_tensor.layout is not Layout.ROW_MAJOR:
         raise MeshError(
@@ -287,10 +312,10 @@ def slice_reshard_async(
 
     def move(group: Group) -> GroupComputation:
         whole = input_tensor.shape[at] * group.size
-        if output_dim_offset < 0 or output_dim_shape < 1 or output_dim_offset + output_dim_shape > whole:
+        if output_dim_offset < 0 or output_dim_shape < 1:
             raise MeshError(
-                f"{op}: output_dim_offset={output_dim_offset} and output_dim_shape={output_dim_shape} leave the "
-                f"{whole} rows that {group.size} devices hold along dim {at}."
+                f"{op}: output_dim_offset={output_dim_offset} must be 0 or more, and output_dim_shape="
+                f"{output_dim_shape} 1 or more."
             )
         if output_dim_shape % group.size:
             raise MeshError(
@@ -299,8 +324,11 @@ def slice_reshard_async(
             )
 
         def compute(data: torch.Tensor) -> torch.Tensor:
-            joined = gathered(data, group, at).narrow(group.lead + at, output_dim_offset, output_dim_shape)
-            return dealt(joined, group, at)
+            joined = gathered(data, group, at)
+            there = max(min(output_dim_shape, whole - output_dim_offset), 0)
+            kept = joined.narrow(group.lead + at, min(output_dim_offset, whole), there)
+            after = (0, 0) * (input_tensor.rank - at - 1) + (0, output_dim_shape - there)
+            return dealt(torch.nn.functional.pad(kept, after), group, at)
 
         return GroupComputation(compute, (scattered_placement(group, at, from_one_value=True),))
 

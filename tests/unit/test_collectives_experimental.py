@@ -429,13 +429,41 @@ def test_all_to_all_async_writes_its_output_buffer(line):
 
 
 @pytest.mark.parametrize(
-    ("in_dim", "out_dim", "message"),
-    [(2, 2, "AllToAllAsync: in_dim and out_dim must be different, "), (1, 3, "in_dim and out_dim 2 or 3")],
+    ("shape", "in_dim", "out_dim", "layout"),
+    [
+        ((2, 1, 64, 32), 1, 2, TILE),
+        ((1, 8, 5, 6), 3, 1, ROWS),
+        ((16, 3), 1, 0, ROWS),
+        ((1, 1, 40, 24), 2, 3, TILE),
+        ((1, 8, 2, 33), 0, 1, TILE),
+    ],
 )
-def test_all_to_all_async_takes_two_different_last_dims(line, in_dim, out_dim, message):
+def test_all_to_all_async_swaps_any_two_dims_in_any_layout(line, shape, in_dim, out_dim, layout):
+    x = numbers(8, *shape)
+    result = list(shape)
+    result[in_dim] *= 8
+    result[out_dim] //= 8
+    scratch, output = (put(torch.zeros(8, *result), line, layout) for _ in range(2))
+    one = semaphores(line, 1)[0]
+    exchange_collectives.all_to_all_async(put(x, line, layout), scratch, output, in_dim, out_dim, one)
+    assert_shards(output, swapped(x, list(range(8)), in_dim, out_dim))
+
+
+def test_all_to_all_async_takes_two_different_dims(line):
     x = put(numbers(8, 1, 1, 32, 256), line)
+    message = "AllToAllAsync: in_dim and out_dim must be different, "
     with pytest.raises(RuntimeError, match=message):
-        exchange_collectives.all_to_all_async(x, x, x, in_dim, out_dim, semaphores(line, 1)[0])
+        exchange_collectives.all_to_all_async(x, x, x, 2, -2, semaphores(line, 1)[0])
+
+
+def test_all_to_all_async_of_what_is_dealt_in_two_dims_wants_whole_tiles(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        mapper = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(2, 3))
+        one = semaphores(mesh, 1)[0]
+        x = ttnn.from_torch(numbers(1, 1, 16, 32), layout=ROWS, device=mesh, mesh_mapper=mapper)
+        with pytest.raises(RuntimeError, match="all_broadcast op is only supported for a linear tensor"):
+            exchange_collectives.all_to_all_async(x, x, x, 2, 3, one)
 
 
 def test_all_to_all_wants_tiles_and_extents_that_divide(mesh):
@@ -587,11 +615,20 @@ def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
     )
 
 
+@pytest.mark.parametrize("offset", [10, 20, 24])
+def test_rows_of_a_slice_behind_the_last_are_zero(mesh, offset):
+    x, one = 1 + numbers(8, 1, 5, 8), semaphores(mesh, 1)[0]
+    result = exchange_collectives.slice_reshard_async(put(x, mesh, ROWS), 1, offset, 12, 1, one, one)
+    rows = [torch.cat([x[d] for d in row_of(first)], 1) for first in (0, 4)]
+    padded = [torch.nn.functional.pad(whole, (0, 0, 0, 20))[:, offset : offset + 12] for whole in rows]
+    assert_shards(result, [*padded[0].chunk(4, 1), *padded[1].chunk(4, 1)])
+
+
 @pytest.mark.parametrize(
     ("layout", "offset", "shape", "message"),
     [
         (TILE, 0, 4, r"Unsupported input tensor layout Layout::TILE\."),
-        (ROWS, 10, 12, "leave the 20 rows"),
+        (ROWS, -1, 12, "must be 0 or more"),
         (ROWS, 0, 6, "cannot be shared by 4 devices"),
     ],
 )
