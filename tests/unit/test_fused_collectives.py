@@ -98,6 +98,19 @@ def test_a_lean_product_is_summed_and_dealt_out(mesh, axis):
     assert_shards(total, dealt(summed(x @ weight, axis), 3, axis))
 
 
+def test_two_inputs_of_a_lean_product_are_joined_in_whole_tiles(mesh):
+    prefix, suffix, weight = numbers(8, 1, 1, 32, 40), numbers(8, 1, 1, 32, 32), numbers(8, 1, 1, 96, 128)
+    given = put(weight, mesh), 3, semaphores(mesh, 3), OFFSET
+    options = {"compute_kernel_config": None, "cluster_axis": 1, "topology": LINEAR}
+    parts = [put(prefix, mesh), put(suffix, mesh)]
+    product, total = X.minimal_matmul_strided_reduce_scatter_async(parts, *given, **options)
+    wanted = torch.cat([torch.nn.functional.pad(prefix, (0, 24)), suffix], -1) @ weight
+    assert_shards(product, list(wanted))
+    assert_shards(total, dealt(summed(wanted, 1), 3, 1))
+    with pytest.raises(RuntimeError, match="list input must be exactly 2 tensors"):
+        X.minimal_matmul_strided_reduce_scatter_async(parts[:1], *given, **options)
+
+
 def test_a_gated_addition_is_made_of_what_was_dealt_out(mesh):
     x, weight = numbers(8, 1, 1, 32, 64), numbers(8, 1, 1, 64, 128)
     addend, factor = numbers(8, 1, 1, 32, 32), numbers(8, 1, 1, 1, 32)
