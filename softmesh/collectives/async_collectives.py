@@ -8,13 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from softmesh.collectives.argument_checks import ReduceType
-from softmesh.collectives.collective_operation import group_along
-from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_axis
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
 from softmesh.collectives.device_groups import Group
-from softmesh.collectives.fabric_topology import get_usable_topology
 from softmesh.collectives.overload_signatures import (
     Arguments,
-    composite,
     definition_of,
     overloaded_collective,
 )
@@ -23,11 +20,6 @@ from softmesh.collectives.torch_expressions import AllGather
 from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError, NotModelled
-from softmesh.hardware import Topology
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 
 _WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 _GATHER_FORMS = (
@@ -158,15 +150,22 @@ _SCATTER_WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 
 
 def _scatter_output(given: Arguments) -> Any:
-    """Persistent buffers are [intermediate, output]."""
-    buffers = given.get("persistent_output_buffers")
-    if buffers is None:
-        buffers = given.get("persistent_buffers")
-    if buffers is not None and len(buffers) < 2:
+    """Persistent buffers are [intermediate, output, penultimate], or the first of them."""
+    buffers = list(given.get("persistent_output_buffers") or [])
+    if len(buffers) > 3:
         raise MeshError(
-            f"reduce_scatter: persistent buffers are [intermediate, output], got {len(buffers)} tensors."
+            f"reduce_scatter: persistent buffers are [intermediate, output, penultimate], got {len(buffers)} tensors."
         )
-    return None if buffers is None else buffers[1]
+    return buffers[1] if len(buffers) > 1 else None
+
+
+def _check_scatter_semaphores(op: str, given: Arguments) -> None:
+    semaphores = given["multi_device_global_semaphore"]
+    count = 1 if isinstance(semaphores, GlobalSemaphore) else len(semaphores)
+    if count != 3:
+        raise MeshError(
+            f"Expected 3 semaphores but got {count}: {op} takes three of ttnn.create_global_semaphore(...), as a list."
+        )
 
 
 @overloaded_collective(
@@ -176,6 +175,7 @@ def _scatter_output(given: Arguments) -> Any:
     f"{_SCATTER_WORKERS} compute_kernel_config?",
     output=_scatter_output,
     precision="native",
+    check=_check_scatter_semaphores,
 )
 def reduce_scatter_minimal_async(
     input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
@@ -197,91 +197,6 @@ def strided_reduce_scatter_async(
 ) -> CollectiveSpec:
     """reduce_scatter, in the order in which a matmul before it makes the blocks."""
     return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
-
-
-def _check_wraps(op: str, given: Arguments) -> None:
-    tensor, axis = given["input_tensor"], given.get("cluster_axis")
-    mesh = tensor.device() if isinstance(tensor, Tensor) else None
-    if mesh is None:
-        return  # the registry answers for operands
-    if axis is None and sum(n > 1 for n in mesh.shape) > 1:
-        raise MeshError(f"{op}: cluster_axis is mandatory on a 2-D mesh, {mesh.shape}: give 0 or 1.")
-    if axis is None:
-        axis = max(range(mesh.shape.dims()), key=lambda i: mesh.shape[i])
-    if get_usable_topology(tensor, Topology.Ring, axis) is not Topology.Ring:
-        raise MeshError(
-            f"{op}: axis {axis} of {mesh.shape} does not wrap around under the active fabric: its ends have no link "
-            "that is in use. Use ttnn.experimental.reduce_scatter_minimal_async, which also runs along a line."
-        )
-
-
-@overloaded_collective(
-    "experimental.reduce_scatter_minimal_direct",
-    "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
-    output=_scatter_output,
-    precision="native",
-    check=_check_wraps,
-)
-def reduce_scatter_minimal_direct(
-    input_tensor: Operand, dim: int, *, cluster_axis: int | None = None
-) -> CollectiveSpec:
-    """reduce_scatter around a ring, each chunk straight to its owner."""
-    return definition_of(reduce_scatter)(input_tensor, dim, cluster_axis=cluster_axis)
-
-
-def _scratch(op: str, tensor: Tensor, dim: int, cluster_axis: int | None) -> Tensor:
-    """Opaque bytes, as many as the tensor has; for a reduce_scatter that can be."""
-    mesh = tensor.device()
-    if mesh is None:
-        raise MeshError(
-            "Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device)."
-        )
-    tensor.check_allocated(op)
-    operand = Operand(op, "input_tensor", tensor.spec)
-    scattering = definition_of(reduce_scatter)(operand, dim, cluster_axis=cluster_axis)
-    check_axis(op, mesh, cluster_axis)
-    scattering.move(group_along(op, tensor, cluster_axis))
-    size = (1, tensor.spec.bytes())
-    return allocate_tensor_on_device(size, DataType.UINT8, Layout.ROW_MAJOR, mesh, DRAM_MEMORY_CONFIG)
-
-
-_INTERMEDIATE = "experimental.reduce_scatter_minimal_async_create_intermediate_buffer"
-_STAGING = "experimental.reduce_scatter_minimal_direct_create_staging_buffer"
-_PERSISTENT = "experimental.reduce_scatter_minimal_direct_create_persistent_buffers"
-
-
-@composite(
-    _INTERMEDIATE,
-    "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?",
-)
-def reduce_scatter_minimal_async_create_intermediate_buffer(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None, **tuning: Any
-) -> list[Tensor]:
-    """Scratch for reduce_scatter_minimal_async."""
-    return [_scratch(_INTERMEDIATE, input_tensor, dim, cluster_axis)]
-
-
-@composite(
-    _STAGING,
-    "input_tensor:tensor dim | cluster_axis?",
-)
-def reduce_scatter_minimal_direct_create_staging_buffer(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
-) -> Tensor:
-    """Scratch for reduce_scatter_minimal_direct."""
-    return _scratch(_STAGING, input_tensor, dim, cluster_axis)
-
-
-@composite(
-    _PERSISTENT,
-    "input_tensor:tensor dim | cluster_axis?",
-)
-def reduce_scatter_minimal_direct_create_persistent_buffers(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
-) -> list[Tensor]:
-    """[scratch, output]"""
-    scratch = _scratch(_PERSISTENT, input_tensor, dim, cluster_axis)
-    return [scratch, reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis)]
 
 
 def _check_sum(op: str, given: Arguments) -> None:

@@ -15,6 +15,7 @@ from softmesh.collectives import (
     ring_attention,  # noqa: F401
     ring_gathers,  # noqa: F401
     rooted_collectives,  # noqa: F401
+    scatter_buffers,  # noqa: F401
     ttnn_collectives,  # noqa: F401
 )
 from softmesh.collectives.moe import (

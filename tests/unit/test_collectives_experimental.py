@@ -10,7 +10,13 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives import async_collectives, exchange_collectives, fused_collectives, ring_gathers
+from softmesh.collectives import (
+    async_collectives,
+    exchange_collectives,
+    fused_collectives,
+    ring_gathers,
+    scatter_buffers,
+)
 from softmesh.collectives.argument_checks import ReduceType
 from softmesh.collectives.published_names import COMPOSITES
 from softmesh.collectives.semaphores import (
@@ -289,41 +295,80 @@ def test_reduce_scatter_async_deals_out_the_sum(mesh):
     assert_shards(strided, scattered(x, 3))
 
 
-def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(mesh):
-    x = numbers(8, 1, 1, 32, 128)
-    scratch = async_collectives.reduce_scatter_minimal_async_create_intermediate_buffer(
-        put(x, mesh), 3, cluster_axis=1
-    )
-    assert [one.dtype for one in scratch] == [ttnn.uint8]
-    output = put(torch.zeros(8, 1, 1, 32, 32), mesh)
+def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(line):
+    x = numbers(8, 1, 1, 32, 256)
+    tensor, output = put(x, line), put(torch.zeros(8, 1, 1, 32, 32), line)
+    first, last = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer(tensor, 3)
     call = async_collectives.reduce_scatter_minimal_async
-    assert call(put(x, mesh), [*scratch, output], 3, semaphores(mesh, 3), cluster_axis=1) is output
-    assert_shards(output, scattered(x, 3))
-    with pytest.raises(RuntimeError, match=r"\[intermediate, output\], got 1 tensors"):
-        call(put(x, mesh), [output], 3, semaphores(mesh, 3), cluster_axis=1)
+    for buffers in ([first, output, last], [first, output]):
+        assert call(tensor, buffers, 3, semaphores(line, 3)) is output
+        assert_shards(output, list(x.sum(0).chunk(8, 3)))
+    assert_shards(call(tensor, [first], 3, semaphores(line, 3)), list(x.sum(0).chunk(8, 3)))
+    with pytest.raises(RuntimeError, match="Expected 3 semaphores but got 2"):
+        call(tensor, None, 3, semaphores(line, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "dtype", "wanted"),
+    [
+        ((1, 1, 32, 512), 3, ttnn.bfloat16, [[8, 8 * 2048], [1, 8 * 2048]]),
+        ((1, 3, 64, 2560), 3, ttnn.bfloat16, [[8 * 3 * 3, 8 * 2048], [3 * 3, 8 * 2048]]),
+        ((1, 16, 32, 64), 1, ttnn.bfloat8_b, [[8 * 2, 8 * 1088], [2, 8 * 1088]]),
+        ((32, 2048), 1, ttnn.float32, [[8 * 2, 4 * 4096], [2, 4 * 4096]]),
+    ],
+)
+def test_intermediate_buffers_have_pages_of_tiles(line, shape, dim, dtype, wanted):
+    tensor = ttnn.from_torch(torch.zeros(shape), dtype, layout=TILE, device=line)
+    made = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer(tensor, dim)
+    assert [list(one.shape) for one in made] == wanted
+    assert {(one.dtype, one.layout) for one in made} == {(ttnn.uint8, ROWS)}
+
+
+def test_intermediate_buffers_are_for_rings_and_not_for_the_first_dim(line):
+    make = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer
+    message = "only applies to the contiguous fast path"
+    with pytest.raises(RuntimeError, match=message):
+        make(put(numbers(8, 8, 1, 32, 32), line), 0)
+    with pytest.raises(RuntimeError, match=message):
+        make(put(numbers(8, 1, 1, 32, 256), line), 3, topology=ttnn.Topology.Linear)
 
 
 def test_the_direct_reduce_scatter_runs_around_a_ring(line):
     x = numbers(8, 1, 1, 32, 256)
     tensor = put(x, line)
-    whole = x.sum(0)
-    result = async_collectives.reduce_scatter_minimal_direct(tensor, 3)
-    assert_shards(result, list(whole.chunk(8, 2 + 1)))
-    buffers = async_collectives.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
-    assert (
-        async_collectives.reduce_scatter_minimal_direct(tensor, 3, persistent_buffers=buffers) is buffers[1]
-    )
-    assert (
-        async_collectives.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 3).dtype is ttnn.uint8
-    )
+    wanted = list(x.sum(0).chunk(8, 3))
+    direct = scatter_buffers.reduce_scatter_minimal_direct
+    assert_shards(direct(tensor, 3), wanted)
+    buffers = scatter_buffers.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
+    output, staging = buffers
+    assert direct(tensor, 3, persistent_buffers=buffers) is output
+    assert_shards(output, wanted)
+    grid = line.compute_with_storage_grid_size()
+    assert list(staging.shape) == [16 * grid.x * grid.y, 4 * 4096]
+    assert staging.memory_config().shard_spec.shape == [16, 4 * 4096]
+    with pytest.raises(RuntimeError, match=r"must be \{output, staging\}, got 1"):
+        direct(tensor, 3, persistent_buffers=[output])
+    with pytest.raises(RuntimeError, match=r"Persistent staging tensor spec .* does not match the computed"):
+        direct(tensor, 3, persistent_buffers=[output, output])
+    with pytest.raises(RuntimeError, match=r"Persistent output tensor spec .* does not match the computed"):
+        direct(tensor, 3, persistent_buffers=[tensor, staging])
+
+
+@pytest.mark.parametrize(
+    ("tiles", "place"), [(64, ttnn.L1_MEMORY_CONFIG), (1024, ttnn.DRAM_MEMORY_CONFIG)], ids=["L1", "DRAM"]
+)
+def test_staging_that_is_too_large_for_every_core_is_interleaved(line, tiles, place):
+    tensor = ttnn.from_torch(torch.zeros(32 * tiles, 256), ttnn.bfloat16, layout=TILE, device=line)
+    staging = scatter_buffers.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 1)
+    assert (list(staging.shape), staging.memory_config()) == ([2 * tiles, 8 * 2048], place)
 
 
 def test_the_direct_reduce_scatter_needs_an_axis_that_closes(mesh):
     x = put(numbers(8, 1, 1, 32, 256), mesh)
-    with pytest.raises(RuntimeError, match="cluster_axis is mandatory on a 2-D mesh"):
-        async_collectives.reduce_scatter_minimal_direct(x, 3)
-    with pytest.raises(RuntimeError, match=r"axis 1 .* does not wrap around"):
-        async_collectives.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
+    with pytest.raises(RuntimeError, match="requires an explicit cluster_axis"):
+        scatter_buffers.reduce_scatter_minimal_direct(x, 3)
+    with pytest.raises(RuntimeError, match=r"supports Ring topology only: axis 1 .* does not wrap around"):
+        scatter_buffers.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
 
 
 def test_a_list_of_tensors_side_by_side_is_scattered_as_one(mesh):
@@ -611,7 +656,8 @@ def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
     result = exchange_collectives.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
     assert_shards(result, [piece[:, 1:4] for piece in x])
     assert_shards(
-        async_collectives.reduce_scatter_minimal_async(tensor, None, 1, [one], cluster_axis=0), list(x)
+        async_collectives.reduce_scatter_minimal_async(tensor, None, 1, semaphores(line, 3), cluster_axis=0),
+        list(x),
     )
 
 
