@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.overloads import named_by_position, one_after_the_other
@@ -201,16 +202,31 @@ def _running(at: rules.Situation, d: int) -> rules.Placement:
 
 
 _MAX_SORT_INDEX = 65535
+_SORTED_WITH_LONG_INDICES = (DataType.UINT16, DataType.FLOAT32)
 
 
-@operation(cost=flops_per_element(16), controls="memory_config out", precision="native")
+def _check_sorted_into(op: Definition, call: BoundCall) -> None:
+    dtype, targets = call.tensors[0].dtype, call.targets
+    if dtype in _SORTED_WITH_LONG_INDICES and len(targets) == 2 and targets[1].dtype is not DataType.UINT32:
+        raise MeshError(
+            f"sort: the tensor of indices must be UINT32 when input dtype is {dtype.name}, got {targets[1].dtype}."
+        )
+
+
+@operation(
+    cost=flops_per_element(16),
+    controls="memory_config out",
+    precision="native",
+    check_targets=_check_sorted_into,
+)
 def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
     """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
 
-    Equal values keep their order; TT-NN promises that for `stable=True` only.
+    Of uint16 and float32 values they are uint32. Equal values keep their order; TT-NN promises that for `stable=True`
+    only.
     """
     at = input_tensor.from_end(dim)
-    is_long = input_tensor.shape[at] > _MAX_SORT_INDEX
+    is_long = input_tensor.shape[at] > _MAX_SORT_INDEX or input_tensor.dtype in _SORTED_WITH_LONG_INDICES
     index_type = DataType.UINT32 if is_long else DataType.UINT16
     return Local(
         lambda x: list(torch.sort(x, dim=at, descending=bool(descending), stable=True)),
