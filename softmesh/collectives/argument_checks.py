@@ -249,6 +249,10 @@ def check_output(
             tuple(computed.shape), computed.dtype, computed.layout, own.memory_config, computed.tile
         )
     hint = f"{op} writes into {name}, which must be allocated for its result."
+    if "minimal_direct" in op and own != wanted:
+        raise MeshError(
+            f"Persistent output tensor spec {own} does not match the computed spec {wanted}. {hint}"
+        )
     if is_whole and own != wanted:
         raise MeshError(f"Output tensor spec {own} does not match computed output spec {wanted}. {hint}")
     if tuple(own.shape) != tuple(wanted.shape):

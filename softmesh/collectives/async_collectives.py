@@ -7,29 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmesh.collectives.argument_checks import ReduceType, check_buffer, check_output
-from softmesh.collectives.collective_operation import group_along
-from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_axis, check_fabric
+from softmesh.collectives.argument_checks import ReduceType
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
 from softmesh.collectives.device_groups import Group
-from softmesh.collectives.fabric_topology import get_usable_topology
 from softmesh.collectives.overload_signatures import (
     Arguments,
-    composite,
     definition_of,
     overloaded_collective,
 )
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.torch_expressions import AllGather
-from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter, route_of
+from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError, NotModelled
-from softmesh.hardware import Topology
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.spec import make_spec
-from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 
 WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 _GATHER_FORMS = (
@@ -126,52 +117,6 @@ strided_all_gather_async = _form_of(
 )
 
 
-@composite(
-    "experimental.ring_attention_all_gather_async",
-    "input_tensor:tensors persistent_output_buffer:tensors dim | multi_device_global_semaphore num_links? cluster_axis "
-    "mesh_device memory_config? topology subdevice_id?",
-)
-def ring_attention_all_gather_async(
-    input_tensor: list[Tensor],
-    persistent_output_buffer: list[Tensor],
-    dim: int,
-    cluster_axis: int,
-    **tuning: Any,
-) -> list[Tensor]:
-    """Several tensors gathered together, each into its buffer."""
-    if len(input_tensor) != len(persistent_output_buffer):
-        raise MeshError(
-            f"ring_attention_all_gather_async: {len(input_tensor)} tensors and {len(persistent_output_buffer)} "
-            "persistent output buffers: give one buffer for each tensor."
-        )
-    route = route_of(tuning)
-    for i, (tensor, buffer) in enumerate(zip(input_tensor, persistent_output_buffer, strict=True)):
-        _check_pair(i, tensor, buffer, dim, cluster_axis, tuning.get("memory_config"))
-    return [
-        all_gather(tensor, dim, cluster_axis=cluster_axis, output_tensor=buffer, **route)
-        for tensor, buffer in zip(input_tensor, persistent_output_buffer, strict=True)
-    ]
-
-
-def _check_pair(
-    i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None
-) -> None:
-    """What is gathered fits its buffer: asked of all pairs before the first buffer is written."""
-    op, mesh = "experimental.ring_attention_all_gather_async", buffer.device()
-    assert mesh is not None  # as the form has checked
-    check_buffer(op, f"input_tensor[{i}]", tensor, mesh)
-    gathering = definition_of(all_gather)(
-        Operand(op, f"input_tensor[{i}]", tensor.spec), dim, cluster_axis=axis
-    )
-    check_fabric(op, mesh, gathering)
-    group = group_along(op, tensor, axis)
-    gathering.move(group)
-    spec, shape = tensor.spec, list(tensor.shape)
-    shape[dim] *= group.size
-    wanted = make_spec(tuple(shape), spec.dtype, spec.layout, config or spec.memory_config, spec.tile)
-    check_output(op, f"persistent_output_buffer[{i}]", buffer.spec, wanted, spec, config)
-
-
 _SELECTION: dict[str, int | None] = {  # with what stands for all of it
     "input_batch_index": None,
     "gathered_dim_size": None,
@@ -209,15 +154,22 @@ high_bw_all_gather = _form_of(
 
 
 def _scatter_output(given: Arguments) -> Any:
-    """Persistent buffers are [intermediate, output]."""
-    buffers = given.get("persistent_output_buffers")
-    if buffers is None:
-        buffers = given.get("persistent_buffers")
-    if buffers is not None and len(buffers) < 2:
+    """Persistent buffers are [intermediate, output, penultimate], or the first of them."""
+    buffers = list(given.get("persistent_output_buffers") or [])
+    if len(buffers) > 3:
         raise MeshError(
-            f"reduce_scatter: persistent buffers are [intermediate, output], got {len(buffers)} tensors."
+            f"reduce_scatter: persistent buffers are [intermediate, output, penultimate], got {len(buffers)} tensors."
         )
-    return None if buffers is None else buffers[1]
+    return buffers[1] if len(buffers) > 1 else None
+
+
+def _check_scatter_semaphores(op: str, given: Arguments) -> None:
+    semaphores = given["multi_device_global_semaphore"]
+    count = 1 if isinstance(semaphores, GlobalSemaphore) else len(semaphores)
+    if count != 3:
+        raise MeshError(
+            f"Expected 3 semaphores but got {count}: {op} takes three of ttnn.create_global_semaphore(...), as a list."
+        )
 
 
 reduce_scatter_minimal_async = _form_of(
@@ -229,6 +181,7 @@ reduce_scatter_minimal_async = _form_of(
     f"{WORKERS} compute_kernel_config?",
     output=_scatter_output,
     precision="native",
+    check=_check_scatter_semaphores,
 )
 
 
@@ -242,79 +195,6 @@ strided_reduce_scatter_async = _form_of(
     output=_scatter_output,
     precision="native",
 )
-
-
-def _check_wraps(op: str, given: Arguments) -> None:
-    tensor, axis = given["input_tensor"], given.get("cluster_axis")
-    mesh = tensor.device() if isinstance(tensor, Tensor) else None
-    if mesh is None:
-        return  # the registry answers for operands
-    if axis is None and sum(n > 1 for n in mesh.shape) > 1:
-        raise MeshError(f"{op}: cluster_axis is mandatory on a 2-D mesh, {mesh.shape}: give 0 or 1.")
-    if axis is None:
-        axis = max(range(mesh.shape.dims()), key=lambda i: mesh.shape[i])
-    if get_usable_topology(tensor, Topology.Ring, axis) is not Topology.Ring:
-        raise MeshError(
-            f"{op}: axis {axis} of {mesh.shape} does not wrap around under the active fabric: its ends have no link "
-            "that is in use. Use ttnn.experimental.reduce_scatter_minimal_async, which also runs along a line."
-        )
-
-
-reduce_scatter_minimal_direct = _form_of(
-    reduce_scatter,
-    "reduce_scatter around a ring, each chunk straight to its owner.",
-    "experimental.reduce_scatter_minimal_direct",
-    "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
-    output=_scatter_output,
-    precision="native",
-    check=_check_wraps,
-)
-
-
-def _scratch(op: str, tensor: Tensor, dim: int, cluster_axis: int | None) -> Tensor:
-    """Opaque bytes, as many as the tensor has; for a reduce_scatter that can be."""
-    mesh = tensor.device()
-    if mesh is None:
-        raise MeshError(
-            "Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device)."
-        )
-    tensor.check_allocated(op)
-    operand = Operand(op, "input_tensor", tensor.spec)
-    scattering = definition_of(reduce_scatter)(operand, dim, cluster_axis=cluster_axis)
-    check_axis(op, mesh, cluster_axis)
-    scattering.move(group_along(op, tensor, cluster_axis))
-    size = (1, tensor.spec.bytes())
-    return allocate_tensor_on_device(size, DataType.UINT8, Layout.ROW_MAJOR, mesh, DRAM_MEMORY_CONFIG)
-
-
-_INTERMEDIATE = "experimental.reduce_scatter_minimal_async_create_intermediate_buffer"
-_STAGING = "experimental.reduce_scatter_minimal_direct_create_staging_buffer"
-_PERSISTENT = "experimental.reduce_scatter_minimal_direct_create_persistent_buffers"
-
-
-@composite(_INTERMEDIATE, "input_tensor:tensor dim | topology? cluster_axis? compute_kernel_config?")
-def reduce_scatter_minimal_async_create_intermediate_buffer(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None, **tuning: Any
-) -> list[Tensor]:
-    """Scratch for reduce_scatter_minimal_async."""
-    return [_scratch(_INTERMEDIATE, input_tensor, dim, cluster_axis)]
-
-
-@composite(_STAGING, "input_tensor:tensor dim | cluster_axis?")
-def reduce_scatter_minimal_direct_create_staging_buffer(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
-) -> Tensor:
-    """Scratch for reduce_scatter_minimal_direct."""
-    return _scratch(_STAGING, input_tensor, dim, cluster_axis)
-
-
-@composite(_PERSISTENT, "input_tensor:tensor dim | cluster_axis?")
-def reduce_scatter_minimal_direct_create_persistent_buffers(
-    input_tensor: Tensor, dim: int, cluster_axis: int | None = None
-) -> list[Tensor]:
-    """[scratch, output]"""
-    scratch = _scratch(_PERSISTENT, input_tensor, dim, cluster_axis)
-    return [scratch, reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis)]
 
 
 def _check_sum(op: str, given: Arguments) -> None:

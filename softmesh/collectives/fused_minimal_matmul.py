@@ -6,6 +6,7 @@ is not documented, here only the result is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from softmesh.collectives.async_collectives import (
@@ -18,7 +19,8 @@ from softmesh.collectives.ttnn_collectives import all_gather, route_of
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.data_movement.layout_conversion import copy
-from softmesh.ops.data_movement.shape_ops import split
+from softmesh.ops.data_movement.shape_ops import concat, split
+from softmesh.ops.data_movement.slice_and_pad import pad
 from softmesh.ops.matmul.matmul import fused_addcmul, matmul, minimal_matmul, piece_sizes
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
@@ -68,6 +70,17 @@ def _swiglu(given: dict[str, Any]) -> dict[str, Any]:
 _SCATTER = "experimental.minimal_matmul_strided_reduce_scatter_async"
 
 
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Two tensors side by side, each with as many columns as its tiles have."""
+    if len(parts) != 2 or not all(isinstance(part, Tensor) for part in parts):
+        raise MeshError(
+            f"list input must be exactly 2 tensors [prefix, suffix]: {_SCATTER} got {len(parts)}. Join others with "
+            "ttnn.concat(tensors, -1)."
+        )
+    whole = [pad(part, [(0, part.padded_shape[-1] - part.shape[-1])], 0.0) for part in parts]
+    return _tensor(concat(whole, -1))
+
+
 @composite(
     _SCATTER,
     "input_tensor weight_tensor:tensor dim multi_device_global_semaphore reduce_scatter_core_grid_offset | "
@@ -78,7 +91,7 @@ _SCATTER = "experimental.minimal_matmul_strided_reduce_scatter_async"
     "mm_credit_counters?",
 )
 def minimal_matmul_strided_reduce_scatter_async(
-    input_tensor: Tensor,
+    input_tensor: Tensor | list[Tensor],
     weight_tensor: Tensor,
     dim: int,
     multi_device_global_semaphore: Any,
@@ -88,14 +101,13 @@ def minimal_matmul_strided_reduce_scatter_async(
     optional_rs_output_tensor: Tensor | None = None,
     **given: Any,
 ) -> list[Tensor]:
-    """[the product, its sum over the group, dealt out along `dim`]; a gated addition is made of the latter."""
-    if isinstance(input_tensor, list | tuple):
-        raise NotModelled(
-            f"{_SCATTER}: a list of inputs is not modelled: join them with ttnn.concat(tensors, -1)."
-        )
+    """[the product, its sum over the group, dealt out along `dim`]; a gated addition is made of the latter.
+
+    The input may be two tensors, [prefix, suffix], whose columns follow each other, each in whole tiles.
+    """
     product = _tensor(
         minimal_matmul(
-            input_tensor,
+            _joined(input_tensor) if isinstance(input_tensor, list | tuple) else input_tensor,
             weight_tensor,
             bias_tensor=bias,
             fused_activation=given.get("fused_activation"),

@@ -127,6 +127,22 @@ dit_fused_distributed_layernorm, dit_fused_distributed_layernorm_create_stats_bu
 # The rms_norm of Llama's decode path: statistics, an all_gather of them, and the norm, in one call.
 
 
+def _checked_statistics(rows: Tensor, stats: Tensor | None, config: Any) -> DataType:
+    """The dtype in which sums are kept, which `stats` must have."""
+    if stats is None:
+        raise MeshError(
+            "fused_rms_minimal requires a pre-allocated stats tensor: give stats=, a tensor of any shape on the mesh."
+        )
+    is_wide = rows.dtype is DataType.FLOAT32 if config is None else bool(config.fp32_dest_acc_en)
+    wanted = DataType.FLOAT32 if is_wide else DataType.BFLOAT16
+    if stats.dtype is not wanted:
+        raise MeshError(
+            f"stats tensor dtype ({stats.dtype}) must match the compute accumulation format; it is {wanted} with "
+            f"fp32_dest_acc_en={is_wide} in compute_kernel_config."
+        )
+    return wanted
+
+
 @composite(
     "fused_rms_minimal",
     "input_tensor:tensor program_config cluster_axis mesh_device global_semaphore:semaphores | "
@@ -144,14 +160,16 @@ def fused_rms_minimal(
     persistent_output_tensor: Tensor | None = None,
     **given: Any,
 ) -> Tensor:
-    """rms_norm of rows split along `cluster_axis`; the statistics of all devices go into `stats`, where it is given.
+    """rms_norm of rows split along `cluster_axis`. `stats` is scratch, of any shape, in which the devices meet.
 
     A residual is added first, and written: `residual_input_tensor` holds the sum afterwards.
     """
+    kind = _checked_statistics(input_tensor, stats, given.get("compute_kernel_config"))
     rows = input_tensor
     if residual_input_tensor is not None:
         rows = OPERATIONS["add"](input_tensor, residual_input_tensor, output_tensor=residual_input_tensor)
-    whole = _gathered_statistics("rms_norm", rows, cluster_axis, stats, route_of(given))
+    own = OPERATIONS["rms_norm_pre_all_gather"](rows, dtype=kind)
+    whole = all_gather(own, len(own.shape) - 1, cluster_axis=cluster_axis, **route_of(given))
     normed = OPERATIONS["rms_norm_post_all_gather"](
         rows,
         whole,

@@ -4,12 +4,16 @@ around them (neighbor_pad_halo, halo_scatter).
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
 from softmesh.collectives.exchange_collectives import neighbor_pad_async
 from softmesh.collectives.overload_signatures import composite
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
@@ -18,9 +22,10 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, NotModelled
 from softmesh.ops.data_movement.layout_conversion import copy
-from softmesh.ops.data_movement.shape_ops import reshape
+from softmesh.ops.data_movement.slice_and_pad import slice_
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 
@@ -42,8 +47,7 @@ def _border(x: Operand, *, height: int, width: int) -> Local:
             frames.narrow(-2, 0, width),
             frames.narrow(-2, columns - width, width),
         ]
-        pixels = torch.cat([part.flatten(-3, -2) for part in parts], -2)
-        return pixels.flatten(-3, -2)
+        return torch.cat([part.flatten(-4, -2) for part in parts], -2)
 
     return Local(compute, rules.opaque)
 
@@ -74,18 +78,22 @@ def neighbor_pad_halo(
     np_num_links: int,
     np_pad2_num_links: int,
     padding_mode: str = "zeros",
+    input_pad_h: int | None = None,
+    input_pad_w: int | None = None,
+    padded_output: Tensor | None = None,
     **given: Any,
 ) -> Tensor:
-    """The border of each piece [..., H, W, C], into `halo_buffer`, which must hold just that many pixels.
+    """The border of each piece [..., H, W, C], into the first pixels of `halo_buffer`, which is returned.
 
-    Rows come along `np_cluster_axis`, columns of dim `np_pad_dim2` along `np_pad2_cluster_axis`.
+    Rows come along `np_cluster_axis`, columns of dim `np_pad_dim2` along `np_pad2_cluster_axis`. With `input_pad_h`
+    or `input_pad_w` the input has a border of that size, which does not count. A `padded_output` is filled with
+    the piece and its border, and returned instead.
     """
-    for name in ("input_pad_h", "input_pad_w", "padded_output", "border_only"):
-        if given.get(name):
-            raise NotModelled(
-                f"{_PAD}: {name} is not modelled, its meaning is not documented: use ttnn.experimental."
-                "neighbor_pad_async, which gives the piece with its border."
-            )
+    if given.get("border_only"):
+        raise NotModelled(
+            f"{_PAD}: border_only is not modelled, its meaning is not documented: use ttnn.experimental."
+            "neighbor_pad_async, which gives the piece with its border."
+        )
     rank = len(input.shape)
     if rank < 3 or np_pad_dim2 % rank != rank - 2:
         raise MeshError(
@@ -98,7 +106,7 @@ def neighbor_pad_halo(
             f"{np_pad2_right} and np_padding_w={np_padding_w} must be equal."
         )
     padded = neighbor_pad_async(
-        input,
+        _within_border(input, input_pad_h or 0, input_pad_w or 0),
         [rank - 3, rank - 2],
         [np_padding_h, np_padding_w],
         [np_padding_h, np_padding_w],
@@ -110,15 +118,118 @@ def neighbor_pad_halo(
         topology=np_topology,
     )
     border = _take_border(padded, height=np_padding_h, width=np_padding_w)
-    if border.spec.logical_volume() != halo_buffer.spec.logical_volume():
+    pages = halo_buffer.spec.logical_volume() // halo_buffer.shape[-1]
+    if pages < border.shape[0] or halo_buffer.shape[-1] != border.shape[1]:
         raise MeshError(
-            f"{_PAD}: halo_buffer {list(halo_buffer.shape)} must hold the {border.shape[0]} pixels of "
-            f"{border.shape[1]} values of the border of {list(input.shape)}."
+            f"halo_buffer holds {pages} pages but the [Htop|Hbot|Wleft|Wright] sections need {border.shape[0]}: "
+            f"{_PAD} got {list(halo_buffer.shape)} for the border of {list(input.shape)}, pixels of "
+            f"{border.shape[1]} values."
         )
-    return copy(reshape(border, list(halo_buffer.shape)), halo_buffer)
+    filled = cast(Tensor, _write_border(halo_buffer, border))
+    return filled if padded_output is None else copy(padded, padded_output)
 
 
-@operation(_SCATTER, cost=moves_bytes, precision="data", controls="memory_config")
+def _within_border(input: Tensor, high: int, wide: int) -> Tensor:
+    if not (high or wide):
+        return input
+    *lead, rows, columns, width = input.shape
+    starts = [*(0 for _ in lead), high, wide, 0]
+    return cast(Tensor, slice_(input, starts, [*lead, rows - high, columns - wide, width]))
+
+
+def _first_pixels(buffer: Operand, border: Operand) -> Local:
+    """`border` [pixels, C], written over the first pixels of `buffer`."""
+
+    def compute(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        lead = target.dim() - buffer.rank
+        pixels = target.view(*target.shape[:lead], -1, buffer.shape[-1])
+        pixels[..., : border.shape[0], :] = round_to(values, buffer.dtype)
+        return target
+
+    return Local(compute, rules.opaque)
+
+
+_write_border = Operation(
+    Definition(_PAD, _first_pixels, Signature(_PAD, _first_pixels, [], []), moves_bytes, "data", writes=(0,))
+)
+
+
+class HaloScatter(Operation):
+    """With `border_only` the second operand has its border already, which is written over in place."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        given = {**dict(zip(self.definition.signature.names, args, strict=False)), **kwargs}
+        if not given.pop("border_only", False):
+            return super().invoke(args, kwargs, call)
+        given.pop("memory_config", None)
+        return _scatter_in_place.invoke((), given, None)
+
+
+def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: int, wide: int) -> Border:
+    """How many pixels of which section lie one behind the other in `compact`, for pieces of this shape."""
+    if interior.rank < 3 or min(high, wide) < 0:
+        raise MeshError(f"{_SCATTER}: interior_src must be [..., H, W, C], got {list(interior.shape)}.")
+    if interior.layout is not Layout.ROW_MAJOR or compact.layout is not Layout.ROW_MAJOR:
+        raise MeshError(
+            f"{_SCATTER}: takes ROW_MAJOR tensors: use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)."
+        )
+    rows, columns, width = shape[-3:]
+    if min(rows, columns) < 0:
+        raise MeshError(
+            f"{_SCATTER}: interior_src {list(interior.shape)} with border_only has a border of {high} and {wide}."
+        )
+    border = Border(math.prod(shape[:-3]), rows, columns, width, high, wide)
+    if compact.shape[-1] != width or compact.spec.logical_volume() < border.pixels * width:
+        raise MeshError(
+            f"{_SCATTER}: compact_buffer {list(compact.shape)} must hold {border.pixels} pixels of {width} values, "
+            f"the border of {list(shape)}."
+        )
+    return border
+
+
+@dataclass(frozen=True)
+class Border:
+    """Of `frames` pictures of rows x columns: `high` rows above and below, `wide` columns at the sides."""
+
+    frames: int
+    rows: int
+    columns: int
+    width: int
+    high: int
+    wide: int
+
+    @property
+    def extents(self) -> list[tuple[int, int]]:
+        """Rows and columns of each section: top, bottom, left and right, which have the corners."""
+        level, upright = (self.high, self.columns), (self.rows + 2 * self.high, self.wide)
+        return [level, level, upright, upright]
+
+    @property
+    def pixels(self) -> int:
+        return self.frames * sum(a * b for a, b in self.extents)
+
+    def sections(self, compact: torch.Tensor, lead: int) -> list[torch.Tensor]:
+        """(*axes, frames, rows, columns, width) of each section, each over all frames."""
+        pixels = compact.reshape(*compact.shape[:lead], -1, self.width)
+        sizes = [self.frames * a * b for a, b in self.extents]
+        parts = pixels[..., : self.pixels, :].split(sizes, -2)
+        return [
+            part.reshape(*part.shape[:-2], self.frames, *extent, self.width)
+            for part, extent in zip(parts, self.extents, strict=True)
+        ]
+
+    def write(self, compact: torch.Tensor, padded: torch.Tensor, lead: int) -> None:
+        """Over the border of `padded` (*axes, frames, rows + 2 high, columns + 2 wide, width)."""
+        top, bottom, left, right = self.sections(compact, lead)
+        high, wide, rows, columns = self.high, self.wide, self.rows, self.columns
+        middle = padded.narrow(-2, wide, columns)
+        middle.narrow(-3, 0, high).copy_(top)
+        middle.narrow(-3, high + rows, high).copy_(bottom)
+        padded.narrow(-2, 0, wide).copy_(left)
+        padded.narrow(-2, wide + columns, wide).copy_(right)
+
+
+@operation(_SCATTER, cost=moves_bytes, precision="data", controls="memory_config", kind=HaloScatter)
 def halo_scatter(
     compact_buffer: Operand,
     interior_src: Operand,
@@ -127,45 +238,51 @@ def halo_scatter(
     *,
     border_only: bool = False,
 ) -> Local:
-    """A piece [..., H, W, C] with the border that neighbor_pad_halo made: [..., H + 2 h, W + 2 w, C]."""
-    if border_only:
-        raise NotModelled(
-            f"{_SCATTER}: border_only is not modelled, what it leaves inside is not documented."
-        )
+    """A piece [..., H, W, C] with the border that neighbor_pad_halo made: [..., H + 2 h, W + 2 w, C].
+
+    With `border_only` the piece has a border already: that is overwritten, and the piece returned.
+    """
     high, wide = np_padding_h, np_padding_w
-    if interior_src.rank < 3 or min(high, wide) < 0:
-        raise MeshError(f"{_SCATTER}: interior_src must be [..., H, W, C], got {list(interior_src.shape)}.")
-    if interior_src.layout is not Layout.ROW_MAJOR or compact_buffer.layout is not Layout.ROW_MAJOR:
-        raise MeshError(
-            f"{_SCATTER}: takes ROW_MAJOR tensors: use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)."
-        )
+    border = _sections(compact_buffer, interior_src, interior_src.shape, high, wide)
     rows, columns, width = interior_src.shape[-3:]
-    frames = interior_src.spec.logical_volume() // max(rows * columns * width, 1)
-    sizes = [high * columns] * 2 + [(rows + 2 * high) * wide] * 2
-    if compact_buffer.spec.logical_volume() != frames * sum(sizes) * width:
-        raise MeshError(
-            f"{_SCATTER}: compact_buffer {list(compact_buffer.shape)} must hold {frames * sum(sizes)} pixels of "
-            f"{width} values, the border of {list(interior_src.shape)}."
-        )
     shape = (*interior_src.shape[:-3], rows + 2 * high, columns + 2 * wide, width)
 
-    def compute(border: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    def compute(compact: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         lead = inside.dim() - interior_src.rank
-        axes = broadcast_shapes(border.shape[:lead], inside.shape[:lead])
-        pixels = border.reshape(*border.shape[:lead], frames, sum(sizes), width)
-        pixels = pixels.expand(*axes, *pixels.shape[lead:])
-        top, bottom, left, right = pixels.split(sizes, -2)
-        middle = inside.reshape(*inside.shape[:lead], frames, rows, columns, width)
-        column = torch.cat(
-            [
-                top.unflatten(-2, (high, columns)),
-                middle.expand(*axes, *middle.shape[lead:]),
-                bottom.unflatten(-2, (high, columns)),
-            ],
-            -3,
-        )
-        sides = [side.unflatten(-2, (rows + 2 * high, wide)) for side in (left, right)]
-        whole = torch.cat([sides[0], column, sides[1]], -2)
+        axes = broadcast_shapes(compact.shape[:lead], inside.shape[:lead])
+        middle = inside.reshape(*inside.shape[:lead], border.frames, rows, columns, width)
+        parts = [middle, *border.sections(compact, lead)]
+        middle, top, bottom, left, right = (part.expand(*axes, *part.shape[lead:]) for part in parts)
+        whole = torch.cat([left, torch.cat([top, middle, bottom], -3), right], -2)
         return whole.reshape(*axes, *shape)
 
     return Local(compute, rules.opaque, dtypes=(interior_src.dtype,))
+
+
+def _overwritten_border(
+    interior_src: Operand, compact_buffer: Operand, np_padding_h: int, np_padding_w: int
+) -> Local:
+    high, wide = np_padding_h, np_padding_w
+    *lead_shape, rows, columns, width = interior_src.shape
+    inner = [*lead_shape, rows - 2 * high, columns - 2 * wide, width]
+    border = _sections(compact_buffer, interior_src, inner, high, wide)
+
+    def compute(padded: torch.Tensor, compact: torch.Tensor) -> torch.Tensor:
+        lead = padded.dim() - interior_src.rank
+        frames = padded.view(*padded.shape[:lead], border.frames, rows, columns, width)
+        border.write(compact, frames, lead)
+        return padded
+
+    return Local(compute, rules.opaque)
+
+
+_scatter_in_place = Operation(
+    Definition(
+        _SCATTER,
+        _overwritten_border,
+        Signature(_SCATTER, _overwritten_border, [], []),
+        moves_bytes,
+        "data",
+        writes=(0,),
+    )
+)

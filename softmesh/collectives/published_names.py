@@ -13,7 +13,9 @@ from softmesh.collectives import (
     fused_norms,  # noqa: F401
     halo_buffers,  # noqa: F401
     ring_attention,  # noqa: F401
+    ring_gathers,  # noqa: F401
     rooted_collectives,  # noqa: F401
+    scatter_buffers,  # noqa: F401
     ttnn_collectives,  # noqa: F401
 )
 from softmesh.collectives.moe import (

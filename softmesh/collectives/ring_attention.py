@@ -20,6 +20,7 @@ from softmesh.ops.attention.sequence_parallel import (
     ring_latent_attention,
 )
 from softmesh.ops.attention.sparse_attention import indexer_score_dsa
+from softmesh.ops.data_movement.slice_and_pad import slice_write
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.tensor import Tensor
@@ -45,8 +46,16 @@ _CACHED = (
 
 
 def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Tensor:
-    options = {"cluster_axis": given["cluster_axis"], "output_tensor": buffer, **route_of(given)}
-    return cast(Tensor, all_gather(part, given["dim"], **options))
+    """All pieces along dim 2, in the buffer. One that is longer keeps what it held behind them."""
+    route = route_of(given)
+    at, axis, mesh = given["dim"], given["cluster_axis"], part.device()
+    pieces = 1 if mesh is None else mesh.shape[axis]
+    is_longer = buffer is not None and buffer.shape[at] > part.shape[at] * pieces
+    if buffer is None or not is_longer:
+        return cast(Tensor, all_gather(part, at, cluster_axis=axis, output_tensor=buffer, **route))
+    whole = cast(Tensor, all_gather(part, at, cluster_axis=axis, **route))
+    slice_write(whole, buffer, [0] * 4, list(whole.shape), [1] * 4)
+    return whole
 
 
 def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:
@@ -77,9 +86,7 @@ def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Te
     devices, place = _ring(op, q, given)
     k = _gathered(given["input_tensor_k"], given["persistent_output_buffer_k"], given)
     v = _gathered(given["input_tensor_v"], given["persistent_output_buffer_v"], given)
-    joint = [given.get(f"joint_tensor_{part}") for part in "qkv"]
-    if any(tensor is None for tensor in joint) and any(tensor is not None for tensor in joint):
-        raise ArgumentError(f"{op}: give joint_tensor_q, joint_tensor_k and joint_tensor_v, or none of them.")
+    joint = _joint_tensors(op, given)
     options = {
         name: given[name] for name in ("scale", "is_causal", "is_balanced") if given.get(name) is not None
     }
@@ -92,11 +99,25 @@ def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Te
             place,
             *joint,
             given["logical_n"],
+            given.get("attention_sink"),
             devices=devices,
             window=given.get("sliding_window_size"),
+            logical_l=given.get("logical_l") or None,
             **options,
         ),
     )
+
+
+def _joint_tensors(op: str, given: dict[str, Any]) -> list[Tensor | None]:
+    """q, k and v of the joint sequence; with `logical_l` its keys and values are split too, and gathered."""
+    joint = [given.get(f"joint_tensor_{part}") for part in "qkv"]
+    if any(tensor is None for tensor in joint) and any(tensor is not None for tensor in joint):
+        raise ArgumentError(f"{op}: give joint_tensor_q, joint_tensor_k and joint_tensor_v, or none of them.")
+    q, k, v = joint
+    if not given.get("logical_l") or k is None or v is None:
+        return joint
+    buffers = [given.get(f"persistent_output_buffer_joint_{part}") for part in "kv"]
+    return [q, _gathered(k, buffers[0], given), _gathered(v, buffers[1], given)]
 
 
 @composite(
@@ -107,16 +128,13 @@ def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Te
     f"persistent_output_buffer_joint_v? {_CACHED}",
 )
 def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """(the result of the device's own queries, that of the joint ones, the logarithms of their sums).
+    """(the result of the device's own queries, that of the joint ones, their largest scores and then their sums).
 
     Keys and values are gathered along dim 2 into the persistent buffers; positions from `logical_n` on are padding.
+    With `logical_l` the joint sequence is split over the devices too, and padding from there on. With `is_cross`
+    there may be more keys than queries.
     """
-    _refuse(
-        JOINT,
-        given,
-        f"{_CACHED} is_cross attention_sink circular_kv_cache logical_l persistent_output_buffer_joint_k "
-        "persistent_output_buffer_joint_v",
-    )
+    _refuse(JOINT, given, f"{_CACHED} circular_kv_cache")
     return _joint_attention(JOINT, given)
 
 

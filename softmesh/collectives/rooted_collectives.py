@@ -33,11 +33,20 @@ _PAGE_ALIGNMENT = 16  # bytes the fabric writes at once
 def _check_line(op: str, group: Group) -> None:
     """Without an axis the pieces must be dealt along a line."""
     label = group.dist.label
-    if group.cluster_axis is None and sum(n > 1 for n in label) > 1:
+    if group.cluster_axis is None and not _is_line(label):
         raise MeshError(
             f"{op} op is only supported for a linear tensor topology shape: the tensor is distributed as "
             f"{MeshShape(label)}. Name the axis, cluster_axis={axes_in_words(len(group.dist.mesh))}."
         )
+    _check_company(op, group)
+
+
+def _is_line(shape: Sequence[int]) -> bool:
+    return sum(n > 1 for n in shape) <= 1
+
+
+def _check_company(op: str, group: Group) -> None:
+    label = group.dist.label
     if group.size < 2:
         raise MeshError(
             f"{op} op will only work for num_devices > 1, but has {group.size}, shape: {MeshShape(label)}: "
@@ -127,17 +136,21 @@ def _spread_in_own_group(group: Group, sender: int) -> Callable[[torch.Tensor], 
     results="list[Tensor]",
 )
 def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """A tensor for each member: the i-th holds, on all of them, what member i had."""
+    """A tensor for each member: the i-th holds, on all of them, what member i had.
+
+    Without an axis on a mesh that is no line, members are counted row by row.
+    """
 
     def move(group: Group) -> GroupComputation:
-        _check_line("all_broadcast", group)
+        check = _check_line if _is_line(group.dist.mesh) else _check_company
+        check("all_broadcast", group)
         dist = replicated_placement(group, label=group.dist.label if cluster_axis is None else None)
         places = list(product(*(range(n) for n in group.extents)))
         return GroupComputation(
             lambda data: [picked(data, group, at) for at in places], (dist,) * len(places)
         )
 
-    return CollectiveSpec(checked_axis("all_broadcast", cluster_axis), move)
+    return CollectiveSpec(checked_axis("all_broadcast", cluster_axis), move, needs_line=False)
 
 
 @overloaded_collective(

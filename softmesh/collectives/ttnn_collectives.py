@@ -24,6 +24,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
 from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.placement.tensor_topology import topology_of
+from softmesh.tensor.dtype import Layout
 
 _LINKS = "num_links topology"
 _WORKERS = "chunks_per_sync num_workers_per_link num_buffers_per_channel use_l1_small_for_semaphores"
@@ -79,18 +80,24 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         topology = ttnn_label(group, dist, REPLICATE)
         return GroupComputation(AllGather(group, at), (dist,), topology)
 
-    return CollectiveSpec(checked_axis("all_gather", cluster_axis), move, ignores_topology=True)
+    axis = checked_axis("all_gather", cluster_axis)
+    return CollectiveSpec(axis, move, needs_line=_is_native_gather(input_tensor, at), ignores_topology=True)
+
+
+def _is_native_gather(operand: Operand, at: int) -> bool:
+    """Whether whole tiles are joined. Else TT-NN broadcasts the pieces, axis after axis, and concatenates them."""
+    sides = dict(zip((operand.rank - 2, operand.rank - 1), operand.spec.tile.tile_shape, strict=True))
+    return operand.layout is Layout.TILE and operand.shape[at] % sides.get(at, 1) == 0
 
 
 @collective(tuning=f"subdevice_id {_LINKS}", precision="native")
 def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """Every member gets the sum over the group; it is stored once."""
-    _check_rank("all_reduce", input_tensor)
+    """Every member gets the sum over the group; it is stored once. Without an axis, over one after the other."""
 
     def move(group: Group) -> GroupComputation:
         return GroupComputation(AllReduce(group), (replicated_placement(group),), only_sums=True)
 
-    return CollectiveSpec(checked_axis("all_reduce", cluster_axis), move)
+    return CollectiveSpec(checked_axis("all_reduce", cluster_axis), move, needs_line=False)
 
 
 @collective(
@@ -100,8 +107,11 @@ def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Col
 )
 def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """Member g gets chunk g, along `dim`, of the sum over the group."""
-    _check_rank("reduce_scatter", input_tensor)
     rank, shape = input_tensor.rank, input_tensor.shape
+    if rank < 2:
+        raise MeshError(
+            f"reduce_scatter: needs tensors of rank 2 or more, got {list(shape)}. Use ttnn.unsqueeze(tensor, 0)."
+        )
     if not -rank <= dim < rank:
         raise MeshError(
             f"Index is out of bounds for the rank, should be between 0 and {rank - 1} however is {dim}: "
@@ -119,14 +129,7 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
         label = ttnn_label(group, dist, Shard(at))
         return GroupComputation(ReduceScatter(group, at), (dist,), label, only_sums=True)
 
-    return CollectiveSpec(checked_axis("reduce_scatter", cluster_axis), move)
-
-
-def _check_rank(op: str, operand: Operand) -> None:
-    if operand.rank < 2:
-        raise MeshError(
-            f"{op}: needs tensors of rank 2 or more, got {list(operand.shape)}. Use ttnn.unsqueeze(tensor, 0)."
-        )
+    return CollectiveSpec(checked_axis("reduce_scatter", cluster_axis), move, needs_line=False)
 
 
 @collective(positional="cluster_axis", **NOTHING_IS_SENT)

@@ -88,6 +88,14 @@ def writing_one_device(receiver: str, sender: str | None = None) -> dict[str, An
     return _leaving(check_read, unwritten)
 
 
+def leaving_some_everywhere() -> dict[str, Any]:
+    """Every device keeps some of what the tensor given for the result held."""
+    return _leaving(
+        lambda op, tensor, arguments: warn_if_undefined(tensor, op),
+        lambda arguments: lambda made: [devices_of(result.view_distribution()) for result in made],
+    )
+
+
 @lru_cache(maxsize=4096)
 def _all_but(coord: MeshCoordinate, dist: Distribution) -> Devices:
     return devices_of(dist) - {coord}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import Signature
 from softmesh.dispatch.undefined_values import Marking, UndefinedRule, carried_over
+from softmesh.runtime.device import MeshDevice
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -48,6 +49,8 @@ class Definition:
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
+    # memory on the chips that its program keeps, made when the program is
+    program_buffers: Callable[[MeshDevice, dict[str, Any]], Sequence[object]] | None = None
     namespace: str = "ttnn"
     # What its calls look like to a reader, where the signature does not tell (see dispatch.call_form):
     results: str = "Tensor"  # the type of what a call returns

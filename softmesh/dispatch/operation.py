@@ -248,10 +248,16 @@ class Operation(EntryPoint):
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
             device.note_program(plan.program)
+            self._keep_buffers(device, plan, values)
         if recording is None:
             at = self._signature.queue_at
             device.note_launch(None if at is None else values[at])
         return recording
+
+    def _keep_buffers(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
+        make = self.definition.program_buffers
+        if make is not None and plan.program in device.program_cache:
+            device.program_buffers += make(device, self._signature.named(values, range(len(values))))
 
     def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
         """The computation changes the data of some operands, which are given memory of their own first."""

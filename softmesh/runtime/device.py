@@ -128,6 +128,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.closed = False
         self.unique_id = next(_IDS)
         self.program_cache: set[object] = set()
+        self.program_buffers: list[object] = []  # memory that programs keep as long as they are cached
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
         self.captures = Captures()
@@ -387,6 +388,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def clear_program_cache(self) -> None:
         self.program_cache.clear()
+        self.program_buffers.clear()
         epoch.invalidate()
 
     def disable_and_clear_program_cache(self) -> None:

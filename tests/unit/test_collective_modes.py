@@ -173,12 +173,14 @@ def test_what_is_no_tensor_is_refused_by_every_way(how):
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_tensors_of_one_dim_are_not_added_by_any_way(how):
+@pytest.mark.parametrize("shape", [(4,), ()])
+def test_tensors_of_one_dim_or_none_are_added_by_every_way(how, shape):
     ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
     mesh = ttnn.open_mesh_device(MeshShape(1, 2))
-    x = ttnn.from_torch(torch.zeros(4), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
-    with pytest.raises(RuntimeError, match="needs tensors of rank 2 or more"):
-        collectives.all_reduce(x, **how)
+    x = ttnn.from_torch(torch.ones(shape), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+    summed = collectives.all_reduce(x, **how)
+    assert tuple(summed.shape) == shape
+    assert first_piece(summed).unique().tolist() == [2]
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -224,10 +226,10 @@ def test_hops_need_a_fabric_and_the_host_does_not():
         assert first_piece(collectives.all_reduce(x, numerics="chip")).unique().tolist() == [2]
 
 
-def test_hops_of_a_line_fabric_need_an_axis_and_the_host_does_not():
+def test_a_line_fabric_adds_without_an_axis_along_one_after_the_other():
     x = on_t3000((2, 4), FabricConfig.FABRIC_1D)
-    with pytest.raises(RuntimeError, match="requires cluster_axis to be set"):
-        collectives.all_reduce(x, numerics="chip")
+    assert first_piece(collectives.all_reduce(x, numerics="chip")).unique().tolist() == [8]
+    assert first_piece(ttnn.all_reduce(x)).unique().tolist() == [8]
     assert first_piece(collectives.all_reduce(x, "host")).unique().tolist() == [8]
 
 

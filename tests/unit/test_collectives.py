@@ -95,6 +95,22 @@ def test_reduce_scatter_deals_the_sum(mesh):
         assert torch.equal(after[i], whole[..., i % 4 * 128 : (i % 4 + 1) * 128])
 
 
+def test_without_an_axis_a_line_fabric_goes_along_one_axis_after_the_other(mesh):
+    x, r = columns(mesh), same(mesh)
+    assert torch.equal(pieces(ttnn.all_reduce(x))[5], sum(pieces(x)))
+    for i, piece in enumerate(pieces(ttnn.reduce_scatter(r, 3))):
+        assert torch.equal(piece, 8 * pieces(r)[0][..., i * 64 : (i + 1) * 64])
+
+
+@pytest.mark.parametrize(
+    ("width", "layout"), [(32, ttnn.ROW_MAJOR_LAYOUT), (40, ttnn.ROW_MAJOR_LAYOUT), (40, ttnn.TILE_LAYOUT)]
+)
+def test_without_an_axis_what_is_not_whole_tiles_is_gathered_row_by_row(mesh, width, layout):
+    values = torch.arange(32.0 * 8 * width).reshape(1, 1, 32, 8 * width)
+    x = put(values, ttnn.ShardTensorToMesh(mesh, 3), mesh, layout=layout)
+    assert all(torch.equal(piece, values) for piece in pieces(ttnn.all_gather(x, 3)))
+
+
 def test_mesh_partition_keeps_a_chunk_of_what_each_device_has(mesh):
     y = ttnn.to_layout(grid(mesh), ttnn.ROW_MAJOR_LAYOUT)
     before, after = pieces(y), pieces(ttnn.mesh_partition(y, 3, 1))

@@ -10,7 +10,13 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.collectives import async_collectives, exchange_collectives, fused_collectives
+from softmesh.collectives import (
+    async_collectives,
+    exchange_collectives,
+    fused_collectives,
+    ring_gathers,
+    scatter_buffers,
+)
 from softmesh.collectives.argument_checks import ReduceType
 from softmesh.collectives.published_names import COMPOSITES
 from softmesh.collectives.semaphores import (
@@ -222,10 +228,20 @@ def test_the_strided_and_the_high_bandwidth_gather_give_the_same_values(mesh):
         async_collectives.high_bw_all_gather(put(x, mesh), 3, output, cluster_axis=1, input_batch_index=0)
 
 
-def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh):
+def of_others(x: torch.Tensor, length: int, held: float) -> list[torch.Tensor]:
+    """Pieces of 32 rows joined along dim 2 of `length`, in which a device's own range stays what was held."""
+    whole = [torch.nn.functional.pad(one, (0, 0, 0, length - 128), value=held) for one in joined(x, 2)]
+    for device, one in enumerate(whole):
+        one[:, :, device % 4 * 32 : device % 4 * 32 + 32] = held
+    return whole
+
+
+def test_keys_and_values_of_the_others_are_gathered_into_buffers_that_may_be_longer(mesh):
     keys, values = numbers(8, 1, 2, 32, 32), numbers(8, 1, 2, 32, 64)
-    buffers = [put(torch.zeros(8, 1, 2, 128, width), mesh) for width in (32, 64)]
-    result = async_collectives.ring_attention_all_gather_async(
+    buffers = [
+        put(torch.full((8, 1, 2, length, width), -1.0), mesh) for length, width in ((128, 32), (160, 64))
+    ]
+    result = ring_gathers.ring_attention_all_gather_async(
         [put(keys, mesh), put(values, mesh)],
         persistent_output_buffer=buffers,
         dim=2,
@@ -236,10 +252,10 @@ def test_keys_and_values_of_ring_attention_are_gathered_into_their_buffers(mesh)
         num_links=1,
     )
     assert all(a is b for a, b in zip(result, buffers, strict=True))
-    assert_shards(result[0], joined(keys, 2))
-    assert_shards(result[1], joined(values, 2))
+    assert_shards(result[0], of_others(keys, 128, -1.0))
+    assert_shards(result[1], of_others(values, 160, -1.0))
     with pytest.raises(RuntimeError, match="one buffer for each tensor"):
-        async_collectives.ring_attention_all_gather_async(
+        ring_gathers.ring_attention_all_gather_async(
             [put(keys, mesh)],
             buffers,
             2,
@@ -279,41 +295,80 @@ def test_reduce_scatter_async_deals_out_the_sum(mesh):
     assert_shards(strided, scattered(x, 3))
 
 
-def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(mesh):
-    x = numbers(8, 1, 1, 32, 128)
-    scratch = async_collectives.reduce_scatter_minimal_async_create_intermediate_buffer(
-        put(x, mesh), 3, cluster_axis=1
-    )
-    assert [one.dtype for one in scratch] == [ttnn.uint8]
-    output = put(torch.zeros(8, 1, 1, 32, 32), mesh)
+def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(line):
+    x = numbers(8, 1, 1, 32, 256)
+    tensor, output = put(x, line), put(torch.zeros(8, 1, 1, 32, 32), line)
+    first, last = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer(tensor, 3)
     call = async_collectives.reduce_scatter_minimal_async
-    assert call(put(x, mesh), [*scratch, output], 3, semaphores(mesh, 3), cluster_axis=1) is output
-    assert_shards(output, scattered(x, 3))
-    with pytest.raises(RuntimeError, match=r"\[intermediate, output\], got 1 tensors"):
-        call(put(x, mesh), [output], 3, semaphores(mesh, 3), cluster_axis=1)
+    for buffers in ([first, output, last], [first, output]):
+        assert call(tensor, buffers, 3, semaphores(line, 3)) is output
+        assert_shards(output, list(x.sum(0).chunk(8, 3)))
+    assert_shards(call(tensor, [first], 3, semaphores(line, 3)), list(x.sum(0).chunk(8, 3)))
+    with pytest.raises(RuntimeError, match="Expected 3 semaphores but got 2"):
+        call(tensor, None, 3, semaphores(line, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "dtype", "wanted"),
+    [
+        ((1, 1, 32, 512), 3, ttnn.bfloat16, [[8, 8 * 2048], [1, 8 * 2048]]),
+        ((1, 3, 64, 2560), 3, ttnn.bfloat16, [[8 * 3 * 3, 8 * 2048], [3 * 3, 8 * 2048]]),
+        ((1, 16, 32, 64), 1, ttnn.bfloat8_b, [[8 * 2, 8 * 1088], [2, 8 * 1088]]),
+        ((32, 2048), 1, ttnn.float32, [[8 * 2, 4 * 4096], [2, 4 * 4096]]),
+    ],
+)
+def test_intermediate_buffers_have_pages_of_tiles(line, shape, dim, dtype, wanted):
+    tensor = ttnn.from_torch(torch.zeros(shape), dtype, layout=TILE, device=line)
+    made = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer(tensor, dim)
+    assert [list(one.shape) for one in made] == wanted
+    assert {(one.dtype, one.layout) for one in made} == {(ttnn.uint8, ROWS)}
+
+
+def test_intermediate_buffers_are_for_rings_and_not_for_the_first_dim(line):
+    make = scatter_buffers.reduce_scatter_minimal_async_create_intermediate_buffer
+    message = "only applies to the contiguous fast path"
+    with pytest.raises(RuntimeError, match=message):
+        make(put(numbers(8, 8, 1, 32, 32), line), 0)
+    with pytest.raises(RuntimeError, match=message):
+        make(put(numbers(8, 1, 1, 32, 256), line), 3, topology=ttnn.Topology.Linear)
 
 
 def test_the_direct_reduce_scatter_runs_around_a_ring(line):
     x = numbers(8, 1, 1, 32, 256)
     tensor = put(x, line)
-    whole = x.sum(0)
-    result = async_collectives.reduce_scatter_minimal_direct(tensor, 3)
-    assert_shards(result, list(whole.chunk(8, 2 + 1)))
-    buffers = async_collectives.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
-    assert (
-        async_collectives.reduce_scatter_minimal_direct(tensor, 3, persistent_buffers=buffers) is buffers[1]
-    )
-    assert (
-        async_collectives.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 3).dtype is ttnn.uint8
-    )
+    wanted = list(x.sum(0).chunk(8, 3))
+    direct = scatter_buffers.reduce_scatter_minimal_direct
+    assert_shards(direct(tensor, 3), wanted)
+    buffers = scatter_buffers.reduce_scatter_minimal_direct_create_persistent_buffers(tensor, 3)
+    output, staging = buffers
+    assert direct(tensor, 3, persistent_buffers=buffers) is output
+    assert_shards(output, wanted)
+    grid = line.compute_with_storage_grid_size()
+    assert list(staging.shape) == [16 * grid.x * grid.y, 4 * 4096]
+    assert staging.memory_config().shard_spec.shape == [16, 4 * 4096]
+    with pytest.raises(RuntimeError, match=r"must be \{output, staging\}, got 1"):
+        direct(tensor, 3, persistent_buffers=[output])
+    with pytest.raises(RuntimeError, match=r"Persistent staging tensor spec .* does not match the computed"):
+        direct(tensor, 3, persistent_buffers=[output, output])
+    with pytest.raises(RuntimeError, match=r"Persistent output tensor spec .* does not match the computed"):
+        direct(tensor, 3, persistent_buffers=[tensor, staging])
+
+
+@pytest.mark.parametrize(
+    ("tiles", "place"), [(64, ttnn.L1_MEMORY_CONFIG), (1024, ttnn.DRAM_MEMORY_CONFIG)], ids=["L1", "DRAM"]
+)
+def test_staging_that_is_too_large_for_every_core_is_interleaved(line, tiles, place):
+    tensor = ttnn.from_torch(torch.zeros(32 * tiles, 256), ttnn.bfloat16, layout=TILE, device=line)
+    staging = scatter_buffers.reduce_scatter_minimal_direct_create_staging_buffer(tensor, 1)
+    assert (list(staging.shape), staging.memory_config()) == ([2 * tiles, 8 * 2048], place)
 
 
 def test_the_direct_reduce_scatter_needs_an_axis_that_closes(mesh):
     x = put(numbers(8, 1, 1, 32, 256), mesh)
-    with pytest.raises(RuntimeError, match="cluster_axis is mandatory on a 2-D mesh"):
-        async_collectives.reduce_scatter_minimal_direct(x, 3)
-    with pytest.raises(RuntimeError, match=r"axis 1 .* does not wrap around"):
-        async_collectives.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
+    with pytest.raises(RuntimeError, match="requires an explicit cluster_axis"):
+        scatter_buffers.reduce_scatter_minimal_direct(x, 3)
+    with pytest.raises(RuntimeError, match=r"supports Ring topology only: axis 1 .* does not wrap around"):
+        scatter_buffers.reduce_scatter_minimal_direct(x, 3, cluster_axis=1)
 
 
 def test_a_list_of_tensors_side_by_side_is_scattered_as_one(mesh):
@@ -419,13 +474,41 @@ def test_all_to_all_async_writes_its_output_buffer(line):
 
 
 @pytest.mark.parametrize(
-    ("in_dim", "out_dim", "message"),
-    [(2, 2, "AllToAllAsync: in_dim and out_dim must be different, "), (1, 3, "in_dim and out_dim 2 or 3")],
+    ("shape", "in_dim", "out_dim", "layout"),
+    [
+        ((2, 1, 64, 32), 1, 2, TILE),
+        ((1, 8, 5, 6), 3, 1, ROWS),
+        ((16, 3), 1, 0, ROWS),
+        ((1, 1, 40, 24), 2, 3, TILE),
+        ((1, 8, 2, 33), 0, 1, TILE),
+    ],
 )
-def test_all_to_all_async_takes_two_different_last_dims(line, in_dim, out_dim, message):
+def test_all_to_all_async_swaps_any_two_dims_in_any_layout(line, shape, in_dim, out_dim, layout):
+    x = numbers(8, *shape)
+    result = list(shape)
+    result[in_dim] *= 8
+    result[out_dim] //= 8
+    scratch, output = (put(torch.zeros(8, *result), line, layout) for _ in range(2))
+    one = semaphores(line, 1)[0]
+    exchange_collectives.all_to_all_async(put(x, line, layout), scratch, output, in_dim, out_dim, one)
+    assert_shards(output, swapped(x, list(range(8)), in_dim, out_dim))
+
+
+def test_all_to_all_async_takes_two_different_dims(line):
     x = put(numbers(8, 1, 1, 32, 256), line)
+    message = "AllToAllAsync: in_dim and out_dim must be different, "
     with pytest.raises(RuntimeError, match=message):
-        exchange_collectives.all_to_all_async(x, x, x, in_dim, out_dim, semaphores(line, 1)[0])
+        exchange_collectives.all_to_all_async(x, x, x, 2, -2, semaphores(line, 1)[0])
+
+
+def test_all_to_all_async_of_what_is_dealt_in_two_dims_wants_whole_tiles(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        mapper = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(2, 3))
+        one = semaphores(mesh, 1)[0]
+        x = ttnn.from_torch(numbers(1, 1, 16, 32), layout=ROWS, device=mesh, mesh_mapper=mapper)
+        with pytest.raises(RuntimeError, match="all_broadcast op is only supported for a linear tensor"):
+            exchange_collectives.all_to_all_async(x, x, x, 2, 3, one)
 
 
 def test_all_to_all_wants_tiles_and_extents_that_divide(mesh):
@@ -493,6 +576,30 @@ def test_two_dims_are_extended_with_their_corners(mesh, mode):
     assert_shards(result, [wanted[d] for d in range(8)])
 
 
+@pytest.mark.parametrize("end", [5, 8, 11])
+def test_rows_behind_the_picture_are_zero_and_sent_as_zero(mesh, end):
+    x = 1 + numbers(8, 1, 4, 5, 8)
+    two, one = semaphores(mesh, 2), semaphores(mesh, 1)
+    given = put(x, mesh, ROWS), [1, 2], [1, 2], [1, 1], "zeros", [0, 1], two, one
+    result = exchange_collectives.neighbor_pad_async(*given, logical_h=end)
+    once = {d: piece for c in range(4) for d, piece in haloed(list(x), [c, c + 4], 1, 1, 1, "zeros").items()}
+    for d, piece in once.items():
+        shown = max(0, min(4, end - d // 4 * 4))
+        piece[:, 1 + shown : 5] = 0
+    pieces = [once[d] for d in range(8)]
+    wanted = {**haloed(pieces, row_of(0), 2, 2, 1, "zeros"), **haloed(pieces, row_of(4), 2, 2, 1, "zeros")}
+    assert_shards(result, [wanted[d] for d in range(8)])
+
+
+def test_frames_of_zero_are_put_in_front(mesh):
+    x = 1 + numbers(8, 1, 2, 4, 3, 8)
+    one = semaphores(mesh, 1)
+    given = put(x, mesh, ROWS), [2], [1], [0], "zeros", [0], one, one
+    plain = exchange_collectives.neighbor_pad_async(*given)
+    result = exchange_collectives.neighbor_pad_async(*given, t_front_pad=3)
+    assert_shards(result, [torch.nn.functional.pad(p, (0, 0, 0, 0, 0, 0, 3, 0)) for p in shards(plain)])
+
+
 def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
     values = numbers(1, 4, 8)
     x = ttnn.from_torch(values, device=line)
@@ -511,6 +618,8 @@ def test_halos_of_a_tensor_that_all_share_and_on_an_axis_of_one_device(line):
         ({"padding_mode": "wrap"}, "must be 'zeros' or 'replicate', got 'wrap'"),
         ({"padding_right": [1, 1]}, "one entry for each padded dim"),
         ({"dim": [4]}, "dim=4 is out of range"),
+        ({"dim": [3]}, "must rise and leave out the last dim"),
+        ({"dim": [2], "t_front_pad": 1}, "needs a batch of 1"),
         ({"cluster_axis": [2]}, "cluster axis 2 is out of range for mesh shape rank 2"),
         ({"num_links": [0]}, "num_links must be greater than 0"),
     ],
@@ -547,15 +656,25 @@ def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
     result = exchange_collectives.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
     assert_shards(result, [piece[:, 1:4] for piece in x])
     assert_shards(
-        async_collectives.reduce_scatter_minimal_async(tensor, None, 1, [one], cluster_axis=0), list(x)
+        async_collectives.reduce_scatter_minimal_async(tensor, None, 1, semaphores(line, 3), cluster_axis=0),
+        list(x),
     )
+
+
+@pytest.mark.parametrize("offset", [10, 20, 24])
+def test_rows_of_a_slice_behind_the_last_are_zero(mesh, offset):
+    x, one = 1 + numbers(8, 1, 5, 8), semaphores(mesh, 1)[0]
+    result = exchange_collectives.slice_reshard_async(put(x, mesh, ROWS), 1, offset, 12, 1, one, one)
+    rows = [torch.cat([x[d] for d in row_of(first)], 1) for first in (0, 4)]
+    padded = [torch.nn.functional.pad(whole, (0, 0, 0, 20))[:, offset : offset + 12] for whole in rows]
+    assert_shards(result, [*padded[0].chunk(4, 1), *padded[1].chunk(4, 1)])
 
 
 @pytest.mark.parametrize(
     ("layout", "offset", "shape", "message"),
     [
         (TILE, 0, 4, r"Unsupported input tensor layout Layout::TILE\."),
-        (ROWS, 10, 12, "leave the 20 rows"),
+        (ROWS, -1, 12, "must be 0 or more"),
         (ROWS, 0, 6, "cannot be shared by 4 devices"),
     ],
 )

@@ -120,7 +120,6 @@ def test_a_tensor_on_some_devices_is_broadcast_among_those(mesh):
             lambda x: broadcast(x, At(0, 0), cluster_axis=1, topology=ttnn.Topology.Mesh),
             "Topology must be either Ring or Linear",
         ),
-        (lambda x: all_broadcast(x), "1D fabric on a 2D mesh_device requires cluster_axis to be set"),
         (
             lambda x: point_to_point(x, At(0, 0), At(0, 4)),
             "Mesh device must contain receiver coordinate device",
@@ -148,11 +147,17 @@ def test_without_an_axis_a_tensor_dealt_in_two_dims_is_no_line(idle_machine):
             RuntimeError, match="broadcast op is only supported for a linear tensor topology shape"
         ):
             broadcast(x, At(0, 0))
-        with pytest.raises(
-            RuntimeError, match="all_broadcast op is only supported for a linear tensor topology"
-        ):
-            all_broadcast(x)
         assert held(broadcast(numbered(mesh), At(1, 1))) == [6] * 8
+
+
+@pytest.mark.parametrize("fabric", [ttnn.FabricConfig.FABRIC_1D, ttnn.FabricConfig.FABRIC_2D])
+def test_all_broadcast_without_an_axis_counts_devices_row_by_row(idle_machine, fabric):
+    with opened(2, 4, fabric=fabric) as mesh:
+        two_dims = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, 1))
+        values = torch.arange(1.0, 9).reshape(2, 4).repeat_interleave(32, 0).repeat_interleave(32, 1)
+        x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=two_dims)
+        for sent in (all_broadcast(x), all_broadcast(numbered(mesh))):
+            assert [held(one) for one in sent] == [[i] * 8 for i in range(1, 9)]
 
 
 def test_one_device_has_nobody_to_broadcast_to(idle_machine):

@@ -98,6 +98,19 @@ def test_a_lean_product_is_summed_and_dealt_out(mesh, axis):
     assert_shards(total, dealt(summed(x @ weight, axis), 3, axis))
 
 
+def test_two_inputs_of_a_lean_product_are_joined_in_whole_tiles(mesh):
+    prefix, suffix, weight = numbers(8, 1, 1, 32, 40), numbers(8, 1, 1, 32, 32), numbers(8, 1, 1, 96, 128)
+    given = put(weight, mesh), 3, semaphores(mesh, 3), OFFSET
+    options = {"compute_kernel_config": None, "cluster_axis": 1, "topology": LINEAR}
+    parts = [put(prefix, mesh), put(suffix, mesh)]
+    product, total = X.minimal_matmul_strided_reduce_scatter_async(parts, *given, **options)
+    wanted = torch.cat([torch.nn.functional.pad(prefix, (0, 24)), suffix], -1) @ weight
+    assert_shards(product, list(wanted))
+    assert_shards(total, dealt(summed(wanted, 1), 3, 1))
+    with pytest.raises(RuntimeError, match="list input must be exactly 2 tensors"):
+        X.minimal_matmul_strided_reduce_scatter_async(parts[:1], *given, **options)
+
+
 def test_a_gated_addition_is_made_of_what_was_dealt_out(mesh):
     x, weight = numbers(8, 1, 1, 32, 64), numbers(8, 1, 1, 64, 128)
     addend, factor = numbers(8, 1, 1, 32, 32), numbers(8, 1, 1, 1, 32)
@@ -342,16 +355,48 @@ def test_a_border_is_rows_above_and_below_then_columns_with_their_corners(mesh):
     assert first == [0, 0, 19, 20, 0, 2, 10, 18, 0, 5, 13, 21]
 
 
+def test_each_section_of_a_border_has_all_frames(mesh):
+    whole = torch.arange(1.0, 65.0).reshape(1, 2, 4, 8, 1)
+    x = ttnn.from_torch(
+        whole,
+        layout=ROWS,
+        device=mesh,
+        mesh_mapper=ttnn.ShardTensor2dMesh(mesh, dims=(2, 3), mesh_shape=(2, 4)),
+    )
+    longer = put(torch.full((8, 30, 1), -1.0), mesh, ROWS)
+    first = shards(pad_halo(x, longer, 1, 1, mesh))[1].flatten().tolist()  # holds 3 4 / 11 12, 35 36 / 43 44
+    top, bottom = [0, 0, 0, 0], [19, 20, 51, 52]
+    left, right = [0, 2, 10, 18, 0, 34, 42, 50], [0, 5, 13, 21, 0, 37, 45, 53]
+    assert first == [*top, *bottom, *left, *right, *[-1] * 6]
+
+
+def test_a_piece_with_a_border_is_filled_in_place_and_counts_without_it(mesh):
+    whole = 1 + numbers(1, 2, 8, 8, 3)
+    split = ttnn.ShardTensor2dMesh(mesh, dims=(2, 3), mesh_shape=(2, 4))
+    x = ttnn.from_torch(whole, layout=ROWS, device=mesh, mesh_mapper=split)
+    wanted = bordered(whole, 1, 1, "zeros")
+    buffer = put(torch.zeros(8, 40, 3), mesh, ROWS)
+    target = put(torch.zeros(8, 1, 2, 6, 4, 3), mesh, ROWS)
+    assert pad_halo(x, buffer, 1, 1, mesh, padded_output=target) is target
+    assert_shards(target, wanted, 0.0)
+    outer = put(torch.nn.functional.pad(torch.stack(shards(x)), (0, 0, 1, 1, 1, 1), value=-7.0), mesh, ROWS)
+    before = shards(buffer)
+    pad_halo(outer, buffer, 1, 1, mesh, input_pad_h=1, input_pad_w=1)
+    assert_shards(buffer, before, 0.0)
+    assert X.halo_scatter(buffer, outer, 1, 1, border_only=True) is outer
+    assert_shards(outer, wanted, 0.0)
+
+
 def test_borders_refuse_buffers_of_another_size_and_what_is_not_known(mesh):
     x = put(numbers(8, 1, 1, 4, 4, 2), mesh, ROWS)
     buffer = put(torch.zeros(8, 7, 2), mesh, ROWS)
-    with pytest.raises(RuntimeError, match=r"halo_buffer \[7, 2\] must hold the 20 pixels"):
+    with pytest.raises(RuntimeError, match=r"halo_buffer holds 7 pages but the .* sections need 20"):
         pad_halo(x, buffer, 1, 1, mesh)
     with pytest.raises(ttnn.NotModelled, match="border_only"):
         pad_halo(x, buffer, 1, 1, mesh, border_only=True)
     with pytest.raises(RuntimeError, match=r"compact_buffer \[7, 2\] must hold 20 pixels"):
         X.halo_scatter(buffer, x, 1, 1)
-    with pytest.raises(ttnn.NotModelled, match="border_only"):
+    with pytest.raises(RuntimeError, match=r"compact_buffer \[7, 2\] must hold 12 pixels"):
         X.halo_scatter(buffer, x, 1, 1, border_only=True)
     one, two, three = semaphores(mesh, 3)
     with pytest.raises(RuntimeError, match="np_pad_dim2=2"):

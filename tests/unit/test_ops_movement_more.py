@@ -148,11 +148,27 @@ def test_sort_gives_values_and_where_they_were(
     x = rand(4, 6)
     found, places = ttnn.sort(put(x, several, words), -1, descending, True)
     assert ttnn.placements(found) == ttnn.placements(places) == expected
-    assert places.dtype is ttnn.uint16
+    assert places.dtype is ttnn.uint32
     if LOCAL not in expected:
         wanted = torch.sort(x, descending=descending, stable=True)
         assert torch.equal(ttnn.compose(found), wanted.values)
         assert torch.equal(ttnn.compose(places).long(), wanted.indices)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [(ttnn.bfloat16, ttnn.uint16), (ttnn.uint16, ttnn.uint32), (ttnn.float32, ttnn.uint32)],
+)
+def test_sort_numbers_places_in_32_bits_for_some_dtypes(dtype: Any, wanted: Any, device: Any) -> None:
+    x = put(torch.arange(64).reshape(2, 32).flip(1).float(), device, dtype=dtype)
+    values, places = ttnn.sort(x)
+    assert places.dtype is wanted
+    short = ttnn.typecast(places, ttnn.uint16)
+    if wanted is ttnn.uint16:
+        assert ttnn.sort(x, out=(values, short))[1] is short
+    else:
+        with pytest.raises(RuntimeError, match="must be UINT32 when input dtype is"):
+            ttnn.sort(x, out=(values, short))
 
 
 def test_sort_writes_into_tensors_that_are_given(several: ttnn.MeshDevice) -> None:

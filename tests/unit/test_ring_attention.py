@@ -12,6 +12,7 @@ from operands import LOCAL, R, S, put, random
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, NotModelled
+from softmesh.ops.attention import blockwise
 
 N, L, WIDTH = 64, 16, 32
 BALANCED = torch.cat([torch.arange(N).chunk(8)[i] for i in (0, 7, 1, 6, 2, 5, 3, 4)])
@@ -74,7 +75,97 @@ def test_each_device_attends_to_all_parts_and_to_the_joint_sequence(mesh):
         * WIDTH**-0.5
     )
     first = ttnn.to_torch(ttnn.get_device_tensors(sums)[0])
-    torch.testing.assert_close(first, scores.logsumexp(-1, keepdim=True), rtol=1e-4, atol=1e-4)
+    maxima, totals = (part.unflatten(2, (2, 32))[..., :16, :].flatten(2, 3) for part in first.chunk(2, 2))
+    torch.testing.assert_close(maxima, scores.amax(-1, keepdim=True), rtol=1e-4, atol=1e-4)
+    exact = torch.exp(scores - maxima).sum(-1, keepdim=True)
+    torch.testing.assert_close(totals, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_results_are_bfloat16_and_without_a_joint_sequence_have_no_rows_of_it(mesh):
+    own = [put(x, mesh, (S(1), S(2)), ttnn.bfloat8_b) for x in qkv(128)]
+    buffers = [put(torch.zeros(1, 4, 128, WIDTH), mesh, (S(1), R), ttnn.bfloat8_b) for _ in range(2)]
+    results = ttnn.transformer.ring_joint_scaled_dot_product_attention(
+        *own,
+        persistent_output_buffer_k=buffers[0],
+        persistent_output_buffer_v=buffers[1],
+        joint_strategy="rear",
+        logical_n=128,
+        ccl_core_grid_offset=(0, 0),
+        **route(mesh),
+    )
+    assert [list(result.shape) for result in results] == [[1, 2, 32, 32], [1, 2, 0, 32], [1, 2, 64, 1]]
+    assert {result.dtype for result in results} == {ttnn.bfloat16}
+
+
+def test_a_sink_takes_its_share_of_every_row(mesh):
+    own, sink = qkv(), random(1, 4, 1, 1)
+    out = ring(mesh, own, logical_n=N, is_causal=True, attention_sink=put(sink, mesh, (S(1), R)))[0]
+    scores = (own[0] @ own[1].transpose(2, 3) * WIDTH**-0.5).masked_fill(~CAUSAL, float("-inf"))
+    more = (sink * WIDTH**-0.5).expand(1, 4, N, 1)
+    assert_close(out, torch.cat([scores, more], -1).softmax(-1)[..., :-1] @ own[2])
+
+
+def test_a_joint_sequence_may_be_split_too(mesh):
+    own, joint, shown = qkv(), qkv(128), 100
+    buffers = [put(torch.zeros(1, 4, n, WIDTH), mesh, (S(1), R)) for n in (N, N, 128, 160)]
+    out, joint_out, sums = ttnn.transformer.ring_joint_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), S(2))) for x in (*own, *joint)),
+        persistent_output_buffer_k=buffers[0],
+        persistent_output_buffer_v=buffers[1],
+        persistent_output_buffer_joint_k=buffers[2],
+        persistent_output_buffer_joint_v=buffers[3],
+        joint_strategy="rear",
+        logical_n=50,
+        logical_l=shown,
+        ccl_core_grid_offset=(0, 0),
+        **route(mesh),
+    )
+    keys = [torch.cat([x[:, :, :50], j[:, :, :shown]], 2) for x, j in zip(own[1:], joint[1:], strict=True)]
+    assert (ttnn.placements(out), ttnn.placements(joint_out)) == ((S(1), S(2)), (S(1), S(2)))
+    assert_close(out, attention(own[0], *keys))
+    assert_close(joint_out, attention(joint[0], *keys))
+    assert list(sums.shape) == [1, 2, 2 * (32 + 32), 1]
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_more_keys_than_queries_are_a_prefix_or_another_sequence(mesh, is_causal):
+    queries, (_, k, v) = qkv(32)[0], qkv(128)
+    out = ttnn.transformer.ring_joint_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), S(2))) for x in (queries, k, v)),
+        persistent_output_buffer_k=put(torch.zeros(1, 4, 128, WIDTH), mesh, (S(1), R)),
+        persistent_output_buffer_v=put(torch.zeros(1, 4, 160, WIDTH), mesh, (S(1), R)),
+        joint_strategy="rear",
+        logical_n=100,
+        is_causal=is_causal,
+        is_cross=not is_causal,
+        ccl_core_grid_offset=(0, 0),
+        **route(mesh),
+    )[0]
+    seen = torch.arange(128) < 100
+    mask = torch.arange(128) <= torch.arange(68, 100).unsqueeze(-1) if is_causal else seen.expand(32, 128)
+    assert_close(out, attention(queries, k, v, mask & seen))
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_blocks_of_scores_give_what_all_of_them_give(monkeypatch, kv_heads, is_causal):
+    monkeypatch.setattr(blockwise, "_BLOCK_KEYS", 5)
+    monkeypatch.setattr(blockwise, "_BLOCK_SCORES", 2 * 3 * 4 * 5 * 7)
+    q = torch.randn(3, 1, 2, 4, 20, 8)  # on three devices, which share keys
+    k, v = (torch.randn(1, 1, 2, kv_heads, 33, 8) for _ in range(2))
+    asking = torch.arange(3).reshape(3, 1, 1) * 4 + torch.arange(20) if is_causal else None
+    keys = torch.arange(33)
+    found = blockwise.attended(q, k, v, blockwise.Visibility(keys < 30, keys, asking, 9), 0.3)
+    scores = q @ k.repeat_interleave(4 // kv_heads, -3).transpose(-2, -1) * 0.3
+    seen = (keys < 30).expand(3, 1, 1, 1, 20, 33)
+    if asking is not None:
+        ahead = keys - asking.reshape(3, 1, 1, 1, 20, 1)
+        seen = seen & (ahead <= 0) & (ahead > -9)
+    scores = scores.masked_fill(~seen, float("-inf"))
+    torch.testing.assert_close(found.values, scores.softmax(-1) @ v.repeat_interleave(4 // kv_heads, -3))
+    torch.testing.assert_close(found.maxima, scores.amax(-1, keepdim=True))
+    lse = scores.logsumexp(-1, keepdim=True)
+    torch.testing.assert_close(found.maxima + found.sums.log(), lse)
 
 
 @pytest.mark.parametrize("order", [torch.arange(N), BALANCED])

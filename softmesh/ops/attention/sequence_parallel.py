@@ -7,9 +7,11 @@ collectives that gather the keys are in `softmesh.collectives`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand, Value
@@ -17,14 +19,17 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_window, group, mask_bias
+from softmesh.ops.attention.blockwise import Visibility, attended
+from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_sink, check_window
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
+from softmesh.tensor.dtype import TILE_SIZE, DataType
 
 Data = torch.Tensor | None
 JOINT = "transformer.ring_joint_scaled_dot_product_attention"
 LATENT = "transformer.ring_mla"
 DISTRIBUTED = "transformer.ring_distributed_scaled_dot_product_attention"
+_JOINT_Q = 4  # among the operands of ring_joint_attention
 
 
 @dataclass(frozen=True)
@@ -49,31 +54,31 @@ class SequenceOrder:
         return self.of_part(torch.arange(self.devices, device=device).unsqueeze(-1)).flatten()
 
 
-def attention_and_weight(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Data, scale: float, kv_heads: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """softmax(q k^T) v, and the logarithm of what it was divided by: (*axes, b, heads, rows, width) and (..., 1)."""
-    queries = group(q, -3, (kv_heads, q.shape[-3] // kv_heads))
-    scores = queries @ k.unsqueeze(-3).transpose(-2, -1) * scale
-    if bias is not None:
-        scores = scores + bias
-    weight = scores.logsumexp(-1, keepdim=True)
-    out = torch.exp(scores - weight) @ v.unsqueeze(-3)
-    return out.flatten(-4, -3), weight.flatten(-4, -3)
+def _visible(
+    asking: Data,
+    keys: torch.Tensor,
+    end: torch.Tensor | int,
+    window: int | None,
+    joint: int = 0,
+    joint_end: int = 0,
+) -> Visibility:
+    """Keys before `end`, behind which there are `joint` more, of which those before `joint_end` are shown."""
+    shown = keys < end
+    behind = torch.arange(joint, device=keys.device)
+    shown = torch.cat([shown, (behind < joint_end).expand(*shown.shape[:-1], joint)], -1)
+    return Visibility(shown, torch.cat([keys, behind]), asking, window)
 
 
-def hidden_keys(
-    asking: Data, keys: torch.Tensor, end: torch.Tensor | int, window: int | None, joint: int
-) -> torch.Tensor:
-    """The bias (..., 1, 1, 1, rows, keys + joint) that hides keys from `end` on, and those after the one asking."""
-    visible = (keys < end).unsqueeze(-2)
-    if asking is not None:
-        ahead = keys - asking.unsqueeze(-1)
-        visible = visible & (ahead <= 0)
-        if window is not None:
-            visible = visible & (ahead > -window)
-    seen = torch.nn.functional.pad(visible, (0, joint), value=True)
-    return mask_bias(seen).reshape(*seen.shape[:-2], 1, 1, 1, *seen.shape[-2:])
+def statistics(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """The maxima of the parts' rows, each filled up to whole tiles, and then their sums."""
+    return torch.cat(
+        [
+            F.pad(part[which], (0, 0, 0, -part[which].shape[-2] % TILE_SIZE))
+            for which in (0, 1)
+            for part in parts
+        ],
+        -2,
+    )
 
 
 @operation(JOINT, controls="", tuning="")
@@ -86,30 +91,36 @@ def ring_joint_attention(
     joint_k: Operand | None = None,
     joint_v: Operand | None = None,
     logical_n: Value = 0,
+    sink: Operand | None = None,
     *,
     devices: int,
     scale: float | None = None,
     is_causal: bool = False,
     is_balanced: bool = False,
     window: int | None = None,
+    logical_l: int | None = None,
 ) -> Local:
     """The part of one device, after the gathering: k and v are whole, `place` is the device's index among them.
 
-    Three results: of the device's queries, of the joint ones, and the logarithms of the sums that both were
-    divided by, [b, heads, rows + joint rows, 1]; how TT-NN lays those out is not known.
+    Where there are more keys than queries, causal queries are the last before `logical_n`. Three results: of the
+    device's queries, of the joint ones, and of both the largest score of each row, then the sum it was divided by.
     """
     check_rank_4(JOINT, q, k, v)
     check_groups(JOINT, q.shape[1], k.shape[1])
     check_window(JOINT, window)
+    check_sink(JOINT, sink, (1, q.shape[1], 1, 1))
     has_joint = joint_q is not None and joint_k is not None and joint_v is not None
     if is_causal and has_joint:
         raise MeshError(
             f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors."
         )
-    rows, joint = q.shape[2], joint_q.shape[2] if joint_q is not None else 0
+    if sink is not None and not is_causal:
+        raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
+    rows, joint = q.shape[2], joint_k.shape[2] if joint_k is not None else 0
+    joint_end = joint if logical_l is None else logical_l
     order = SequenceOrder(devices, k.shape[2], is_balanced)
+    asked = SequenceOrder(devices, rows * devices, is_balanced)
     factor = q.shape[3] ** -0.5 if scale is None else scale
-    kv_heads = k.shape[1]
 
     def compute(
         q: torch.Tensor,
@@ -120,16 +131,32 @@ def ring_joint_attention(
         joint_k: Data,
         joint_v: Data,
         end: torch.Tensor | int,
+        sink: Data = None,
     ) -> tuple[torch.Tensor, ...]:
         if joint_q is not None and joint_k is not None and joint_v is not None:
             q, k, v = (concat_on_mesh(pair, -2) for pair in ((q, joint_q), (k, joint_k), (v, joint_v)))
-        asking = order.of_part(place) if is_causal else None
-        bias = hidden_keys(asking, order.of_all(q.device), end, window, joint)
-        both, weight = attention_and_weight(q, k, v, bias, factor, kv_heads)
-        return both[..., :rows, :], both[..., rows:, :], weight
+        asking = asked.of_part(place) if is_causal else None
+        if asking is not None and asked.length < order.length:
+            asking = asking + end - asked.length
+        seen = _visible(asking, order.of_all(q.device), end, window, joint, joint_end)
+        both, maxima, sums = attended(q, k, v, seen, factor, sink)
+        parts = [(maxima[..., at, :], sums[..., at, :]) for at in (slice(rows), slice(rows, None))]
+        return both[..., :rows, :], both[..., rows:, :], statistics(parts)
 
     rule = _ring_rule(outputs=3, joint=True)
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
+    dtype = _result_dtype(q)
+    return Local(
+        compute,
+        rule,
+        dtypes=(dtype,) * 3,
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(2 * k.shape[2]),
+    )
+
+
+def _result_dtype(q: Operand) -> DataType:
+    """Of block floats too: results are bfloat16."""
+    return DataType.FLOAT32 if q.dtype is DataType.FLOAT32 else DataType.BFLOAT16
 
 
 @operation(LATENT, controls="", tuning="")
@@ -149,11 +176,11 @@ def ring_latent_attention(
     check_groups(LATENT, q.shape[1], kv.shape[1])
     order = SequenceOrder(devices, kv.shape[2], is_balanced)
     factor = q.shape[3] ** -0.5 if scale is None else scale
-    kv_heads = kv.shape[1]
 
     def compute(q: torch.Tensor, kv: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        bias = hidden_keys(order.of_part(place), order.of_all(q.device), logical_n, None, 0)
-        return attention_and_weight(q, kv, kv[..., :head_dim_v], bias, factor, kv_heads)
+        seen = _visible(order.of_part(place), order.of_all(q.device), logical_n, None)
+        out, maxima, sums = attended(q, kv, kv[..., :head_dim_v], seen, factor)
+        return out, maxima + sums.log()
 
     rule = _ring_rule(outputs=2, place_at=2)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * kv.shape[2]))
@@ -169,10 +196,12 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
         rules.refuse_partial(at)
         tensors = [word for i, word in enumerate(at.words) if i != place_at and word is not None]
         if isinstance(at.words[place_at], rules.Shard):
-            others = [word for i, word in enumerate(at.words) if i not in (0, place_at) and word is not None]
+            joint_q = at.words[_JOINT_Q] if joint else None
+            own_parts = {0, place_at} | ({_JOINT_Q} if joint_q is rules.Shard(2) else set())
+            others = [word for i, word in enumerate(at.words) if i not in own_parts and word is not None]
             is_ring = at.word is rules.Shard(2) and all(word is rules.REPLICATE for word in others)
             if joint and is_ring:
-                return [at.word, rules.REPLICATE, rules.LOCAL]
+                return [at.word, joint_q or rules.REPLICATE, rules.LOCAL]
             return [at.word if is_ring else rules.LOCAL] * outputs
         kinds = set(tensors)
         is_alike = len(kinds) == 1 and at.word in (rules.Shard(0), rules.Shard(1))
@@ -198,15 +227,15 @@ def ring_distributed_attention(
         )
     order = SequenceOrder(devices, q.shape[2], is_balanced=True)
     factor = q.shape[3] ** -0.5 if scale is None else scale
-    kv_heads, length = k.shape[1:3]
+    length = k.shape[2]
 
     def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: torch.Tensor | int) -> torch.Tensor:
         lead = q.dim() - 4
         where = torch.full((1,) * (lead + 1), place) if isinstance(place, int) else place.long()
         asking = order.of_part(where.to(q.device))
         mine = torch.take_along_dim(q, asking.reshape(*asking.shape[:-1], 1, 1, -1, 1), -2)
-        bias = hidden_keys(asking, torch.arange(length, device=q.device), length, None, 0)
-        return attention_and_weight(mine, k, v, bias, factor, kv_heads)[0]
+        seen = _visible(asking, torch.arange(length, device=q.device), length, None)
+        return attended(mine, k, v, seen, factor).values
 
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)

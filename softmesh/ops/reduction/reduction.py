@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.dispatch.argument_forms import named_by_position, one_after_the_other
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -210,19 +211,37 @@ def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
 # -- along a dim, in order: sort, prefix products and sums, moving averages, nonzero -----------------
 
 
+_SORTED_WITH_LONG_INDICES = (DataType.UINT16, DataType.FLOAT32)
+
+
+def _check_sorted_into(op: Definition, call: BoundCall) -> None:
+    dtype, targets = call.tensors[0].dtype, call.targets
+    if dtype in _SORTED_WITH_LONG_INDICES and len(targets) == 2 and targets[1].dtype is not DataType.UINT32:
+        raise MeshError(
+            f"sort: the tensor of indices must be UINT32 when input dtype is {dtype.name}, got {targets[1].dtype}."
+        )
+
+
 @operation(
-    cost=flops_per_element(16), controls="memory_config out", precision="native", results="list[Tensor]"
+    cost=flops_per_element(16),
+    controls="memory_config out",
+    precision="native",
+    results="list[Tensor]",
+    check_targets=_check_sorted_into,
 )
 def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
     """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
 
-    Equal values keep their order; TT-NN promises that for `stable=True` only.
+    Of uint16 and float32 values they are uint32. Equal values keep their order; TT-NN promises that for `stable=True`
+    only.
     """
     at = input_tensor.from_end(dim)
+    is_long = input_tensor.dtype in _SORTED_WITH_LONG_INDICES
+    places = DataType.UINT32 if is_long else index_type(input_tensor.shape[at])
     return Local(
         lambda x: list(torch.sort(x, dim=at, descending=bool(descending), stable=True)),
         rules.within(at),
-        dtypes=(input_tensor.dtype, index_type(input_tensor.shape[at])),
+        dtypes=(input_tensor.dtype, places),
     )
 
 
