@@ -637,7 +637,7 @@ CALLS["linear"] = lambda draw, dtype: product(draw, dtype, _LINEAR)
 @_entry("experimental.minimal_matmul")
 def _minimal_matmul(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     call = product(draw, dtype, _MINIMAL)
-    if call.operands[1].shape[-1] % 2 or draw(st.booleans()):
+    if call.operands[1].shape[-1] % 64 or draw(st.booleans()):
         return call
     if len(call.operands) > 2 and call.operands[2].shape[-1] == 1:
         return call

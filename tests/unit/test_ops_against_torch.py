@@ -235,12 +235,20 @@ def test_linear_adds_bias_and_activates(device: ttnn.MeshDevice) -> None:
 
 
 def test_the_lean_matmul_gates_by_swiglu(device: ttnn.MeshDevice) -> None:
-    x, w, b = rand(8, 40), rand(40, 16), rand(16)
+    x, w, b = rand(8, 40), rand(40, 128), rand(128)
     plain = ttnn.experimental.minimal_matmul(put(x, device), put(w, device), bias_tensor=put(b, device))
     torch.testing.assert_close(ttnn.to_torch(plain), x @ w + b)
-    up, gate = (x @ w).chunk(2, -1)
-    gated = ttnn.experimental.minimal_matmul(put(x, device), put(w, device), fuse_swiglu=True)
-    torch.testing.assert_close(ttnn.to_torch(gated), up * F.silu(gate))
+    gates, values = (x @ w + b).unflatten(-1, (-1, 2, 32)).unbind(-2)  # tiles of both take turns
+    gated = ttnn.experimental.minimal_matmul(
+        put(x, device), put(w, device), bias_tensor=put(b, device), fuse_swiglu=True
+    )
+    torch.testing.assert_close(ttnn.to_torch(gated), (values * F.silu(gates)).flatten(-2))
+    pieces = ttnn.experimental.minimal_matmul_split(
+        put(x, device), put(w, device), bias_tensor=put(b, device), fuse_swiglu=True, chunks=2
+    )
+    assert torch.equal(torch.cat([ttnn.to_torch(piece) for piece in pieces], -1), ttnn.to_torch(gated))
+    with pytest.raises(RuntimeError, match="multiple of 64"):
+        ttnn.experimental.minimal_matmul(put(x, device), put(rand(40, 32), device), fuse_swiglu=True)
 
 
 def test_moreh_dot_is_the_scalar_product(device: ttnn.MeshDevice) -> None:

@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.placement import rules
+from softmesh.tensor.dtype import TILE_SIZE
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
@@ -76,17 +77,18 @@ def nlp_create_qkv_heads(
     """[b, 1, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
 
     k comes transposed, [b, kv_heads, width, s], unless `transpose_k_heads=False`. With `input_kv` the
-    queries come from `input` alone, keys and values from `input_kv`.
+    queries come from `input` alone, keys and values from `input_kv`. A sharded row has one key head on each core:
+    its queries, then its key, then its value. No key heads at all leave k and v empty.
     """
     if kv_tied:
         raise NotModelled(f"{_CREATE}: kv_tied is not modelled: pass keys and values as input_kv.")
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     width = _check_fused(input, input_kv, num_heads, kv_heads)
-    counts = (num_heads, kv_heads, kv_heads)
+    cut = by_groups if kv_heads and input.spec.memory_config.is_sharded() else one_after_another
 
     def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        parts = [split_heads(x, width)] if kv is None else [split_heads(x, width), split_heads(kv, width)]
-        q, k, v = parts[0].split(counts, -3) if kv is None else (parts[0], *parts[1].split(counts[1:], -3))
+        pairs = None if kv is None else split_heads(kv, width)
+        q, k, v = cut(split_heads(x, width), pairs, num_heads, kv_heads)
         return q, k.transpose(-2, -1) if transpose_k_heads else k, v
 
     def rule(at: rules.Situation) -> list[rules.Placement]:
@@ -102,6 +104,26 @@ def nlp_create_qkv_heads(
     return Local(compute, rule)
 
 
+def one_after_another(
+    heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int
+) -> tuple[torch.Tensor, ...]:
+    """All queries, all keys, all values."""
+    if pairs is None:
+        return heads.split((q_heads, kv_heads, kv_heads), -3)
+    return heads, *pairs.split((kv_heads, kv_heads), -3)
+
+
+def by_groups(
+    heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int
+) -> tuple[torch.Tensor, ...]:
+    """For each key head: its queries, then its key, then its value."""
+    if pairs is not None:
+        return heads, *pairs.unflatten(-3, (kv_heads, 2)).unbind(-3)
+    group = q_heads // kv_heads
+    q, k, v = heads.unflatten(-3, (kv_heads, group + 2)).split((group, 1, 1), -3)
+    return q.flatten(-4, -3), k.squeeze(-3), v.squeeze(-3)
+
+
 def split_heads(x: torch.Tensor, width: int) -> torch.Tensor:
     """(..., b, 1, s, heads * width) -> (..., b, heads, s, width)"""
     return x.squeeze(-3).unflatten(-1, (-1, width)).transpose(-3, -2)
@@ -113,7 +135,7 @@ def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) 
             check_rank_4(_CREATE, operand, "[batch, 1, sequence, features]")
             if operand.shape[1] != 1:
                 raise MeshError(f"{_CREATE}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
-    if kv_heads < 1 or heads % kv_heads:
+    if kv_heads < 0 or (kv_heads and heads % kv_heads):
         raise MeshError(f"{_CREATE}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
     if kv is None:
         return head_width(_CREATE, fused, heads + 2 * kv_heads)
@@ -267,34 +289,36 @@ def split_query_key_value_and_split_heads(
     """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
 
     k comes transposed, [b, kv_heads, width, s]; it does not with `transpose_key=False`. With `kv_input_tensor` the
-    queries come from `input_tensor` alone. Of a sharded operand TT-NN reads the features of each core by
-    themselves; here they are one row.
+    queries come from `input_tensor` alone. An interleaved row has all queries, all keys, all values; a sharded one,
+    for each key head, its queries, then its key, then its value. `use_falcon7b_backend` is for rows of 4672 features:
+    71 query heads of width 64, and one head each of keys and values.
     """
     if use_falcon7b_backend:
-        raise NotModelled(
-            f"{_SPLIT}: use_falcon7b_backend is not modelled: call ttnn.experimental.nlp_create_qkv_heads_falcon7b."
-        )
+        num_heads, num_kv_heads = _falcon_heads(input_tensor, kv_input_tensor, transpose_key)
     given = [input_tensor] if kv_input_tensor is None else [input_tensor, kv_input_tensor]
     for operand in given:
         if operand.rank != 3:
             raise MeshError(f"{_SPLIT}: {operand.name} must be [b, s, features], got {list(operand.shape)}.")
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     _check_groups(_SPLIT, num_heads, kv_heads)
-    counts = (num_heads, kv_heads, kv_heads)
-    width = head_width(_SPLIT, input_tensor, sum(counts) if kv_input_tensor is None else num_heads)
+    many = num_heads + 2 * kv_heads if kv_input_tensor is None else num_heads
+    width = head_width(_SPLIT, input_tensor, many)
+    if width % TILE_SIZE:
+        raise MeshError(
+            f"Invalid head size: {width}. The head size must be a multiple of the tile width ({TILE_SIZE}). "
+            f"{_SPLIT}: pad the heads of {list(input_tensor.shape)} to whole tiles."
+        )
     if kv_input_tensor is not None and head_width(_SPLIT, kv_input_tensor, 2 * kv_heads) != width:
         raise MeshError(
             f"{_SPLIT}: input_tensor {list(input_tensor.shape)} and kv_input_tensor {list(kv_input_tensor.shape)} must "
             "agree in the width of a head."
         )
 
+    cut = by_groups if input_tensor.spec.memory_config.is_sharded() else one_after_another
+
     def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        first = _split_heads_3d(x, width)
-        q, k, v = (
-            first.split(counts, -3)
-            if kv is None
-            else (first, *_split_heads_3d(kv, width).split(counts[1:], -3))
-        )
+        pairs = None if kv is None else _split_heads_3d(kv, width)
+        q, k, v = cut(_split_heads_3d(x, width), pairs, num_heads, kv_heads)
         return q, k.transpose(-2, -1) if transpose_key else k, v
 
     def rule(at: rules.Situation) -> list[rules.Placement]:
@@ -308,6 +332,15 @@ def split_query_key_value_and_split_heads(
         ]
 
     return Local(compute, rule)
+
+
+def _falcon_heads(fused: Operand, kv: Operand | None, turns_keys: bool) -> tuple[int, int]:
+    if kv is not None or turns_keys or fused.shape[-1] != _FALCON_FEATURES:
+        raise MeshError(
+            f"{_SPLIT}: use_falcon7b_backend takes a row of {_FALCON_FEATURES} features and transpose_key=False; got "
+            f"{list(fused.shape)}, transpose_key={turns_keys}{'' if kv is None else ' and kv_input_tensor'}."
+        )
+    return _FALCON_FEATURES // _FALCON_WIDTH - 2, 1
 
 
 def _split_heads_3d(x: torch.Tensor, width: int) -> torch.Tensor:
@@ -403,13 +436,10 @@ def create_qkv_heads(
     _check_one(_CREATE_QKV, input)
     _check_groups(_CREATE_QKV, num_heads, kv_heads)
     width = head_width(_CREATE_QKV, input, num_heads + 2 * kv_heads)
-    group = num_heads // kv_heads
 
     def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        parts = split_heads(x, width).unflatten(-3, (kv_heads, group + 2))
-        q, k, v = parts.split((group, 1, 1), -3)
-        keys = k.squeeze(-3)
-        return q.flatten(-4, -3), keys.transpose(-2, -1) if transpose_k_heads else keys, v.squeeze(-3)
+        q, k, v = by_groups(split_heads(x, width), None, num_heads, kv_heads)
+        return q, k.transpose(-2, -1) if transpose_k_heads else k, v
 
     return Local(compute, _rule_4d(transpose_k_heads))
 
@@ -436,8 +466,8 @@ def create_qkv_heads_from_separate_tensors(
         )
 
     def compute(x: torch.Tensor, kv: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        k, v = split_heads(kv, width).unflatten(-3, (kv_heads, 2)).unbind(-3)
-        return split_heads(x, width), k.transpose(-2, -1) if transpose_k_heads else k, v
+        q, k, v = by_groups(split_heads(x, width), split_heads(kv, width), num_heads, kv_heads)
+        return q, k.transpose(-2, -1) if transpose_k_heads else k, v
 
     return Local(compute, _rule_4d(transpose_k_heads, source=1))
 

@@ -14,6 +14,8 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
@@ -97,7 +99,7 @@ def lerp(input: Operand, end: Operand, weight: Value) -> Local:
 
 @operation(
     controls="memory_config dtype optional_output_tensor",
-    tuning="program_config compute_kernel_config core_grid output_tile",
+    tuning="compute_kernel_config core_grid output_tile",
 )
 def addmm(
     input_tensor: Operand,
@@ -106,16 +108,20 @@ def addmm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
-    """beta * input + alpha * mat1 @ mat2."""
+    """beta * input + alpha * mat1 @ mat2; an activation of the program config comes right behind the product."""
     rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
+    fused = None if program_config is None else program_config.activation
+    last = None if fused is None else activation_function(fused, "addmm")
 
     def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        total = alpha * product(a, b)
+        made = product(a, b)
+        total = alpha * (made if last is None else last(made))
         return total if beta == 0 else beta * x + total
 
-    cost = matmul_cost(mat1_tensor.shape[-1])
-    return Local(compute, _addmm_rule, broadcast_rank=rank, cost=cost)
+    rule = _addmm_rule if last is None else rules.of_whole(_addmm_rule)
+    return Local(compute, rule, broadcast_rank=rank, cost=matmul_cost(mat1_tensor.shape[-1]))
 
 
 def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:

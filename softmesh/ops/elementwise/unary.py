@@ -259,6 +259,7 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "mul_unary_sfpu": torch.mul,
     "polygamma": lambda x, k: torch.polygamma(int(k), x),
     "power": torch.pow,
+    "power_iterative": torch.pow,
     "prelu_sfpu": F.leaky_relu,
     "rdiv": lambda x, value: value / x,
     "relu_max": lambda x, limit: x.clamp(0, limit),

@@ -53,8 +53,8 @@ def _minimal_matmul(
     result = _linear(input_tensor, weight_tensor, bias_tensor, activation=fused_activation)
     if not fuse_swiglu:
         return result
-    up, gate = result.chunk(2, -1)
-    return up * gate * torch.sigmoid(gate)
+    gates, values = result.unflatten(-1, (-1, 2, 32)).unbind(-2)
+    return (values * gates * torch.sigmoid(gates)).flatten(-2)
 
 
 @reference("moreh_dot")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,11 +11,13 @@ from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.ops.elementwise.activations import activation_function
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.dtype import Layout
+from softmesh.tensor.dtype import DataType, Layout
 
 _A, _B, _MARKS, _BIAS = range(4)
 
@@ -68,7 +70,7 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
 @operation(
     "sparse_matmul",
     controls="memory_config dtype optional_output_tensor",
-    tuning="program_config compute_kernel_config core_grid output_tile global_cb sub_device_id",
+    tuning="compute_kernel_config core_grid output_tile global_cb sub_device_id",
     precision="data",
 )
 def sparse_matmul(
@@ -81,6 +83,7 @@ def sparse_matmul(
     nnz: int | None = None,
     is_input_a_sparse: bool = False,
     is_input_b_sparse: bool = True,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
     """a @ b for the pairs of blocks whose entry of `sparsity` is not 0; b is [1, experts, K, N].
 
@@ -89,8 +92,11 @@ def sparse_matmul(
     | a and b | [1, experts, M, K] | [1, 1, 1, experts] | [1, experts, M, N] |
     | a | [A, experts, M, K] | [1, 1, A, experts] | [A, experts, M, N] |
 
-    What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias is added to the
-    blocks that are computed.
+    `indices`, [1, 1, 1, n], names the experts to compute, in any order, in place of sparsity, which is not read then:
+    experts counts n in the results, and a of the second form is [1, n, M, K].
+
+    What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias, and the activation of
+    a program config, go with the blocks that are computed.
     """
     op = "sparse_matmul"
     a, b = input_tensor_a, input_tensor_b
@@ -99,10 +105,11 @@ def sparse_matmul(
             raise MeshError(
                 f"Inputs to {op} must be tilized: use ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
             )
+    fused = None if program_config is None else program_config.activation
+    last = None if fused is None else activation_function(fused, op)
     if indices is not None:
-        raise NotModelled(
-            f"{op}: indices is not modelled, its meaning is not documented: mark blocks by sparsity."
-        )
+        _check_indices(a, b, indices, nnz, is_input_a_sparse, is_input_b_sparse)
+        return _indexed(a, b, bias, is_input_a_sparse, last)
     form = _form(a, b, is_input_a_sparse, is_input_b_sparse)
     if sparsity.shape != form.marks:
         raise MeshError(
@@ -122,10 +129,65 @@ def sparse_matmul(
             left,
             *(t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None),
         ]
-        return _products(parts, is_marked)
+        made = _products(parts, is_marked)
+        return made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
 
-    rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None)
+    rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None or last is not None)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
+
+
+def _check_indices(
+    a: Operand, b: Operand, indices: Operand, nnz: int | None, a_is_sparse: bool, b_is_sparse: bool
+) -> None:
+    op, many = "sparse_matmul", indices.shape[-1]
+    if nnz is not None:
+        raise MeshError(
+            f"nnz ({nnz}) must not be supplied together with indices: {op} computes the {many} experts of indices."
+        )
+    is_form = indices.dtype is DataType.UINT16 and indices.layout is Layout.ROW_MAJOR
+    if not is_form or indices.shape[:-1] != (1, 1, 1) or not 0 < many <= b.shape[1] or not b_is_sparse:
+        raise MeshError(
+            f"{op}: indices must be UINT16 in ROW_MAJOR layout, [1, 1, 1, n] with n up to {b.shape[1]} experts, beside "
+            f"is_input_b_sparse=True; got {indices.dtype}, {indices.layout}, {list(indices.shape)}."
+        )
+    if a.rank != 4 or b.rank != 4 or a.shape[3] != b.shape[2] or (a_is_sparse and a.shape[:2] != (1, many)):
+        wanted = f"[1, {many}, M, K]" if a_is_sparse else "[A, B, M, K]"
+        raise MeshError(
+            f"{op}: input_tensor_a {list(a.shape)} must be {wanted}, and input_tensor_b {list(b.shape)} "
+            "[1, experts, K, N]."
+        )
+
+
+def _indexed(
+    a: Operand,
+    b: Operand,
+    bias: Operand | None,
+    a_is_sparse: bool,
+    last: Callable[[torch.Tensor], torch.Tensor] | None,
+) -> Local:
+    """The products with chosen experts, one for each index."""
+
+    def chosen(experts: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        lead = experts.dim() - 4
+        where = indices.reshape(*indices.shape[:lead], 1, -1, 1, 1).long()
+        return torch.take_along_dim(experts.float(), where, lead + 1)
+
+    def compute(
+        x: torch.Tensor, y: torch.Tensor, _: torch.Tensor, z: torch.Tensor | None, indices: torch.Tensor
+    ) -> torch.Tensor:
+        weights, shifts = chosen(y, indices), None
+        if z is not None:
+            shifts = chosen(z.expand(*z.shape[:-3], y.shape[-3], *z.shape[-2:]), indices)
+        if not a_is_sparse:
+            x = x.unsqueeze(-3).unsqueeze(-3)
+            at = weights.dim() - 4
+            weights = weights.unsqueeze(at).unsqueeze(at)
+            shifts = None if shifts is None else shifts.unsqueeze(at).unsqueeze(at)
+        made = x.float() @ weights
+        made = made if shifts is None else made + shifts
+        return made if last is None else last(made)
+
+    return Local(compute, rules.opaque, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
 
 
 def _check_count(op: str, nnz: int | None, is_marked: torch.Tensor, lead: int) -> None:

@@ -1,0 +1,142 @@
+"""Activations that a product's program config asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from operands import R, S, put, random
+
+import softmesh as ttnn
+from softmesh.errors import MeshError, PartialWarning
+
+Config = Callable[..., Any]
+RELU = ttnn.UnaryOpType.RELU
+
+
+def plain_blocks(**more: Any) -> Any:
+    return ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=1,
+        per_core_N=1,
+        transpose_mcast=False,
+        **more,
+    )
+
+
+def line_blocks(**more: Any) -> Any:
+    return ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_size=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=1,
+        per_core_N=1,
+        fuse_batch=True,
+        mcast_in0=True,
+        **more,
+    )
+
+
+def bank_blocks(**more: Any) -> Any:
+    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=1, per_core_M=1, per_core_N=1, **more
+    )
+
+
+CONFIGS = [plain_blocks, line_blocks, bank_blocks]
+FORMS = {
+    "op type": (RELU, F.relu),
+    "with its number": (
+        ttnn.UnaryWithParam(ttnn.UnaryOpType.LEAKY_RELU, 0.5),
+        lambda x: F.leaky_relu(x, 0.5),
+    ),
+    "a pair": ((ttnn.UnaryOpType.GELU, False), F.gelu),
+    "a list": ([ttnn.UnaryOpType.GELU, True], F.gelu),
+    "a power": ([ttnn.UnaryOpType.POWER_ITERATIVE, 3], lambda x: x**3),
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("form", FORMS)
+def test_linear_applies_the_activation_of_its_program_config_behind_the_bias(
+    device, config: Config, form: str
+):
+    given, function = FORMS[form]
+    x, w, b = random(32, 64), random(64, 32), random(1, 32)
+    for _ in range(2):  # as planned, then as compiled
+        made = ttnn.linear(
+            put(x, device),
+            put(w, device),
+            bias=put(b, device),
+            program_config=config(fused_activation=given),
+        )
+        torch.testing.assert_close(ttnn.to_torch(made), function(x @ w + b), rtol=1e-4, atol=1e-4)
+
+
+def test_programs_with_and_without_an_activation_are_two(device):
+    x, w = put(-torch.ones(32, 32), device), put(torch.ones(32, 32), device)
+    for activation, expected in ((None, -32.0), (RELU, 0.0), (None, -32.0), (RELU, 0.0)):
+        made = ttnn.matmul(x, w, program_config=plain_blocks(fused_activation=activation))
+        assert ttnn.to_torch(made)[0, 0] == expected
+    config = plain_blocks()
+    assert ttnn.to_torch(ttnn.matmul(x, w, program_config=config))[0, 0] == -32
+    config.fused_activation = RELU
+    assert ttnn.to_torch(ttnn.matmul(x, w, program_config=config))[0, 0] == 0
+
+
+def test_every_product_with_a_program_config_applies_its_activation(device):
+    x, w, shift = random(32, 64), random(64, 32), random(32, 32)
+    config = line_blocks(fused_activation=RELU)
+    added = ttnn.addmm(put(shift, device), put(x, device), put(w, device), program_config=config)
+    torch.testing.assert_close(ttnn.to_torch(added), shift + F.relu(x @ w), rtol=1e-4, atol=1e-4)
+    experts, marks = random(1, 3, 64, 32), torch.tensor([[[[1.0, 0.0, 1.0]]]])
+    made = ttnn.sparse_matmul(
+        put(x.reshape(1, 1, 32, 64), device),
+        put(experts, device),
+        sparsity=put(marks, device, layout=ttnn.ROW_MAJOR_LAYOUT),
+        program_config=line_blocks(fused_activation=ttnn.UnaryOpType.EXP),
+    )
+    expected = torch.exp(x @ experts) * marks.reshape(1, 3, 1, 1)
+    torch.testing.assert_close(ttnn.to_torch(made).reshape(expected.shape), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_activation_of_a_partial_sum_is_told(pair):
+    x, w = put(random(32, 64), pair, (R, S(1))), put(random(64, 32), pair, (R, S(0)))
+    with pytest.warns(PartialWarning, match="linear"):
+        ttnn.linear(x, w, program_config=plain_blocks(fused_activation=RELU))
+
+
+def test_an_activation_beside_shards_belongs_into_the_program_config(device):
+    memory = ttnn.create_sharded_memory_config((32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    x, w = put(random(32, 64), device, memory_config=memory), put(random(64, 32), device)
+    for product in (ttnn.linear, ttnn.matmul):
+        with pytest.raises(
+            MeshError, match="Sharded matmul run with relu activation: this should be placed in"
+        ):
+            product(x, w, activation="relu")
+
+
+def test_sparse_products_name_their_experts_by_indices(device):
+    x, experts = random(1, 2, 32, 64), random(1, 4, 64, 32)
+    marks = put(torch.zeros(1, 1, 1, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT)
+    chosen = put(
+        torch.tensor([[[[3, 1]]]], dtype=torch.int32),
+        device,
+        dtype=ttnn.uint16,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+    )
+    given = {"sparsity": marks, "indices": chosen}
+    made = ttnn.sparse_matmul(put(x, device), put(experts, device), is_input_a_sparse=True, **given)
+    torch.testing.assert_close(ttnn.to_torch(made), x @ experts[:, [3, 1]], rtol=1e-4, atol=1e-4)
+    made = ttnn.sparse_matmul(put(x, device), put(experts, device), **given)
+    expected = x.reshape(1, 2, 1, 1, 32, 64) @ experts[0, [3, 1]]
+    torch.testing.assert_close(ttnn.to_torch(made), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(MeshError, match=r"nnz \(2\) must not be supplied together with indices"):
+        ttnn.sparse_matmul(put(x, device), put(experts, device), nnz=2, **given)
