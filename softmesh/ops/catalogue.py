@@ -7,6 +7,7 @@ from softmesh.ops.attention import (
     chunked_prefill,  # noqa: F401
     decode,  # noqa: F401
     linear_recurrences,  # noqa: F401
+    model_qkv_heads,  # noqa: F401
     paged_decode,  # noqa: F401
     prefill,  # noqa: F401
     qkv_heads,  # noqa: F401

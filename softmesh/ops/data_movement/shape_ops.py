@@ -16,6 +16,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
 from softmesh.placement import rules
+from softmesh.tensor.dtype import Layout
+from softmesh.tensor.padding import with_padding
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True}
 _BY_LOGICAL_SHAPE = {"logical_shape": "shape"}
@@ -59,8 +61,39 @@ def reshape(
     *,
     reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
 ) -> Local:
-    """The same elements, row-major, under another shape; one extent may be -1."""
-    return reshape_local("reshape", input_tensor, shape)
+    """The same elements, row-major, under another shape; one extent may be -1.
+
+    With `padded_shape`, TT-NN's second form, another part of the padded tensor may be taken for its values.
+    """
+    return _seen_as("reshape", input_tensor, shape, padded_shape)
+
+
+def _seen_as(op: str, operand: Operand, shape: Sequence[int], padded: Sequence[int] | None) -> Local:
+    """A reshape; or, with a padded shape and another volume, other bounds between values and padding."""
+    if padded is None or -1 in shape or math.prod(shape) == math.prod(operand.shape):
+        return reshape_local(op, operand, shape)
+    spec, sizes, room = operand.spec, tuple(shape), tuple(padded)
+    is_view = math.prod(room) == math.prod(spec.padded_shape) and len(room) == len(sizes)
+    if operand.layout is Layout.TILE and not operand.on_host:
+        in_tiles = len(room) > 1 and not any(
+            n % edge for n, edge in zip(room[-2:], spec.tile.tile_shape, strict=True)
+        )
+        is_view = is_view and in_tiles and room[-1] == spec.padded_shape[-1]
+    if not is_view or any(n > m for n, m in zip(sizes, room, strict=True)):
+        raise MeshError(
+            f"Attempting to reshape between two shapes with different volumes: {op} of {list(operand.shape)} (padded "
+            f"{list(spec.padded_shape)}) to {list(shape)} (padded {list(padded)}): the padded volumes, and in tiles "
+            "the padded widths, must agree."
+        )
+    rank = operand.rank
+    inside: tuple[Any, ...] = (..., *(slice(0, n) for n in sizes))
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return with_padding(x, spec).reshape(*x.shape[: x.dim() - rank], *room)[inside]
+
+    changed = [d for d, pair in enumerate(zip(operand.shape, sizes, strict=False)) if pair[0] != pair[1]]
+    rule = rules.resizing(changed) if len(sizes) == rank else rules.opaque
+    return Local(compute, rule, keeps_memory=True)
 
 
 @operation(**_OPTIONS, controls="")
@@ -112,7 +145,7 @@ def quasar_reshape(
     *,
     reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
 ) -> Local:
-    return reshape_local("experimental.quasar.reshape", input_tensor, shape)
+    return _seen_as("experimental.quasar.reshape", input_tensor, shape, padded_shape)
 
 
 @operation(**_OPTIONS, controls="")

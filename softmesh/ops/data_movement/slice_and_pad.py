@@ -25,6 +25,7 @@ from softmesh.tensor.transfer import from_device
 _SPELLINGS = {"starts": "slice_start", "ends": "slice_end", "steps": "slice_step"}
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 _TUNING = "pad_value sub_core_grids"
+_ABOUT_THE_SLICE = {"input_tensor", "memory_config", *_SPELLINGS.values()}
 
 
 class Slice(Operation):
@@ -35,13 +36,33 @@ class Slice(Operation):
         given = {**dict(zip(self.definition.signature.names, args, strict=False)), **named}
         bounds = {name: given.get(name) for name in ("slice_start", "slice_end")}
         if not any(isinstance(bound, Tensor) for bound in bounds.values()):
-            return super().invoke(args, kwargs, call)
+            return given["input_tensor"] if _takes_all(given) else super().invoke(args, kwargs, call)
         for name, bound in bounds.items():
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
             return super().invoke((), given | {name: _agreed(name, given[name]) for name in bounds}, None)
         given.pop("slice_step", None)
         return _slice_by_device.invoke((), given, None)
+
+
+def _takes_all(given: dict[str, Any]) -> bool:
+    """Whether the slice is the tensor itself, where it is: TT-NN hands that back then."""
+    whole, others = given.get("input_tensor"), given.keys() - _ABOUT_THE_SLICE
+    if (
+        not isinstance(whole, Tensor)
+        or others
+        or given.get("memory_config") not in (None, whole.memory_config())
+    ):
+        return False
+    rank = len(whole.shape)
+    bounds = [given.get(name) for name in ("slice_start", "slice_end", "slice_step")]
+    found = [
+        None if one is None else list(one) for one in bounds if one is None or isinstance(one, list | tuple)
+    ]
+    if found not in ([[0] * rank, list(whole.shape), steps] for steps in (None, [1] * rank)):
+        return False
+    whole.check_allocated("slice")
+    return True
 
 
 def _check_bounds(name: str, bounds: object) -> None:

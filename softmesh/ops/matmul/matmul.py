@@ -22,6 +22,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
+from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
@@ -154,8 +155,14 @@ def product_local(
     rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
     if last is not None:
         rule = rules.of_whole(rule)
+    columns = b.spec.padded_shape[-2 if transpose_b else -1]
     return Local(
-        compute, rule, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=rank, cost=matmul_cost(inner)
+        compute,
+        rule,
+        memory_config=DRAM_MEMORY_CONFIG,
+        broadcast_rank=rank,
+        cost=matmul_cost(inner),
+        shards=None if transpose_a else lambda _: [product_shards(a.spec, columns, program_config)],
     )
 
 

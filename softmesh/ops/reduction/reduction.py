@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.overloads import named_by_position, one_after_the_other
@@ -20,6 +21,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.tensor import Tensor
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
 _TUNING = "compute_kernel_config sub_core_grids fast_and_approximate_mode"
@@ -108,9 +110,32 @@ def prod(
     return Local(compute, rules.reducing("prod", over, keepdim))
 
 
-@operation(controls="memory_config output_tensor", tuning="sub_core_grids enable_secondary_dm use_multicore")
+def _check_indices_target(definition: Definition, call: BoundCall) -> None:
+    """What TT-NN asks of the output tensor of argmax: its shape is its own affair."""
+    for target in call.targets:
+        if not isinstance(target, Tensor):
+            continue
+        if target.dtype is not DataType.UINT32:
+            raise MeshError(
+                f"Only UINT32 dtype is supported for outputs: the output tensor of {definition.name} is {target.dtype}."
+            )
+        if not target.memory_config().interleaved or target.layout is not Layout.ROW_MAJOR:
+            raise MeshError(
+                f"{definition.name}: the output tensor must be INTERLEAVED, in ROW_MAJOR layout; got "
+                f"{target.memory_config()}, {target.layout}."
+            )
+
+
+@operation(
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids enable_secondary_dm use_multicore",
+    check_targets=_check_indices_target,
+)
 def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
-    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32."""
+    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32.
+
+    An output tensor keeps its shape: it takes the indices in order.
+    """
     rank = input_tensor.rank
     if dim is None:
 
@@ -123,6 +148,7 @@ def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False)
             rules.reducing(None, range(rank), keepdim),
             dtypes=(DataType.UINT32,),
             layouts=(Layout.ROW_MAJOR,),
+            fills_target=True,
         )
     d = input_tensor.dim(dim)
     return Local(
@@ -130,6 +156,7 @@ def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False)
         rules.reducing(None, [d], keepdim),
         dtypes=(DataType.UINT32,),
         layouts=(Layout.ROW_MAJOR,),
+        fills_target=True,
     )
 
 
