@@ -60,11 +60,11 @@ class Local:
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
+    shards: Shards | None = None  # how TT-NN cuts each result whose memory config asks for shards of no shape
+    fills_target: bool = False  # an output tensor keeps its own shape, and is filled in order
     broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape
     cost: CostRule | None = None  # where it depends on this call's arguments
     keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are
-    shards: Shards | None = None  # how TT-NN cuts each result whose memory config asks for shards of no shape
-    fills_target: bool = False  # an output tensor keeps its own shape, and is filled in order
 
 
 @dataclass(eq=False)
