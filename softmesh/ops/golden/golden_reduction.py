@@ -122,8 +122,8 @@ def _layer_norm(
 @reference("rms_norm")
 def _rms_norm(
     input_tensor: Tensor,
-    epsilon: float = 1e-12,
     weight: Tensor | None = None,
+    epsilon: float = 1e-12,
     bias: Tensor | None = None,
     residual_input_tensor: Tensor | None = None,
 ) -> Tensor:
