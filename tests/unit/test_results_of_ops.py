@@ -175,3 +175,16 @@ def test_decode_heads_lie_a_user_on_each_core(device):
         assert [one.num_cores() for one in (q, k, v)] == [8] * 3
         assert q.grid == v.grid
         assert (k.grid == q.grid) is overlap
+
+
+# -- concat in groups ----------------------------------------------------------------------------------
+
+
+def test_groups_of_two_tensors_take_turns(device):
+    a, b = random(64, 64), random(64, 64) * 2
+    memory = ttnn.create_sharded_memory_config((64, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.HEIGHT)
+    given = [put(x, device, layout=ROW_MAJOR, memory_config=memory) for x in (a, b)]
+    made = ttnn.concat(given, dim=1, groups=2, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+    assert torch.equal(ttnn.to_torch(made), torch.cat([a[:, :32], b[:, :32], a[:, 32:], b[:, 32:]], 1))
+    with pytest.raises(MeshError, match="Groups > 1 is only supported on height-sharded tensors"):
+        ttnn.concat([put(a, device), put(b, device)], dim=1, groups=2)

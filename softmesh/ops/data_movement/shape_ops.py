@@ -15,6 +15,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
+from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.placement import rules
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.padding import with_padding
@@ -229,9 +230,12 @@ def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     return Local(lambda x: x.narrow(at, begin, length), rules.resizing([] if whole else [d]))
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="groups sub_core_grids")
-def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
-    """Join several tensors along `dim`, on each device."""
+@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
+    """Join several tensors along `dim`, on each device.
+
+    With `groups`, each of two is cut into so many runs along the last dim, and these take turns: a0 b0 a1 b1.
+    """
     parts = [tensors] if isinstance(tensors, Operand) else list(tensors)
     first = parts[0]
     d = first.dim(dim)
@@ -250,7 +254,30 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
                 f"{part.name} is {part.dtype} {part.layout}."
             )
     at = d - first.rank
-    return Local(lambda *xs: join(xs, at), rules.resizing([d] if len(parts) > 1 else []))
+    if groups == 1:
+        return Local(lambda *xs: join(xs, at), rules.resizing([d] if len(parts) > 1 else []))
+    _check_groups(parts, at, groups)
+
+    def in_turns(*xs: torch.Tensor) -> torch.Tensor:
+        runs = zip(*(x.chunk(groups, at) for x in xs), strict=True)
+        return join([run for several in runs for run in several], at)
+
+    return Local(in_turns, rules.resizing([d]))
+
+
+def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
+    in_rows = all(
+        part.spec.memory_config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED for part in parts
+    )
+    if not in_rows or len(parts) != 2 or at != -1:
+        raise MeshError(
+            "Groups > 1 is only supported on height-sharded tensors (two of them, along the last dim): concat got "
+            f"groups={groups} for {len(parts)} tensors, dim {at}."
+        )
+    if groups < 1 or any(part.shape[-1] % groups for part in parts):
+        raise MeshError(
+            f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths."
+        )
 
 
 def join(parts: Sequence[torch.Tensor], at: int) -> torch.Tensor:
