@@ -140,3 +140,71 @@ def test_sparse_products_name_their_experts_by_indices(device):
     torch.testing.assert_close(ttnn.to_torch(made), expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(MeshError, match=r"nnz \(2\) must not be supplied together with indices"):
         ttnn.sparse_matmul(put(x, device), put(experts, device), nnz=2, **given)
+
+
+# -- blocks that do not fit ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ({"in0_block_w": 3}, r"Kt \(4\) must be divisible by in0_block_w \(3\)"),
+        ({"out_block_w": 0}, "out_block_w and out_block_h must be non-zero"),
+        ({"per_core_N": 4, "out_block_w": 4, "out_subblock_w": 3}, "must be divisible by out_subblock_w"),
+        ({"per_core_M": 2, "out_block_h": 3}, "must be divisible by out_block_h"),
+    ],
+)
+def test_blocks_of_a_program_config_must_divide_the_product(device, blocks, told):
+    config = line_blocks()
+    for name, value in blocks.items():
+        setattr(config, name, value)
+    x, w = put(random(64, 128), device), put(random(128, 64), device)
+    for product in (ttnn.matmul, ttnn.linear):
+        with pytest.raises(MeshError, match=told):
+            product(x, w, program_config=config)
+
+
+def sparse_operands(device: ttnn.MeshDevice) -> dict[str, Any]:
+    return {
+        "input_tensor_a": put(random(1, 2, 32, 64), device),
+        "input_tensor_b": put(random(1, 4, 64, 32), device),
+        "sparsity": put(torch.ones(1, 2, 1, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT),
+    }
+
+
+def test_sparse_products_name_what_does_not_fit(device):
+    def ids(*shape: int, **more: Any) -> ttnn.Tensor:
+        given = {"dtype": ttnn.uint16, "layout": ttnn.ROW_MAJOR_LAYOUT} | more
+        return put(torch.zeros(shape, dtype=torch.int32), device, **given)
+
+    for changed, told in (
+        ({"is_input_b_sparse": False}, "sparse_matmul requires at least one of is_input_a_sparse or"),
+        (
+            {"input_tensor_a": put(random(1, 2, 32, 64), device, layout=ttnn.ROW_MAJOR_LAYOUT)},
+            "A must be TILE layout",
+        ),
+        ({"input_tensor_b": ids(1, 4, 64, 32, layout=ttnn.TILE_LAYOUT)}, "B must be a floating point type"),
+        ({"sparsity": put(torch.ones(1, 2, 1, 4), device)}, "Sparsity tensor must be ROW_MAJOR layout"),
+        (
+            {"sparsity": put(torch.ones(1, 1, 1, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT)},
+            "sparsity logical_volume",
+        ),
+        ({"indices": ids(1, 1, 1, 2, dtype=ttnn.uint32)}, "indices must be UINT16 dtype"),
+        ({"indices": ids(1, 1, 2, 1)}, "single ROW_MAJOR stick"),
+        ({"indices": ids(1, 1, 1, 5)}, "must be <= the number of sparse groups"),
+        (
+            {"indices": ids(1, 1, 1, 2), "is_input_a_sparse": True, "is_input_b_sparse": False},
+            "requires is_input_b_sparse",
+        ),
+    ):
+        with pytest.raises(MeshError, match=told):
+            ttnn.sparse_matmul(**(sparse_operands(device) | changed))
+
+
+def test_marks_of_sparse_products_may_have_any_shape(device):
+    given = sparse_operands(device)
+    plain = ttnn.sparse_matmul(**given)
+    marks = put(torch.ones(1, 1, 2, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT)
+    assert torch.equal(
+        ttnn.to_torch(ttnn.sparse_matmul(**(given | {"sparsity": marks}))), ttnn.to_torch(plain)
+    )

@@ -130,7 +130,6 @@ def test_a_logical_right_shift_brings_in_zeros(device: ttnn.MeshDevice) -> None:
     [
         (ttnn.uint16, torch.uint16, 65535),
         (ttnn.uint32, torch.uint32, 2**32 - 1),
-        (ttnn.uint8, torch.uint8, 255),
     ],
 )
 def test_unsigned_arithmetic_wraps(dtype: Any, torch_dtype: Any, top: int, device: ttnn.MeshDevice) -> None:

@@ -210,7 +210,7 @@ def test_places_of_what_is_not_zero_come_first(several: ttnn.MeshDevice) -> None
     x = torch.tensor([0.0, 3.0, 0.0, -1.0, 2.0, 0.0]).reshape(1, 1, 1, 6)
     count, places = ttnn.nonzero(put(x, several, layout=ttnn.ROW_MAJOR_LAYOUT))
     assert ttnn.compose(count).flatten().tolist() == [3, 0, 0, 0, 0, 0, 0, 0]
-    assert ttnn.compose(places).flatten().tolist() == [1, 3, 4, 0, 0, 0]
+    assert ttnn.compose(places).reshape(6, 4).tolist() == [[0, 0, 0, n] for n in (1, 3, 4, 0, 0, 0)]
     split = ttnn.nonzero(put(x, several, (R, S(3)), layout=ttnn.ROW_MAJOR_LAYOUT))
     assert ttnn.placements(split[0]) == (R, LOCAL)
     assert [t.flatten()[0].item() for t in split[0].pieces()] == [1, 2, 1, 2]

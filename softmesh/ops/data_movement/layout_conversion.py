@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -54,7 +54,24 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
     rule = rules.elementwise if cuts_fractions else rules.keeping
-    return Local(_same, rule, dtypes=(wanted,), keeps_memory=True)
+    return Local(_cast(input_tensor, wanted), rule, dtypes=(wanted,), keeps_memory=True)
+
+
+_LARGEST_UINT16 = 65535
+_LARGEST = {DataType.UINT32: 2.0**32 - 2**8, DataType.INT32: 2.0**31 - 2**7}  # that a float32 can be
+
+
+def _cast(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a chip makes of values that `wanted` does not have: they are clamped; only uint16 takes the nearest."""
+    if operand.on_host:
+        return _same
+    if wanted is DataType.UINT16 and operand.dtype is not wanted:
+        round_ = torch.round if operand.is_float else _same
+        return lambda x: round_(x.float() if operand.is_float else x).clamp(0, _LARGEST_UINT16)
+    if operand.is_float and wanted in _LARGEST:
+        least, most = 0.0 if wanted is DataType.UINT32 else -(2.0**31), _LARGEST[wanted]
+        return lambda x: x.float().nan_to_num(nan=least, posinf=most).trunc().clamp(least, most)
+    return _same
 
 
 @operation(

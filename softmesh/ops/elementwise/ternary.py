@@ -18,7 +18,9 @@ from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank
 from softmesh.ops.matmul.batched_gemm import product
+from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
+from softmesh.tensor.dtype import TILE_SIZE
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
 
@@ -111,7 +113,12 @@ def addmm(
     program_config: MatmulProgramConfig | None = None,
 ) -> Local:
     """beta * input + alpha * mat1 @ mat2; an activation of the program config comes right behind the product."""
+    if alpha == 0:
+        raise MeshError(
+            "addmm: alpha parameter cannot be 0: ttnn.multiply(input_tensor, beta) is what is left then."
+        )
     rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
+    check_blocks("addmm", -(-mat1_tensor.shape[-1] // TILE_SIZE), program_config)
     fused = None if program_config is None else program_config.activation
     last = None if fused is None else activation_function(fused, "addmm")
 
@@ -133,7 +140,10 @@ def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
     lead = batch[len(batch) - max(a.rank, b.rank) + 2 :]
     shape = (*lead, a.shape[-2], b.shape[-1])
     if check_broadcast("addmm", [("the product", shape), (addend.name, addend.shape)]) != shape:
-        raise MeshError(f"addmm: input_tensor {list(addend.shape)} does not fit the product {list(shape)}.")
+        raise MeshError(
+            "input_tensor must have shape matching one of result of mat1_tensor @ mat2_tensor: addmm got "
+            f"{list(addend.shape)} for a product {list(shape)}."
+        )
     return len(shape)
 
 

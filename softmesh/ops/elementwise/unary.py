@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
+from softmesh.ops.elementwise.program_keys import elementwise_program
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 
@@ -121,6 +122,7 @@ def _register(name: str, entry: Unary) -> Operation:
         precision="native",
         tuning=entry.tuning,
         floats_only=not entry.integers,
+        program_key=elementwise_program,
     )(define)
 
 
@@ -133,13 +135,25 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     return lambda x: F.gelu(x, approximate=approximate)
 
 
-@operation(cost=flops_per_element(12), precision="native", floats_only=True, tuning=_APPROXIMABLE)
+@operation(
+    cost=flops_per_element(12),
+    precision="native",
+    floats_only=True,
+    tuning=_APPROXIMABLE,
+    program_key=elementwise_program,
+)
 def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here."""
     return Local(gelu_function(variant), rules.elementwise)
 
 
-@operation(cost=flops_per_element(8), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(8),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def sigmoid(
     input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
 ) -> Local:
@@ -158,12 +172,18 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", floats_only=True, tuning=_TUNING)
+@operation(precision="native", floats_only=True, tuning=_TUNING, program_key=elementwise_program)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
 
 
-@operation(cost=flops_per_element(9), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(9),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
@@ -187,7 +207,13 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
 
-@operation(cost=flops_per_element(10), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(10),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
     return Local(lambda x: F.softplus(x, beta, threshold), rules.elementwise)
 
@@ -284,7 +310,13 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "xielu": xielu_function,
 }
 
-_unary = partial(operation, controls="memory_config output_tensor", tuning="sub_core_grids", floats_only=True)
+_unary = partial(
+    operation,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    floats_only=True,
+    program_key=elementwise_program,
+)
 _plain = partial(operation, controls="memory_config", floats_only=True)
 
 

@@ -213,8 +213,9 @@ class Golden:
         """Of an op in place: in its operand's dtype."""
         written = self._op.definition.writes
         target = values[self._op.definition.signature.operand_at[written[0]]] if written else None
-        both = isinstance(target, torch.Tensor) and isinstance(result, torch.Tensor)
-        return result.to(target.dtype) if both and result.dtype is torch.bool else result
+        if isinstance(target, torch.Tensor) and isinstance(result, torch.Tensor):
+            return result.to(target.dtype) if result.dtype is torch.bool else result
+        return result
 
 
 def known_golden(op: Operation) -> Golden | None:

@@ -96,7 +96,7 @@ def golden_adaptive_avg_pool2d(
     **_: object,
 ) -> Tensor:
     x = _images(input_tensor, batch_size, input_h, input_w, channels)
-    return _row(F.adaptive_avg_pool2d(x, tuple(output_size)), input_tensor)
+    return _row(F.adaptive_avg_pool2d(x, (output_size[0], output_size[1])), input_tensor)
 
 
 @reference("adaptive_max_pool2d")
@@ -129,7 +129,7 @@ def golden_rotate(
     **_: object,
 ) -> Tensor:
     """Each pixel of [N, H, W, C] from where it was before the turn against the clock, around (x, y)."""
-    _, height, width, _ = input_tensor.shape
+    height, width = input_tensor.shape[1:3]
     x0, y0 = (width / 2, height / 2) if center is None else (float(center[0]), float(center[1]))
     turn = torch.deg2rad(torch.tensor(float(angle), dtype=torch.float64))
     cos, sin = torch.cos(turn), torch.sin(turn)

@@ -22,6 +22,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
+from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType
@@ -149,6 +150,7 @@ def product_local(
         if bias.rank and bias.shape[-1] not in (width, 1):
             raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
         rank = max(rank, bias.rank)
+    check_blocks(op, -(-inner // TILE_SIZE), program_config)
     fused = None if program_config is None else program_config.activation
     last = activations([one for one in (fused, activation) if one is not None], op)
     compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)

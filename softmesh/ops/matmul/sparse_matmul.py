@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,9 +16,10 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
+from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _A, _B, _MARKS, _BIAS = range(4)
 
@@ -41,7 +43,8 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
             raise MeshError(f"{op}: {operand.name} must have 4 dims, got {list(operand.shape)}.")
     if not a_is_sparse and not b_is_sparse:
         raise MeshError(
-            f"{op}: is_input_a_sparse or is_input_b_sparse must be True; ttnn.matmul takes dense operands."
+            f"{op} requires at least one of is_input_a_sparse or is_input_b_sparse to be true; ttnn.matmul takes dense "
+            "operands."
         )
     experts = b.shape[1]
     dims: Dims
@@ -100,20 +103,18 @@ def sparse_matmul(
     """
     op = "sparse_matmul"
     a, b = input_tensor_a, input_tensor_b
-    for operand in (a, b):
-        if operand.layout is not Layout.TILE:
-            raise MeshError(
-                f"Inputs to {op} must be tilized: use ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
-            )
+    _check_forms(a, b, sparsity)
+    check_blocks(op, -(-b.shape[-2] // TILE_SIZE), program_config)
     fused = None if program_config is None else program_config.activation
     last = None if fused is None else activation_function(fused, op)
     if indices is not None:
         _check_indices(a, b, indices, nnz, is_input_a_sparse, is_input_b_sparse)
         return _indexed(a, b, bias, is_input_a_sparse, last)
-    form = _form(a, b, is_input_a_sparse, is_input_b_sparse)
-    if sparsity.shape != form.marks:
+    form, marks_rank = _form(a, b, is_input_a_sparse, is_input_b_sparse), sparsity.rank
+    if math.prod(sparsity.shape) != math.prod(form.marks):
         raise MeshError(
-            f"{op}: sparsity must be {list(form.marks)} for these operands, got {list(sparsity.shape)}."
+            f"sparsity logical_volume ({math.prod(sparsity.shape)}) must be that of {list(form.marks)}, one mark for "
+            f"each block of these operands: {op} got sparsity {list(sparsity.shape)}."
         )
     if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
         raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
@@ -121,7 +122,7 @@ def sparse_matmul(
     def compute(
         x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None
     ) -> torch.Tensor:
-        lead = marks.dim() - 4
+        lead = marks.dim() - marks_rank
         is_marked = marks.reshape(*marks.shape[:lead], *form.batch) != 0
         _check_count(op, nnz, is_marked, lead)
         left = x if is_input_a_sparse else x.unsqueeze(-3).unsqueeze(-3)
@@ -132,23 +133,50 @@ def sparse_matmul(
         made = _products(parts, is_marked)
         return made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
 
+    if sparsity.shape != form.marks:
+        form = form._replace(
+            dims={dim: [pair for pair in pairs if pair[0] != _MARKS] for dim, pairs in form.dims.items()}
+        )
     rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None or last is not None)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
+
+
+def _check_forms(a: Operand, b: Operand, sparsity: Operand) -> None:
+    op = "sparse_matmul"
+    for letter, operand in (("A", a), ("B", b)):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"Input tensor {letter} must be TILE layout: {op} got {operand.layout}; use "
+                f"ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
+            )
+        if not operand.is_float:
+            raise MeshError(f"Input tensor {letter} must be a floating point type: {op} got {operand.dtype}.")
+    if sparsity.layout is not Layout.ROW_MAJOR:
+        raise MeshError(f"Sparsity tensor must be ROW_MAJOR layout: {op} got {sparsity.layout}.")
 
 
 def _check_indices(
     a: Operand, b: Operand, indices: Operand, nnz: int | None, a_is_sparse: bool, b_is_sparse: bool
 ) -> None:
     op, many = "sparse_matmul", indices.shape[-1]
+    if not b_is_sparse:
+        raise MeshError(
+            f"{op}: indices requires is_input_b_sparse=True: they name experts of input_tensor_b."
+        )
     if nnz is not None:
         raise MeshError(
             f"nnz ({nnz}) must not be supplied together with indices: {op} computes the {many} experts of indices."
         )
-    is_form = indices.dtype is DataType.UINT16 and indices.layout is Layout.ROW_MAJOR
-    if not is_form or indices.shape[:-1] != (1, 1, 1) or not 0 < many <= b.shape[1] or not b_is_sparse:
+    if indices.dtype is not DataType.UINT16:
+        raise MeshError(f"{op}: indices must be UINT16 dtype, got {indices.dtype}.")
+    if indices.layout is not Layout.ROW_MAJOR or math.prod(indices.shape) != many or not many:
         raise MeshError(
-            f"{op}: indices must be UINT16 in ROW_MAJOR layout, [1, 1, 1, n] with n up to {b.shape[1]} experts, beside "
-            f"is_input_b_sparse=True; got {indices.dtype}, {indices.layout}, {list(indices.shape)}."
+            f"{op}: indices must be a single ROW_MAJOR stick [1, 1, 1, n], got {list(indices.shape)} {indices.layout}."
+        )
+    if many > b.shape[1]:
+        raise MeshError(
+            f"{op}: the number of indices ({many}) must be <= the number of sparse groups ({b.shape[1]}) of "
+            "input_tensor_b."
         )
     if a.rank != 4 or b.rank != 4 or a.shape[3] != b.shape[2] or (a_is_sparse and a.shape[:2] != (1, many)):
         wanted = f"[1, {many}, M, K]" if a_is_sparse else "[A, B, M, K]"

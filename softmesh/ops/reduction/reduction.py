@@ -5,6 +5,7 @@ Over a split dim the result of a reduction is a contribution (Partial) that a co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from softmesh.dispatch.overloads import named_by_position, one_after_the_other
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
@@ -324,6 +326,7 @@ def ema(input_tensor: Operand, alpha: float) -> Local:
 
 _NON_ZERO_WIDTH = 8  # of the tensor in which TT-NN counts them
 _NON_ZERO: dict[str, Any] = {
+    "memory_config": DRAM_MEMORY_CONFIG,
     "dtypes": (DataType.UINT32, DataType.UINT32),
     "layouts": (Layout.ROW_MAJOR, Layout.ROW_MAJOR),
 }
@@ -331,25 +334,31 @@ _NON_ZERO: dict[str, Any] = {
 
 @operation(controls="memory_config", precision="data")
 def nonzero(input_tensor: Operand) -> Local:
-    """[1, 1, 1, X] row-major -> [how many are not 0, their places first in order and 0 after them], as uint32.
+    """A tensor of four dims -> [how many are not 0, where they are], as uint32.
 
-    The first result is [1, 1, 1, 8], with the number at its first place and 0 at the others.
+    The number is the first value of [1, 1, 1, 8]; [1, 1, 1, 4 * volume] has the four indices of one after the other,
+    in the order of the values, and 0 after them.
     """
-    if input_tensor.shape[:-1] != (1, 1, 1) or input_tensor.layout is not Layout.ROW_MAJOR:
-        raise MeshError(
-            f"nonzero: input_tensor must be [1, 1, 1, X] in ROW_MAJOR layout, got {list(input_tensor.shape)}, "
-            f"{input_tensor.layout}."
-        )
-    length = input_tensor.shape[-1]
+    if input_tensor.rank != 4:
+        raise MeshError(f"nonzero: input_tensor must have four dims, got {list(input_tensor.shape)}.")
+    shape = input_tensor.shape
+    volume = math.prod(shape)
 
     def compute(x: torch.Tensor) -> list[torch.Tensor]:
-        found = x != 0
-        places = torch.arange(length, device=x.device)
-        order = torch.where(found, places, length).sort(-1).values
+        found = (x != 0).flatten(-4)
+        places = torch.arange(volume, device=x.device)
+        order = torch.where(found, places, volume).sort(-1).values
         count = found.sum(-1, keepdim=True)
+        digits = torch.unravel_index(order.clamp_max(volume - 1), shape)
+        indices = torch.where((order < volume).unsqueeze(-1), torch.stack(digits, -1), 0).flatten(-2)
         return [
-            torch.nn.functional.pad(count, (0, _NON_ZERO_WIDTH - 1)),
-            torch.where(order < length, order, 0),
+            _as_last_of_four(torch.nn.functional.pad(count, (0, _NON_ZERO_WIDTH - 1))),
+            _as_last_of_four(indices),
         ]
 
     return Local(compute, rules.opaque, **_NON_ZERO)
+
+
+def _as_last_of_four(values: torch.Tensor) -> torch.Tensor:
+    """(..., n) as (..., 1, 1, 1, n)"""
+    return values.unsqueeze(-2).unsqueeze(-2).unsqueeze(-2)
