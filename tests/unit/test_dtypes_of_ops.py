@@ -75,6 +75,15 @@ def test_a_quotient_of_whole_numbers_is_a_float_unless_it_is_rounded(device):
 
 def test_isclose_compares_whole_numbers(device):
     assert ttnn.to_torch(ttnn.isclose(whole(device), whole(device))).sum() == 4
+    assert (
+        ttnn.to_torch(ttnn.isclose(whole(device), put(WHOLE.float(), device, dtype=ttnn.bfloat16))).sum() == 4
+    )
+
+
+def test_squares_of_whole_numbers_keep_their_last_digit(device):
+    a, b = torch.tensor([[65535, 40001]]), torch.tensor([[0, 2]])
+    made = ttnn.squared_difference(put(a, device, dtype=ttnn.uint32), put(b, device, dtype=ttnn.uint32))
+    assert ttnn.to_torch(made).tolist() == [[65535**2, 39999**2]]
 
 
 def test_a_typecast_clamps_what_the_dtype_does_not_have(device):

@@ -60,6 +60,13 @@ def _right_shift_logical(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.bitwise_right_shift(a.long() & (2**bits - 1), b.long()).to(a.dtype)
 
 
+def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Whole numbers stay whole: a float does not have all of them."""
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return (a.long() - b.long()).square()
+    return (a.float() - b.float()).square()
+
+
 BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
@@ -76,7 +83,7 @@ BINARY: dict[str, Binary] = {
     "logical_xor": Binary(_tensors(torch.logical_xor)),
     "maximum": Binary(_tensors(torch.maximum), other="input_b"),
     "minimum": Binary(_tensors(torch.minimum), other="input_b"),
-    "squared_difference": Binary(_wide(lambda a, b: (a - b).square()), steps=2),
+    "squared_difference": Binary(_tensors(_squared_difference), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
     "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
     "atan2": Binary(_tensors(torch.atan2), steps=16),

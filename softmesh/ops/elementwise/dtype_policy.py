@@ -65,6 +65,9 @@ _MIXING = frozenset(
         "divide",
     ]
 )
+_COMPARED = frozenset(
+    {DataType.FLOAT32, DataType.BFLOAT16, DataType.INT32}
+)  # isclose compares them as float32
 _CASTING = frozenset({"multiply", "div", "divide"})  # whole numbers beside floats become floats first
 
 
@@ -92,7 +95,7 @@ def check_dtypes(op: str, a: Value, b: Value) -> None:
     if not isinstance(a, Operand) or not isinstance(b, Operand) or a.dtype is b.dtype:
         return
     are_floats = a.is_float and b.is_float
-    of_isclose = name == "isclose" and {a.dtype, b.dtype} <= {DataType.FLOAT32, DataType.BFLOAT16}
+    of_isclose = name == "isclose" and {a.dtype, b.dtype} <= _COMPARED
     if not (are_floats and name in _MIXING) and not of_isclose:
         raise MeshError(
             f"Mixed dtype is not supported for binary operation {op}, dtype A: {a.dtype}, dtype B: {b.dtype}: "

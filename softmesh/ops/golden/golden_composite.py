@@ -84,12 +84,12 @@ def _isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    return torch.isclose(input_tensor_a, input_tensor_b, rtol, atol, equal_nan)
+    return torch.isclose(input_tensor_a.float(), input_tensor_b.float(), rtol, atol, equal_nan)
 
 
 @reference("outer")
 def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
-    return torch.outer(input_tensor_a.flatten(), input_tensor_b.flatten())[None, None]
+    return torch.einsum("...n,...m->...nm", input_tensor_a, input_tensor_b)
 
 
 @reference("prelu")
