@@ -431,8 +431,10 @@ def _expand(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
 def _pad(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     shape = draw(shapes(1, 3))
     some = st.sampled_from([0, 0, 1, 2])
-    pairs = [(draw(some), draw(some)) for _ in shape]
-    return Call((_moved(draw, shape, dtype),), _given(pairs, draw(st.sampled_from([0.0, 1.0]))))
+    like = _moved(draw, shape, dtype)
+    in_front = st.just(0) if like.layout is ttnn.TILE_LAYOUT else some
+    pairs = [(draw(in_front), draw(some)) for _ in shape]
+    return Call((like,), _given(pairs, draw(st.sampled_from([0.0, 1.0]))))
 
 
 @_entry("roll")

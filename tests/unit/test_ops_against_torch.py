@@ -356,7 +356,7 @@ def movement_cases() -> dict[str, tuple[Callable[[Any], Any], Callable[[torch.Te
         "repeat": (lambda t: ttnn.repeat(t, (2, 1, 3)), lambda x: x.repeat(2, 1, 3)),
         "repeat_interleave": (lambda t: ttnn.repeat_interleave(t, 2, 1), lambda x: x.repeat_interleave(2, 1)),
         "expand": (lambda t: ttnn.expand(t[:, :1], (2, 5, -1)), lambda x: x[:, :1].expand(2, 5, -1)),
-        "pad": (lambda t: ttnn.pad(t, [(0, 0), (1, 2), (0, 3)], 7.0), lambda x: F.pad(x, (0, 3, 1, 2), value=7.0)),
+        "pad": (lambda t: ttnn.pad(t, [(0, 0), (0, 2), (0, 3)], 7.0), lambda x: F.pad(x, (0, 3, 0, 2), value=7.0)),
         "pad to shape": (lambda t: ttnn.pad(t, [2, 8, 32], [0, 0, 0], 1.0), lambda x: F.pad(x, (0, 12, 0, 2), value=1)),
         "roll": (lambda t: ttnn.roll(t, 3, 2), lambda x: x.roll(3, 2)),
         "roll several": (lambda t: ttnn.roll(t, [1, 2], [0, 1]), lambda x: x.roll([1, 2], [0, 1])),

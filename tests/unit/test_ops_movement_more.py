@@ -129,8 +129,9 @@ def test_a_padded_slice_has_the_values_of_the_slice(several: ttnn.MeshDevice) ->
 def test_both_forms_of_pad_are_known_by_name(names: dict[str, Any], several: ttnn.MeshDevice) -> None:
     x = rand(2, 6)
     wanted = torch.nn.functional.pad(x, (0, 2, 1, 1), value=2.0)
-    by_shape = ttnn.pad(put(x, several), **names)
-    by_width = ttnn.pad(input_tensor=put(x, several), padding=[(1, 1), (0, 2)], value=2.0)
+    rows = put(x, several, layout=ttnn.ROW_MAJOR_LAYOUT)
+    by_shape = ttnn.pad(rows, **names)
+    by_width = ttnn.pad(input_tensor=rows, padding=[(1, 1), (0, 2)], value=2.0)
     assert torch.equal(ttnn.compose(by_shape), wanted)
     assert torch.equal(ttnn.compose(by_width), wanted)
 

@@ -188,3 +188,24 @@ def test_groups_of_two_tensors_take_turns(device):
     assert torch.equal(ttnn.to_torch(made), torch.cat([a[:, :32], b[:, :32], a[:, 32:], b[:, 32:]], 1))
     with pytest.raises(MeshError, match="Groups > 1 is only supported on height-sharded tensors"):
         ttnn.concat([put(a, device), put(b, device)], dim=1, groups=2)
+
+
+# -- forms of calls --------------------------------------------------------------------------------------
+
+
+def test_the_dtype_follows_a_sharded_memory_config(device):
+    memory = ttnn.create_sharded_memory_config((64, 32), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.HEIGHT)
+    x = put(random(64, 32), device)
+    made = ttnn.interleaved_to_sharded(x, memory, ttnn.bfloat16)
+    assert (made.dtype, made.memory_config()) == (ttnn.bfloat16, memory)
+    assert ttnn.interleaved_to_sharded(x, memory).dtype is ttnn.float32
+
+
+def test_padding_by_a_shape_takes_its_value_by_name(device):
+    x = random(1, 1, 32, 32)
+    made = ttnn.pad(put(x, device), [1, 1, 64, 32], [0, 0, 0, 0], value=2.0, use_multicore=False)
+    assert torch.equal(ttnn.to_torch(made), torch.nn.functional.pad(x, (0, 0, 0, 32), value=2.0))
+    with pytest.raises(MeshError, match=r"ttnn\.pad: on device tile padding does not support front padding"):
+        ttnn.pad(put(x, device), [(0, 0), (0, 0), (32, 0), (0, 0)], value=0.0)
+    rows = ttnn.pad(put(x, device, layout=ROW_MAJOR), [(0, 0), (0, 0), (1, 0), (0, 0)], value=0.0)
+    assert list(rows.shape) == [1, 1, 33, 32]

@@ -10,9 +10,11 @@ import torch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
@@ -170,11 +172,21 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
     )
 
 
+def _by_memory_config(_: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Behind a memory config comes the dtype."""
+    if len(args) == 3 and isinstance(args[1], MemoryConfig):
+        return args[:2], {"output_dtype": args[2], **kwargs}
+    if len(args) == 2 and "sharded_memory_config" in kwargs:
+        return args[:1], {"output_dtype": args[1], **kwargs}
+    return args, kwargs
+
+
 @operation(
     **_OPTIONS,
     controls="output_dtype preallocated_output",
     tuning="keep_l1_aligned",
     positional="output_dtype",
+    rearrange=_by_memory_config,
 )
 def interleaved_to_sharded(
     input_tensor: Operand,

@@ -19,6 +19,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_device
 
@@ -264,7 +265,8 @@ _PAD_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_ho
 
 def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """(padding, value), and (output_padded_shape, input_tensor_start, value)."""
-    if "output_padded_shape" in kwargs or "input_tensor_start" in kwargs:
+    starts = args[2] if len(args) > 2 else kwargs.get("input_tensor_start")
+    if "output_padded_shape" in kwargs or isinstance(starts, Sequence):
         names = {"output_padded_shape": "padding", "input_tensor_start": "value", "value": "fill"}
         kwargs = {names.get(name, name): value for name, value in kwargs.items()}
     return args, kwargs
@@ -282,6 +284,11 @@ def pad(
     """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
     filler = (fill or 0.0) if isinstance(value, Sequence) else value
     pairs = _pad_widths(input_tensor.shape, padding, value if isinstance(value, Sequence) else None)
+    if input_tensor.layout is Layout.TILE and not input_tensor.on_host and any(before for before, _ in pairs):
+        raise MeshError(
+            "ttnn.pad: on device tile padding does not support front padding. Pad in ROW_MAJOR layout, or behind the "
+            f"values: got padding={list(padding)} for {list(input_tensor.shape)}."
+        )
     reverse = [n for pair in reversed(pairs) for n in pair]
     touched = [d for d, pair in enumerate(pairs) if pair != (0, 0)]
 

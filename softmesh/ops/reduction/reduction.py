@@ -251,6 +251,11 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
 @operation(cost=flops_per_element(1), controls="dtype memory_config out")
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
+    if input_tensor.layout is not Layout.TILE:
+        raise MeshError(
+            f"The provided input tensor has a non-tile layout: {input_tensor.layout}. cumprod works on tiles: use "
+            "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
     at = input_tensor.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
