@@ -204,3 +204,10 @@ def test_one_program_serves_tensors_of_any_shape(device):
     assert programs(*(lambda g=g: ttnn.add(small, small, sub_core_grids=g) for g in grids)) == 2
     assert programs(*(lambda g=g: ttnn.sum(small, sub_core_grids=g) for g in grids)) == 2
     assert programs(lambda: ttnn.matmul(small, small), lambda: ttnn.matmul(large, large)) == 2
+
+
+def test_functions_stop_where_the_chip_does(device):
+    made = ttnn.to_torch(ttnn.exp2(put(torch.tensor([[-127.0, -126.0, 3.0]]), device)))
+    assert made.tolist() == [[0.0, 2.0**-126, 8.0]]
+    made = ttnn.to_torch(ttnn.i1(put(torch.tensor([[88.5, 100.0, -100.0]]), device)))
+    assert made[0, 0] == made[0, 1] == -made[0, 2]

@@ -41,6 +41,9 @@ def _float(function: TorchFunction) -> TorchFunction:
 
 
 # Single torch kernels compute bfloat16 in fp32 inside and round once, as the chip does.
+_LEAST_EXPONENT = -126  # the chip has no numbers nearer to 0 but 0
+_I1_BOUND = 88.5  # where TT-NN stops
+
 UNARY: dict[str, Unary] = {
     "abs": Unary(torch.abs, integers=True),
     "acos": Unary(torch.acos, 8),
@@ -61,7 +64,7 @@ UNARY: dict[str, Unary] = {
     "erfc": Unary(torch.erfc, 8),
     "erfinv": Unary(torch.erfinv, 16),
     "exp": Unary(torch.exp, 8, tuning=_APPROXIMABLE),
-    "exp2": Unary(torch.exp2, 8),
+    "exp2": Unary(lambda x: torch.where(x < _LEAST_EXPONENT, 0.0, torch.exp2(x)), 8),
     "expm1": Unary(torch.expm1, 8),
     "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
@@ -71,7 +74,7 @@ UNARY: dict[str, Unary] = {
     "hardsigmoid": Unary(F.hardsigmoid, 3),
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
-    "i1": Unary(torch.special.i1, 16),
+    "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16),
     "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
     "isfinite": Unary(torch.isfinite, integers=True),
     "isinf": Unary(torch.isinf, integers=True),
