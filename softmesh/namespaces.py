@@ -167,7 +167,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "operations.losses": (),
     "operations.matmul": ("ops.device_operations",),
     "operations.normalization": ("ops.device_operations",),
-    "operations.pool": (),
+    "operations.pool": ("ops.golden.golden_pool",),
     "operations.reduction": (),
     "operations.transformer": ("transformer",),
     "_ttnn": (),

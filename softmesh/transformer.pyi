@@ -270,7 +270,7 @@ def ring_joint_scaled_dot_product_attention(
     kv_cache_layer_idx: object = None,
     kv_valid_end_tensor: object = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(the result of the device's own queries, that of the joint ones, the logarithms of their sums)."""
+    """(the result of the device's own queries, that of the joint ones, their largest scores and then their sums)."""
 def ring_mla(
     input_tensor_q: Tensor,
     input_tensor_kv: Tensor,

@@ -41,6 +41,7 @@ class Definition:
     check: Callable[[Definition, BoundCall], None] | None = None  # before it is planned
     check_targets: Callable[[Definition, BoundCall], None] | None = None  # beside what all outputs must be
     plan_key: Callable[[BoundCall], list[Any]] | None = None  # what else its plan depends on
+    program_key: Callable[[BoundCall, Plan], tuple[Any, ...]] | None = None  # what one program serves
     derive: Callable[[Any, Plan, BoundCall], tuple[torch.Tensor, ...]] | None = None  # with gradients
     present: Callable[[str, Any, dict[str, Any]], Any] | None = None  # what the caller gets, of the results
     off_mesh: str = "Input tensor {letter} must be on device, got storage type: StorageType::HOST."

@@ -176,6 +176,8 @@ class Operation(EntryPoint):
             self._programs.clear()
         self._plans[key] = plan
         form = tuple(part for part in key if not isinstance(part, Distribution))
+        if definition.program_key is not None:
+            form = definition.program_key(bound, plan)
         plan.program = self._programs.setdefault(form, object())
         return plan, results
 

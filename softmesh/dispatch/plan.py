@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
-from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
     Distribution,
@@ -36,6 +37,7 @@ from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import alias
 
 Adapt = Callable[[torch.Tensor], torch.Tensor] | None
+Shards = Callable[[CoreCoord], Sequence[ShardSpec | None]]  # on a chip with such a grid of cores
 CostRule = Callable[[Sequence[TensorSpec], Sequence[TensorSpec]], Cost]
 
 
@@ -58,6 +60,8 @@ class Local:
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
+    shards: Shards | None = None  # how TT-NN cuts each result whose memory config asks for shards of no shape
+    fills_target: bool = False  # an output tensor keeps its own shape, and is filled in order
     broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape
     cost: CostRule | None = None  # where it depends on this call's arguments
     keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are

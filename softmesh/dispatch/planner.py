@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -29,10 +31,10 @@ from softmesh.dispatch.plan import (
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import listed
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
-from softmesh.placement.rules import UsesPartial
+from softmesh.placement.rules import Situation, UsesPartial, reshaping
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -63,15 +65,38 @@ class Planner:
             plan.container = tuple if len(self.op.writes) > 1 else None
             return plan, None
         raw = self._try(plan)
+        if local.fills_target and self.target is not None:
+            local, raw = self._filling_target(plan, local, raw, dists[0].lead)
         plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
         results = [raw] if plan.container is None else list(raw)
         specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
+        specs = specs if self.target is not None else self._cut_into_shards(local, specs)
         self._place(plan, local, dists, specs)
         plan.finishes = tuple(
             chain(stored_once(result, output.dist), finisher(result, output.spec, self.data))
             for result, output in zip(results, plan.outputs, strict=True)
         )
         return plan, plan.finish(raw)
+
+    def _filling_target(
+        self, plan: Plan, local: Local, raw: torch.Tensor, lead: int
+    ) -> tuple[Local, torch.Tensor]:
+        """The same with a result of the output tensor's shape, where that holds as many elements."""
+        shape, wanted, compute = tuple(raw.shape[lead:]), tuple(self.target.shape), plan.compute
+        if shape == wanted or math.prod(shape) != math.prod(wanted):
+            return local, raw
+
+        def filling(*data: Any) -> torch.Tensor:
+            made = compute(*data)
+            return made.reshape(*made.shape[:lead], *wanted)
+
+        def rule(at: Situation) -> Placement:
+            word = local.rule(at._replace(out_shapes=(shape,)))
+            assert isinstance(word, Placement)
+            return reshaping(Situation((word,), (shape,), at.out_shapes))
+
+        plan.compute = filling
+        return replace(local, rule=rule), raw.reshape(*raw.shape[:lead], *wanted)
 
     def _provide_for_gradients(
         self, plan: Plan, local: Local, held: list[Distribution], moves: list[Adapt]
@@ -176,6 +201,28 @@ class Planner:
             specs.append(spec.padded_to(spec.padded_shape, local.pad_value) if local.pad_value else spec)
         return specs
 
+    def _cut_into_shards(self, local: Local, specs: list[TensorSpec]) -> list[TensorSpec]:
+        """Where a memory config leaves the shards to the op: as it says, or like those of an operand of this shape."""
+        device = self.tensors[0].storage.device
+        if device is None or not any(_lacks_shards(spec.memory_config) for spec in specs):
+            return specs
+        grid = device.compute_with_storage_grid_size()
+        chosen = [None] * len(specs) if local.shards is None else local.shards(grid)
+        return [
+            self._in_shards(spec, shards) if _lacks_shards(spec.memory_config) else spec
+            for spec, shards in zip(specs, chosen, strict=True)
+        ]
+
+    def _in_shards(self, spec: TensorSpec, shards: ShardSpec | None) -> TensorSpec:
+        config = spec.memory_config
+        for tensor in self.tensors:
+            like = tensor.memory_config()
+            if shards is None and tensor.shape == spec.shape and like.memory_layout is config.memory_layout:
+                shards = like.shard_spec
+        if shards is None:
+            return spec
+        return spec.with_memory_config(MemoryConfig(config.memory_layout, config.buffer_type, shards))
+
     def _check_controls(self, dtype: object, config: object) -> None:
         if dtype is not None and not isinstance(dtype, DataType):
             raise ArgumentError(
@@ -244,6 +291,10 @@ class Planner:
             many = isinstance(value, list | tuple)
             labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
         return labels[index]
+
+
+def _lacks_shards(config: MemoryConfig) -> bool:
+    return config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None
 
 
 def _without_partials(dist: Distribution) -> Distribution:

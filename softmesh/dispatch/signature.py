@@ -82,7 +82,7 @@ class Signature:
         self.output_at = self._control(controls, "output_tensor")
         self.output_name = None if self.output_at is None else self.names[self.output_at]
         self.queue_at = self._control(controls, "queue_id")
-        chosen = (self.dtype_at, self.memory_config_at)
+        chosen = (self.dtype_at, self.memory_config_at, self.places.get("sub_core_grids"))
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:

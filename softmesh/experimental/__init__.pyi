@@ -915,14 +915,14 @@ def minimal_matmul(
     weight_tensor: Tensor,
     *,
     bias_tensor: Tensor | None = None,
-    fused_activation: str | UnaryOpType | UnaryWithParam | None = None,
+    fused_activation: str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float] | None = None,
     fuse_swiglu: bool = False,
     memory_config: MemoryConfig | None = None,
     dtype: DataType | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
     config: object = None,
 ) -> Tensor:
-    """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
+    """linear, by the names of TT-NN's lean kernel."""
 def minimal_matmul_split(
     input_tensor: Tensor,
     weight_tensor: Tensor,
@@ -930,7 +930,7 @@ def minimal_matmul_split(
     bias_tensor: Tensor | None = None,
     chunks: int = 3,
     dim: int = -1,
-    fused_activation: str | UnaryOpType | UnaryWithParam | None = None,
+    fused_activation: str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float] | None = None,
     fuse_swiglu: bool = False,
     memory_config: MemoryConfig | None = None,
     dtype: DataType | None = None,
@@ -939,7 +939,7 @@ def minimal_matmul_split(
 ) -> list[Tensor]:
     """The product, cut along its last dim into `chunks` pieces."""
 def minimal_matmul_strided_reduce_scatter_async(
-    input_tensor: Tensor,
+    input_tensor: Tensor | list[Tensor],
     weight_tensor: Tensor,
     dim: int,
     multi_device_global_semaphore: Any,
@@ -1006,7 +1006,7 @@ def multi_scale_deformable_attn(
     align_corners: bool = False,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """Values [N, H, W, C] at points [N, Q, P, 2], weighted by [N, Q, P] and summed over P: [N, Q, C]."""
+    """Values [N, H, W, D] at points [N, Q * P, 1, 2], weighted by [N, Q, P] and summed over P: [N, Q, D]."""
 def neighbor_pad_async(
     input_tensor: Tensor,
     dim: Sequence[int],
@@ -1021,8 +1021,8 @@ def neighbor_pad_async(
     memory_config: MemoryConfig | None = None,
     topology: Topology | None = None,
     persistent_output_buffer: Tensor | None = None,
-    logical_h: object = None,
-    t_front_pad: object = None,
+    logical_h: int | None = None,
+    t_front_pad: int | None = None,
 ) -> Tensor:
     """Each piece is extended by rows of its neighbours; at the ends by zeros or by its own edge."""
 def neighbor_pad_halo(
@@ -1046,19 +1046,19 @@ def neighbor_pad_halo(
     memory_config: MemoryConfig | None = None,
     input_pad_h: int | None = None,
     input_pad_w: int | None = None,
-    padded_output: object = None,
+    padded_output: Tensor | None = None,
     border_only: object = None,
 ) -> Tensor:
-    """The border of each piece [..., H, W, C], into `halo_buffer`, which must hold just that many pixels."""
+    """The border of each piece [..., H, W, C], into the first pixels of `halo_buffer`, which is returned."""
 def nlp_concat_heads(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
 def nlp_concat_heads_decode(
     input_tensor: Tensor,
     *,
     num_heads: int,
+    sub_core_grids: CoreRangeSet | None = None,
     memory_config: MemoryConfig | None = None,
     output_tensor: Tensor | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
 ) -> Tensor:
     """[1, users, heads, width] -> [1, 1, users, num_heads * width]; heads beyond `num_heads` are padding."""
 def nlp_create_qkv_heads(
@@ -1080,9 +1080,9 @@ def nlp_create_qkv_heads_decode(
     num_kv_heads: int | None = None,
     batch_offset: Tensor | None = None,
     slice_size: int | None = None,
+    overlap_qk_coregrid: bool = True,
     memory_config: MemoryConfig | None = None,
     output_tensors: Sequence[Tensor] | None = None,
-    overlap_qk_coregrid: object = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """[1, 1, users, (heads + 2 kv_heads) * width] -> q [1, users, heads, width], k and v [1, users, kv_heads, width]."""
 def nlp_create_qkv_heads_falcon7b(
@@ -1226,9 +1226,9 @@ def reduce_scatter_minimal_async_create_intermediate_buffer(
     *,
     topology: Topology | None = None,
     cluster_axis: int | None = None,
-    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    compute_kernel_config: Any = None,
 ) -> list[Tensor]:
-    """Scratch for reduce_scatter_minimal_async."""
+    """[intermediate, penultimate], for `persistent_output_buffers=[intermediate, output, penultimate]`."""
 def reduce_scatter_minimal_direct(
     input_tensor: Tensor,
     dim: int,
@@ -1244,7 +1244,7 @@ def reduce_scatter_minimal_direct(
 def reduce_scatter_minimal_direct_create_persistent_buffers(
     input_tensor: Tensor, dim: int, *, cluster_axis: int | None = None
 ) -> list[Tensor]:
-    """[scratch, output]"""
+    """[output, staging]"""
 def reduce_scatter_minimal_direct_create_staging_buffer(
     input_tensor: Tensor, dim: int, *, cluster_axis: int | None = None
 ) -> Tensor:
@@ -1271,7 +1271,7 @@ def ring_attention_all_gather_async(
     topology: Topology,
     subdevice_id: SubDeviceId | None = None,
 ) -> list[Tensor]:
-    """Several tensors gathered together, each into its buffer."""
+    """Several tensors gathered together, each into its buffer, which a device's own piece is not written to."""
 def ring_indexer_score_dsa(
     q: Tensor,
     k: Tensor,
@@ -1409,7 +1409,7 @@ def slice_reshard_async(
     memory_config: MemoryConfig | None = None,
     topology: Topology | None = None,
 ) -> Tensor:
-    """The members' pieces joined along `dim`, a slice of that, split equally again."""
+    """The members' pieces joined along `dim`, a slice of that, split equally again; rows past the end are 0."""
 def slice_write(
     input_tensor: Tensor, output_tensor: Tensor, start: Sequence[int], end: Sequence[int], step: Sequence[int]
 ) -> Tensor:

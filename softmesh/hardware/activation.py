@@ -149,9 +149,11 @@ class UnaryWithParam:
 
     __slots__ = ("_op_type", "_params")
 
-    def __init__(self, arg0: UnaryOpType | tuple[UnaryOpType, float], *params: float) -> None:
-        if isinstance(arg0, tuple) and len(arg0) == 2 and not params:
-            op_type, params = arg0[0], (arg0[1],)
+    def __init__(
+        self, arg0: UnaryOpType | tuple[UnaryOpType, float] | list[UnaryOpType | float], *params: float
+    ) -> None:
+        if isinstance(arg0, tuple | list) and len(arg0) == 2 and not params:
+            op_type, params = arg0[0], (arg0[1],)  # type: ignore[assignment]
         else:
             op_type = arg0  # type: ignore[assignment]
         numbers = all(isinstance(param, (int, float)) for param in params)
@@ -166,7 +168,7 @@ class UnaryWithParam:
 
     @classmethod
     def of(cls, value: Any) -> UnaryWithParam:
-        """The value itself, or one made of a UnaryOpType or a (UnaryOpType, number) pair."""
+        """The value itself, or one made of a UnaryOpType or a pair of a UnaryOpType and a number."""
         return value if isinstance(value, UnaryWithParam) else cls(value)
 
     @property

@@ -84,6 +84,11 @@ class MatmulProgramConfig(HardwareConfig):
 
     __slots__ = ()
 
+    @property
+    def activation(self) -> UnaryWithParam | None:
+        """What the kernel applies to the product, behind the bias; some forms have no place for it."""
+        return getattr(self, "fused_activation", None)
+
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True)
 class MatmulMultiCoreReuseProgramConfig(MatmulProgramConfig):

@@ -4,6 +4,7 @@
 from softmesh.ops.normalization.group_norm import (
     create_group_norm_input_mask as create_group_norm_input_mask,
     create_group_norm_input_negative_mask as create_group_norm_input_negative_mask,
+    create_group_norm_reciprocals as create_group_norm_reciprocals,
     create_group_norm_weight_bias_rm as create_group_norm_weight_bias_rm,
     determine_expected_group_norm_dram_grid_size as determine_expected_group_norm_dram_grid_size,
     determine_expected_group_norm_sharded_config_and_grid_size as determine_expected_group_norm_sharded_config_and_grid_size,

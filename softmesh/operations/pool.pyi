@@ -6,3 +6,4 @@ from softmesh.ops.pool.image_sampling import (
     golden_upsample as golden_upsample,
 )
 from softmesh import *
+from softmesh.ops.golden.golden_pool import *

@@ -7,6 +7,7 @@ from softmesh.ops.attention import (
     chunked_prefill,
     decode,
     linear_recurrences,
+    model_qkv_heads,
     paged_decode,
     prefill,
     qkv_heads,

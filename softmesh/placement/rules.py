@@ -305,6 +305,18 @@ def _product_split(word: Shard, shape: Dims, out_shape: Dims) -> Placement:
     return word.at(dim) if shape[word.dim] == out_shape[dim] else LOCAL
 
 
+def of_whole(rule: Rule) -> Rule:
+    """The rule, for a result that a further, not linear step is made of: it must not be a partial sum."""
+
+    def whole(at: Situation) -> Placement | Sequence[Placement]:
+        word = rule(at)
+        if isinstance(word, Partial):
+            raise UsesPartial(UsesPartial.OWN_PRODUCT)
+        return word
+
+    return whole
+
+
 @placed("Of operands that are the same on all devices, the same on all; of split ones, Local.")
 def opaque(at: Situation) -> Placement:
     """Nothing is known of how the result relates to split operands."""

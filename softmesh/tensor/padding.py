@@ -37,7 +37,7 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     padded, rank = tuple(spec.padded_shape), len(spec.shape)
     lead = values.shape[: values.dim() - rank]
     inner = (1,) * (len(padded) - rank) + tuple(spec.shape)
-    result = torch.full((*lead, *padded), spec.pad_value).to(values.dtype)
+    result = torch.full((*lead, *padded), spec.pad_value, device=values.device).to(values.dtype)
     at = (slice(None),) * len(lead) + tuple(slice(0, n) for n in inner)
     result[at] = values.reshape(*lead, *inner)
     return result

@@ -239,7 +239,7 @@ VISION: dict[str, Given] = {
     "experimental.multi_scale_deformable_attn": Given(
         {
             "value": rows(2, 4, 4, 32),
-            "grid": rows(2, 3, 2, 2, values="unit"),
+            "grid": rows(2, 6, 1, 2, values="unit"),
             "attn": rows(2, 3, 2, values="unit"),
         }
     ),

@@ -431,8 +431,10 @@ def _expand(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
 def _pad(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     shape = draw(shapes(1, 3))
     some = st.sampled_from([0, 0, 1, 2])
-    pairs = [(draw(some), draw(some)) for _ in shape]
-    return Call((_moved(draw, shape, dtype),), _given(pairs, draw(st.sampled_from([0.0, 1.0]))))
+    like = _moved(draw, shape, dtype)
+    in_front = st.just(0) if like.layout is ttnn.TILE_LAYOUT else some
+    pairs = [(draw(in_front), draw(some)) for _ in shape]
+    return Call((like,), _given(pairs, draw(st.sampled_from([0.0, 1.0]))))
 
 
 @_entry("roll")
@@ -637,7 +639,7 @@ CALLS["linear"] = lambda draw, dtype: product(draw, dtype, _LINEAR)
 @_entry("experimental.minimal_matmul")
 def _minimal_matmul(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     call = product(draw, dtype, _MINIMAL)
-    if call.operands[1].shape[-1] % 2 or draw(st.booleans()):
+    if call.operands[1].shape[-1] % 64 or draw(st.booleans()):
         return call
     if len(call.operands) > 2 and call.operands[2].shape[-1] == 1:
         return call

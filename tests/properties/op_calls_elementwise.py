@@ -143,8 +143,9 @@ def _prelu(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
 
 
 def _outer(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
-    likes = tuple(Like((1, 1, draw(extents), 1), dtype, values="whole") for _ in range(2))
-    return Call(likes, splits={2: (2, None), 3: (None, 2)})
+    batch = draw(extents)
+    likes = tuple(Like((batch, draw(extents)), dtype, values="whole") for _ in range(2))
+    return Call(likes, splits={0: (0, 0), 1: (1, None), 2: (None, 1)})
 
 
 def _scatter(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:

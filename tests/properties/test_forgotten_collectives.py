@@ -107,7 +107,7 @@ KEEPING: dict[str, OnTwo] = {
     "reshape": lambda x: ttnn.reshape(x, [8]),
     "permute": lambda x: ttnn.permute(x, [1, 0]),
     "slice": lambda x: x[:, 1:3],
-    "pad with zeros": lambda x: ttnn.pad(x, [(0, 0), (1, 1)], 0.0),
+    "pad with zeros": lambda x: ttnn.pad(x, [(0, 0), (0, 2)], 0.0),
     "repeat": lambda x: ttnn.repeat(x, [2, 1]),
     "split": lambda x: ttnn.split(x, 2, 1)[0],
     "concat with itself": lambda x: ttnn.concat([x, x], 0),
@@ -154,7 +154,7 @@ NOT_LINEAR: dict[str, tuple[str, Callable[[], Any]]] = {
     "factors scaled one by one": ("deg2rad", lambda: ttnn.deg2rad(on_two(ROW, Partial("prod")))),
     "running sums of maxima": ("cumsum", lambda: ttnn.cumsum(on_two(ROW, Partial("max")), 0)),
     "fractions cut off": ("typecast", lambda: ttnn.typecast(on_two(Like((2, 4)), SUM), ttnn.int32)),
-    "a filler added by each device": ("pad", lambda: ttnn.pad(on_two(ROW, SUM), [(0, 0), (1, 1)], 1.0)),
+    "a filler added by each device": ("pad", lambda: ttnn.pad(on_two(ROW, SUM), [(0, 0), (0, 2)], 1.0)),
     "a number added by each device": ("add", lambda: on_two(ROW, SUM) + 1.0),
     "joined to a whole": ("concat", lambda: ttnn.concat([on_two(ROW, SUM), on_two(ROW, REPLICATE)], 0)),
     "a bias added by each device": (

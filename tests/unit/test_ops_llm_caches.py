@@ -164,12 +164,25 @@ def test_of_positions_that_meet_in_one_place_the_last_stays(device):
         some_pages(1, PAGES, BLOCKS),
     )
     target = put(cache, device)
-    fill(target, put(new, device), ints(table, device), cache_position_modulo=40)
+    fill(target, put(new, device), ints(table, device), cache_position_modulo=64)
     expected = cache.clone()
     for position in range(90):
-        place = position % 40
+        place = position % 64
         expected[table[0, place // BLOCK], :, place % BLOCK] = new[0, :, position]
     assert torch.equal(ttnn.to_torch(target), expected)
+    with pytest.raises(
+        MeshError, match=r"cache_position_modulo \(40\) must be a positive multiple of effective"
+    ):
+        fill(target, put(new, device), ints(table, device), cache_position_modulo=40)
+    with pytest.raises(
+        MeshError, match="valid_seq_len tensor must contain exactly 1 element, got logical_volume=2"
+    ):
+        fill(target, put(new, device), ints(table, device), valid_seq_len_tensor=ints([6, 7], device))
+    with pytest.raises(MeshError, match="paged_fill_cache geometry mismatch: cache has"):
+        fill(target, put(new, device), ints(table, device), block_size=7 * BLOCK)
+    token = put(random(1, BLOCKS, HEADS, WIDTH), device)
+    with pytest.raises(MeshError, match="block_size_override is only supported in paged mode"):
+        ttnn.experimental.paged_update_cache(target, token, update_idxs=[0] * BLOCKS, block_size=BLOCK)
 
 
 # -- the older names, and positions ----------------------------------------------------------------

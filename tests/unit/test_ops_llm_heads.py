@@ -7,7 +7,7 @@ import torch
 from operands import R, S, put, random
 
 import softmesh as ttnn
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError
 
 GRID = (8, 8)
 
@@ -34,6 +34,60 @@ def test_a_fused_row_comes_apart_into_queries_keys_and_values(device, kv_heads, 
     same(q, parts[0])
     same(k, parts[1].transpose(2, 3) if turned else parts[1])
     same(v, parts[2])
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_a_sharded_row_holds_the_queries_of_each_key_beside_it(device, kv_heads):
+    """A core has whole groups: it finds everything that its heads need in its own shard."""
+    groups, width = 4 + 2 * kv_heads, 32
+    x = random(2, 32, groups * width)
+    cores = ttnn.CoreGrid(x=kv_heads, y=2)
+    sharded = put(
+        x,
+        device,
+        memory_config=ttnn.create_sharded_memory_config(x.shape, cores, ttnn.ShardStrategy.BLOCK),
+    )
+    parts = heads(x, groups).unflatten(1, (kv_heads, -1))
+    expected = parts[:, :, :-2].flatten(1, 2), parts[:, :, -2], parts[:, :, -1]
+    split = ttnn.transformer.split_query_key_value_and_split_heads
+    created = ttnn.experimental.nlp_create_qkv_heads(
+        put(
+            x[:1].unsqueeze(0),
+            device,
+            memory_config=ttnn.create_sharded_memory_config(
+                (1, 1, 32, groups * width), ttnn.CoreGrid(x=kv_heads, y=1), ttnn.ShardStrategy.WIDTH
+            ),
+        ),
+        num_heads=4,
+        num_kv_heads=kv_heads,
+        transpose_k_heads=False,
+    )
+    for made, one, wanted in zip(
+        split(sharded, num_heads=4, num_kv_heads=kv_heads, transpose_key=False),
+        created,
+        expected,
+        strict=True,
+    ):
+        same(made, wanted)
+        same(one, wanted[:1])
+
+
+def test_rows_of_falcon_7b_have_one_key_head(device):
+    x = random(1, 32, 4672)
+    q, k, v = ttnn.transformer.split_query_key_value_and_split_heads(
+        put(x, device), num_heads=71, transpose_key=False, use_falcon7b_backend=True
+    )
+    same(q, heads(x, 73)[:, :71])
+    same(k, heads(x, 73)[:, 71:72])
+    same(v, heads(x, 73)[:, 72:])
+
+
+def test_a_row_of_queries_alone_leaves_keys_and_values_empty(device):
+    x = random(1, 1, 32, 128)
+    q, k, v = ttnn.experimental.nlp_create_qkv_heads(put(x, device), num_heads=4, num_kv_heads=0)
+    same(q, heads(x[0], 4))
+    assert list(k.shape) == [1, 0, 32, 32]
+    assert list(v.shape) == [1, 0, 32, 32]
 
 
 def test_keys_and_values_may_come_from_another_row(device):
@@ -158,8 +212,12 @@ def test_heads_name_what_does_not_fit(device):
         split(x, num_heads=3, num_kv_heads=2)
     with pytest.raises(MeshError, match=r"must be \[b, s, features\]"):
         split(put(random(2, 1, 5, 96), device), num_heads=1)
-    with pytest.raises(NotModelled, match="nlp_create_qkv_heads_falcon7b"):
+    with pytest.raises(MeshError, match="takes a row of 4672 features"):
         split(x, num_heads=1, use_falcon7b_backend=True)
+    with pytest.raises(
+        MeshError, match=r"Invalid head size: 16. The head size must be a multiple of the tile"
+    ):
+        split(x, num_heads=2)
     with pytest.raises(MeshError, match="rows of 4672 features"):
         ttnn.experimental.nlp_create_qkv_heads_falcon7b(put(random(1, 1, 5, 96), device))
     with pytest.raises(MeshError, match="must be 1"):

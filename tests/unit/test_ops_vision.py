@@ -234,9 +234,11 @@ def test_a_quarter_turn_moves_the_right_side_to_the_top(several: ttnn.MeshDevice
 
 @pytest.mark.parametrize("words", [(R, R), (S(0), R)], ids=str)
 def test_deformable_attention_weighs_samples(words: Any, several: ttnn.MeshDevice) -> None:
-    images, grid, weights = random(2, 5, 6, 4), random(2, 3, 2, 2) * 0.5, random(2, 3, 2).softmax(-1)
+    images, grid, weights = random(2, 5, 6, 32), random(2, 3, 2, 2) * 0.5, random(2, 3, 2).softmax(-1)
     result = ttnn.experimental.multi_scale_deformable_attn(
-        put(images, several, words), put(grid, several, words), put(weights, several, words)
+        put(images, several, words),
+        put(grid.reshape(2, 6, 1, 2), several, words),
+        put(weights, several, words),
     )
     assert ttnn.placements(result) == words
     samples = last(F.grid_sample(first(images), grid, align_corners=False))

@@ -67,6 +67,7 @@ class Attention:
             q, *caches, page_table, cur_pos_tensor=positions, scale=self._scale
         )
         joined = ttnn.experimental.nlp_concat_heads_decode(attended, num_heads=self._heads["num_heads"])
+        joined = joined[:, :, : x.shape[2], :]  # it has the rows of a whole tile
         return self._tp.summed_over_width(ttnn.linear(joined, self._wo))
 
 

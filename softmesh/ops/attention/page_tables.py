@@ -29,10 +29,26 @@ def geometry(
     heads, size = override.num_kv_heads or heads, override.block_size or size
     if heads * size * width != math.prod(cache.shape[1:]) or size % TILE_SIZE or width % TILE_SIZE:
         raise MeshError(
-            f"{op}: the blocks of {cache.name} {list(cache.shape)} cannot be read as {heads} heads of {size} positions "
-            f"of width {width}: block_size, num_kv_heads and the width must make up the same tiles."
+            f"{op.rpartition('.')[2]} geometry mismatch: cache has blocks {list(cache.shape[1:])}, which cannot be "
+            f"read as {heads} heads of {size} positions of width {width}: block_size, num_kv_heads and the width must "
+            "make up the same tiles."
         )
     return blocks, heads, size, width
+
+
+def check_modulo(op: str, modulo: int | None, length: int, block: int | None) -> None:
+    """Positions that go round do so within a user's `length`, in whole blocks where there are any."""
+    if modulo is None:
+        return
+    if not 0 < modulo <= length:
+        raise MeshError(
+            f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user."
+        )
+    if block is not None and modulo % block:
+        raise MeshError(
+            f"cache_position_modulo ({modulo}) must be a positive multiple of effective block_size ({block}); {op} "
+            "goes round in whole pages."
+        )
 
 
 def reinterpret_tiles(cache: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

@@ -27,6 +27,7 @@ from softmesh.ops.attention.decode import (
 )
 from softmesh.ops.attention.page_tables import (
     MemoizeLast,
+    check_modulo,
     check_table,
     geometry,
     positions_in_order,
@@ -245,10 +246,7 @@ def _paged_step(
     check_groups(op, q.shape[2], kv_heads)
     check_table(op, table, q.shape[1])
     length = table.shape[1] * block
-    if modulo is not None and not 0 < modulo <= length:
-        raise MeshError(
-            f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user's pages."
-        )
+    check_modulo(op, modulo, length, block)
     if is_causal and current is None:
         raise MeshError(
             f"{op}: causal attention over pages needs a cur_pos_tensor, the position of each user."

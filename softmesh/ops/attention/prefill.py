@@ -18,6 +18,7 @@ from softmesh.ops.attention.sdpa_core import (
     attend,
     causal_window_mask,
     check_batch,
+    check_groups,
     check_ints,
     check_key_heads,
     check_keys,
@@ -199,7 +200,7 @@ def flash_mla_prefill(
 ) -> Local:
     """Latent attention: q [b, heads, s, width] over k [b, kv_heads, s, width], whose first `head_dim_v` columns are v.
 
-    A tensor in the third place is v itself.
+    A tensor in the third place is v itself; its heads may be more than those of k.
     """
     q, k, v = input_tensor_q, input_tensor_k, input_tensor_v
     check_rank_4(_LATENT, q, k, *([] if v is None else [v]))
@@ -208,8 +209,15 @@ def flash_mla_prefill(
     width = _value_width(k, v, head_dim_v)
     inner = _whole_sequences(q, k, scale, is_causal)
 
+    if v is not None and v.shape[1] != k.shape[1]:
+        check_groups(_LATENT, q.shape[1], v.shape[1])
+        inner = _whole_sequences(q, q, scale, is_causal)  # a key for each query
+
     def compute(q: torch.Tensor, k: torch.Tensor, v: Data, mask: Data) -> torch.Tensor:
-        return inner(q, k, k[..., :width] if v is None else v, mask, None, None)
+        values = k[..., :width] if v is None else v
+        if values.shape[-3] != k.shape[-3]:
+            k, values = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, values))
+        return inner(q, k, values, mask, None, None)
 
     rule = _prefill_rule(q, attn_mask, is_causal, concat=False)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
@@ -222,9 +230,9 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
             "input_tensor_v (a ttnn.Tensor): pass one of them."
         )
     if v is not None:
-        if v.shape[:3] != k.shape[:3]:
+        if (v.shape[0], v.shape[2]) != (k.shape[0], k.shape[2]):
             raise MeshError(
-                f"{_LATENT}: {v.name} {list(v.shape)} must agree with {k.name} {list(k.shape)} but for its width."
+                f"{_LATENT}: {v.name} {list(v.shape)} must agree with {k.name} {list(k.shape)} but for heads and width."
             )
         return v.shape[3]
     assert head_dim_v is not None

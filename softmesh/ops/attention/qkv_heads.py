@@ -11,13 +11,21 @@ from typing import Any
 
 import torch
 
+from softmesh.cores import CoreRangeSet
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
+from softmesh.hardware.memory_config import BufferType, MemoryConfig, TensorMemoryLayout
+from softmesh.ops.attention.head_shards import (
+    decode_shards,
+    in_tiles,
+    joined_shards,
+    on_cores_in_order,
+)
 from softmesh.placement import rules
-from softmesh.placement.sentences import placed
+from softmesh.tensor.dtype import TILE_SIZE
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
@@ -39,7 +47,6 @@ def moved_placement(
     return word.at(target) if is_same or word.size is None else rules.LOCAL
 
 
-@placed("Split in the place to which the split dim of the input goes; split within heads, Local.")
 def moved_dims_rule(dims: Mapping[int, int]) -> rules.Rule:
     return lambda at: moved_placement(at, 0, dims)
 
@@ -84,55 +91,65 @@ def nlp_create_qkv_heads(
     """[b, 1, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
 
     k comes transposed, [b, kv_heads, width, s], unless `transpose_k_heads=False`. With `input_kv` the
-    queries come from `input` alone, keys and values from `input_kv`.
+    queries come from `input` alone, keys and values from `input_kv`. A sharded row has one key head on each core:
+    its queries, then its key, then its value. No key heads at all leave k and v empty.
     """
     if kv_tied:
         raise NotModelled(f"{_CREATE}: kv_tied is not modelled: pass keys and values as input_kv.")
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     width = _check_fused(input, input_kv, num_heads, kv_heads)
-    return _in_heads((num_heads, kv_heads, kv_heads), width, transpose_k_heads, int(input_kv is not None))
+    cut = by_groups if kv_heads and input.spec.memory_config.is_sharded() else one_after_another
+
+    def compute(x: torch.Tensor, kv: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        pairs = None if kv is None else split_heads(kv, width)
+        q, k, v = cut(split_heads(x, width), pairs, num_heads, kv_heads)
+        return q, k.transpose(-2, -1) if transpose_k_heads else k, v
+
+    def rule(at: rules.Situation) -> list[rules.Placement]:
+        source = 0 if input_kv is None else 1
+        plain = {0: 0, 2: 2, 3: 1}
+        turned = plain | {2: 3} if transpose_k_heads else plain
+        return [
+            moved_placement(at, 0, plain),
+            moved_placement(at, source, turned, 1),
+            moved_placement(at, source, plain, 2),
+        ]
+
+    return Local(compute, rule)
+
+
+def one_after_another(
+    heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int
+) -> tuple[torch.Tensor, ...]:
+    """All queries, all keys, all values."""
+    if pairs is None:
+        return heads.split((q_heads, kv_heads, kv_heads), -3)
+    return heads, *pairs.split((kv_heads, kv_heads), -3)
+
+
+def by_groups(
+    heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int
+) -> tuple[torch.Tensor, ...]:
+    """For each key head: its queries, then its key, then its value."""
+    if pairs is not None:
+        return heads, *pairs.unflatten(-3, (kv_heads, 2)).unbind(-3)
+    group = q_heads // kv_heads
+    q, k, v = heads.unflatten(-3, (kv_heads, group + 2)).split((group, 1, 1), -3)
+    return q.flatten(-4, -3), k.squeeze(-3), v.squeeze(-3)
 
 
 def split_heads(x: torch.Tensor, width: int) -> torch.Tensor:
     """(..., b, 1, s, heads * width) -> (..., b, heads, s, width)"""
-    return _split_heads_3d(x.squeeze(-3), width)
-
-
-def _split_heads_3d(x: torch.Tensor, width: int) -> torch.Tensor:
-    """(..., s, heads * width) -> (..., heads, s, width)"""
-    return x.unflatten(-1, (-1, width)).transpose(-3, -2)
-
-
-def _in_heads(
-    counts: tuple[int, int, int], width: int, turns_keys: bool, source: int = 0, *, is_3d: bool = False
-) -> Local:
-    """All queries, all keys, all values of a row; keys and values come from operand `source`."""
-    split = _split_heads_3d if is_3d else split_heads
-
-    def compute(x: torch.Tensor, kv: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
-        first = split(x, width)
-        q, k, v = first.split(counts, -3) if kv is None else (first, *split(kv, width).split(counts[1:], -3))
-        return q, k.transpose(-2, -1) if turns_keys else k, v
-
-    return Local(compute, _qkv_rule(turns_keys, source, {0: 0, 1: 2, 2: 1} if is_3d else _DIMS_4D))
-
-
-_DIMS_4D = {0: 0, 2: 2, 3: 1}  # of a fused row [b, 1, s, features]: where they are in [b, heads, s, width]
-
-
-def _qkv_rule(turns_keys: bool, source: int = 0, plain: Mapping[int, int] = _DIMS_4D) -> rules.Rule:
-    keys = {d: 3 if to == 2 else to for d, to in plain.items()} if turns_keys else plain
-    return lambda at: [
-        moved_placement(at, 0, plain),
-        moved_placement(at, source, keys, 1),
-        moved_placement(at, source, plain, 2),
-    ]
+    return x.squeeze(-3).unflatten(-1, (-1, width)).transpose(-3, -2)
 
 
 def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) -> int:
-    for operand in [fused] if kv is None else [fused, kv]:
-        _check_one(_CREATE, operand)
-    if kv_heads < 1 or heads % kv_heads:
+    for operand in (fused, kv):
+        if operand is not None:
+            check_rank_4(_CREATE, operand, "[batch, 1, sequence, features]")
+            if operand.shape[1] != 1:
+                raise MeshError(f"{_CREATE}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
+    if kv_heads < 0 or (kv_heads and heads % kv_heads):
         raise MeshError(f"{_CREATE}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
     if kv is None:
         return head_width(_CREATE, fused, heads + 2 * kv_heads)
@@ -149,14 +166,22 @@ def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) 
 def nlp_concat_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
     check_rank_4("experimental.nlp_concat_heads", input_tensor, "[batch, heads, sequence, width]")
-    return Local(lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3), moved_dims_rule({0: 0, 1: 3, 2: 2}))
+    return Local(
+        lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3),
+        moved_dims_rule({0: 0, 1: 3, 2: 2}),
+        shards=lambda _: [joined_shards(input_tensor.spec)],
+    )
 
 
 @operation("transformer.concatenate_heads", **_OPTIONS, controls="memory_config", needs_tile=True)
 def concatenate_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, s, heads * width]"""
     check_rank_4("transformer.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")
-    return Local(lambda x: x.transpose(-3, -2).flatten(-2), moved_dims_rule({0: 0, 1: 2, 2: 1}))
+    return Local(
+        lambda x: x.transpose(-3, -2).flatten(-2),
+        moved_dims_rule({0: 0, 1: 2, 2: 1}),
+        shards=lambda _: [joined_shards(input_tensor.spec)],
+    )
 
 
 # -- one new token of each user --------------------------------------------------------------------
@@ -169,7 +194,6 @@ _CONCAT_DECODE = "experimental.nlp_concat_heads_decode"
     _CREATE_DECODE,
     **_OPTIONS,
     controls="memory_config output_tensors",
-    tuning="overlap_qk_coregrid",
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_decode(
@@ -179,6 +203,7 @@ def nlp_create_qkv_heads_decode(
     num_kv_heads: int | None = None,
     batch_offset: Operand | None = None,
     slice_size: int | None = None,
+    overlap_qk_coregrid: bool = True,
 ) -> Local:
     """[1, 1, users, (heads + 2 kv_heads) * width] -> q [1, users, heads, width], k and v [1, users, kv_heads, width].
 
@@ -208,7 +233,10 @@ def nlp_create_qkv_heads_decode(
         kept = {0: 0, 3: 2} if batch_offset is not None else {0: 0, 2: 1, 3: 2}
         return [rules.LOCAL if own else moved_placement(at, 0, kept, output) for output in range(3)]
 
-    return Local(compute, rule)
+    users = input_tensor.shape[2] if slice_size is None else slice_size
+    return Local(
+        compute, rule, shards=lambda grid: decode_shards(users, counts, width, grid, overlap_qk_coregrid)
+    )
 
 
 def _check_users_slice(fused: Operand, offset: Operand | None, size: int | None) -> None:
@@ -233,12 +261,20 @@ def _users_from(users: torch.Tensor, offset: torch.Tensor, size: int) -> torch.T
             f"{_CREATE_DECODE}: {size} users from batch_offset {int(first.max())} on do not lie within the "
             f"{users.shape[-2]} users of input_tensor."
         )
-    return torch.take_along_dim(users, first + torch.arange(size, device=users.device).reshape(size, 1), -2)
+    rows = first + torch.arange(size, device=users.device).reshape(size, 1)
+    extents = [max(a, b) for a, b in zip(users.shape[:lead], rows.shape[:lead], strict=True)]
+    index = rows.expand(*extents, 1, size, users.shape[-1])
+    return torch.gather(users.expand(*extents, *users.shape[lead:]), -2, index)
 
 
-@operation(_CONCAT_DECODE, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
-def nlp_concat_heads_decode(input_tensor: Operand, *, num_heads: int) -> Local:
-    """[1, users, heads, width] -> [1, 1, users, num_heads * width]; heads beyond `num_heads` are padding."""
+@operation(_CONCAT_DECODE, **_OPTIONS, controls="memory_config output_tensor")
+def nlp_concat_heads_decode(
+    input_tensor: Operand, *, num_heads: int, sub_core_grids: CoreRangeSet | None = None
+) -> Local:
+    """[1, users, heads, width] -> [1, 1, users, num_heads * width]; heads beyond `num_heads` are padding.
+
+    Fewer than 32 users fill up a tile: the result has 32 rows. They lie in L1, a head on each core.
+    """
     check_rank_4(_CONCAT_DECODE, input_tensor, "[1, users, heads, width]")
     shape = input_tensor.shape
     if shape[0] != 1 or not 0 < num_heads <= shape[2]:
@@ -246,211 +282,17 @@ def nlp_concat_heads_decode(input_tensor: Operand, *, num_heads: int) -> Local:
             f"{_CONCAT_DECODE}: input_tensor {list(shape)} must be [1, users, heads, width] with num_heads={num_heads} "
             "heads or more."
         )
+    missing = max(TILE_SIZE - shape[1], 0)
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        rows = x[..., :num_heads, :].flatten(-2).unsqueeze(-3)
+        return torch.nn.functional.pad(rows, (0, 0, 0, missing))
+
+    moved = {0: 0, 2: 3} if missing else {0: 0, 1: 2, 2: 3}
+    shard = [in_tiles(shape[1]), in_tiles(shape[3])]
     return Local(
-        lambda x: x[..., :num_heads, :].flatten(-2).unsqueeze(-3), moved_dims_rule({0: 0, 1: 2, 2: 3})
+        compute,
+        moved_dims_rule(moved),
+        memory_config=MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, BufferType.L1),
+        shards=lambda grid: [on_cores_in_order(num_heads, shard, grid, sub_core_grids)],
     )
-
-
-# -- the forms of single models: BERT, Falcon, ViT, Segformer ----------------------------------------
-
-
-_TILED: dict[str, Any] = {**_OPTIONS, "needs_tile": True}
-_SEQUENCES = "[batch, 1, sequence, features]"
-_SPLIT = "transformer.split_query_key_value_and_split_heads"
-_BERT = "experimental.split_query_key_value_and_split_heads"
-_CREATE_QKV = "experimental.create_qkv_heads"
-_SEPARATE = "experimental.create_qkv_heads_from_separate_tensors"
-_FALCON_WIDTH, _FALCON_FEATURES = 64, 4672
-_VIT_HEADS, _VIT_FEATURES = 12, 2304
-_SEGFORMER_WIDTH = 32
-
-
-def _check_groups(op: str, heads: int, kv_heads: int) -> None:
-    if kv_heads < 1 or heads < 1 or heads % kv_heads:
-        raise MeshError(f"{op}: {heads} query heads cannot share {kv_heads} key heads in equal groups.")
-
-
-def _check_one(op: str, operand: Operand) -> None:
-    check_rank_4(op, operand, _SEQUENCES)
-    if operand.shape[1] != 1:
-        raise MeshError(f"{op}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
-
-
-@operation(_SPLIT, **_TILED, controls="memory_config", results="tuple[Tensor, Tensor, Tensor]")
-def split_query_key_value_and_split_heads(
-    input_tensor: Operand,
-    kv_input_tensor: Operand | None = None,
-    *,
-    num_heads: int,
-    num_kv_heads: int | None = None,
-    transpose_key: bool = True,
-    use_falcon7b_backend: bool = False,
-) -> Local:
-    """[b, s, (heads + 2 kv_heads) * width] -> q [b, heads, s, width], k and v [b, kv_heads, s, width].
-
-    k comes transposed, [b, kv_heads, width, s]; it does not with `transpose_key=False`. With `kv_input_tensor` the
-    queries come from `input_tensor` alone. Of a sharded operand TT-NN reads the features of each core by
-    themselves; here they are one row.
-    """
-    if use_falcon7b_backend:
-        raise NotModelled(
-            f"{_SPLIT}: use_falcon7b_backend is not modelled: call ttnn.experimental.nlp_create_qkv_heads_falcon7b."
-        )
-    given = [input_tensor] if kv_input_tensor is None else [input_tensor, kv_input_tensor]
-    for operand in given:
-        if operand.rank != 3:
-            raise MeshError(f"{_SPLIT}: {operand.name} must be [b, s, features], got {list(operand.shape)}.")
-    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    _check_groups(_SPLIT, num_heads, kv_heads)
-    counts = (num_heads, kv_heads, kv_heads)
-    width = head_width(_SPLIT, input_tensor, sum(counts) if kv_input_tensor is None else num_heads)
-    if kv_input_tensor is not None and head_width(_SPLIT, kv_input_tensor, 2 * kv_heads) != width:
-        raise MeshError(
-            f"{_SPLIT}: input_tensor {list(input_tensor.shape)} and kv_input_tensor {list(kv_input_tensor.shape)} must "
-            "agree in the width of a head."
-        )
-    return _in_heads(counts, width, transpose_key, int(kv_input_tensor is not None), is_3d=True)
-
-
-def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int], turns_keys: bool) -> Local:
-    """All queries, all keys, all values."""
-    _check_one(op, fused)
-    return _in_heads(counts, head_width(op, fused, sum(counts)), turns_keys)
-
-
-@operation(
-    _BERT,
-    **_TILED,
-    controls="memory_config output_tensors",
-    tuning="compute_with_storage_grid_size",
-    positional="compute_with_storage_grid_size",
-    results="tuple[Tensor, Tensor, Tensor]",
-)
-def split_query_key_value_and_split_heads_on_grid(input_tensor: Operand, *, num_heads: int = 16) -> Local:
-    """[b, 1, s, 3 * heads * width] -> q and v [b, heads, s, width], k transposed."""
-    return _split_concatenated_qkv(_BERT, input_tensor, (num_heads,) * 3, turns_keys=True)
-
-
-@operation(
-    "experimental.nlp_create_qkv_heads_falcon7b",
-    **_TILED,
-    controls="memory_config",
-    results="tuple[Tensor, Tensor, Tensor]",
-)
-def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
-    """[b, 1, s, 4672] -> 71 query heads of width 64, and one head each of keys and values."""
-    op = "experimental.nlp_create_qkv_heads_falcon7b"
-    _check_features(op, input, _FALCON_FEATURES)
-    heads = _FALCON_FEATURES // _FALCON_WIDTH - 2
-    return _split_concatenated_qkv(op, input, (heads, 1, 1), turns_keys=False)
-
-
-@operation(
-    "experimental.nlp_create_qkv_heads_vit",
-    **_TILED,
-    controls="memory_config output_tensors",
-    results="tuple[Tensor, Tensor, Tensor]",
-)
-def nlp_create_qkv_heads_vit(input: Operand) -> Local:
-    """[b, 1, s, 2304] -> 12 heads of width 64 each of queries, keys and values."""
-    op = "experimental.nlp_create_qkv_heads_vit"
-    _check_features(op, input, _VIT_FEATURES)
-    return _split_concatenated_qkv(op, input, (_VIT_HEADS,) * 3, turns_keys=False)
-
-
-def _check_features(op: str, operand: Operand, features: int) -> None:
-    if operand.rank == 4 and operand.shape[3] != features:
-        raise MeshError(f"{op}: takes rows of {features} features, got {list(operand.shape)}.")
-
-
-@operation(
-    "experimental.nlp_create_qkv_heads_segformer",
-    **_TILED,
-    controls="memory_config output_tensors",
-    results="tuple[Tensor, Tensor, Tensor]",
-)
-def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
-    """[b, 1, s, heads * 32] -> [b, heads, s, 32], three times.
-
-    One projection goes in, and programs read the first result; what the other two hold in TT-NN is not known.
-    """
-    op = "experimental.nlp_create_qkv_heads_segformer"
-    _check_one(op, input)
-    head_width(op, input, max(input.shape[3] // _SEGFORMER_WIDTH, 1))
-
-    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        heads = split_heads(x, _SEGFORMER_WIDTH)
-        return heads, heads.clone(), heads.clone()
-
-    return Local(compute, _qkv_rule(turns_keys=False))
-
-
-# -- queries, keys and values group by group -------------------------------------------------------
-
-
-@operation(
-    _CREATE_QKV, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
-)
-def create_qkv_heads(
-    input: Operand, *, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
-) -> Local:
-    """[b, 1, s, features], for each key head: its queries, then its key, then its value.
-
-    Gives q [b, heads, s, width], k [b, kv_heads, width, s] (or as v, with `transpose_k_heads=False`) and v.
-    """
-    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    _check_one(_CREATE_QKV, input)
-    _check_groups(_CREATE_QKV, num_heads, kv_heads)
-    width = head_width(_CREATE_QKV, input, num_heads + 2 * kv_heads)
-    group = num_heads // kv_heads
-
-    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        parts = split_heads(x, width).unflatten(-3, (kv_heads, group + 2))
-        q, k, v = parts.split((group, 1, 1), -3)
-        keys = k.squeeze(-3)
-        return q.flatten(-4, -3), keys.transpose(-2, -1) if transpose_k_heads else keys, v.squeeze(-3)
-
-    return Local(compute, _qkv_rule(transpose_k_heads))
-
-
-@operation(
-    _SEPARATE, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
-)
-def create_qkv_heads_from_separate_tensors(
-    input: Operand,
-    input_kv: Operand,
-    *,
-    num_heads: int,
-    num_kv_heads: int | None = None,
-    transpose_k_heads: bool = True,
-) -> Local:
-    """q from rows of `input`; k and v from rows of `input_kv`, which has each key head beside its value head."""
-    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    for operand in (input, input_kv):
-        _check_one(_SEPARATE, operand)
-    _check_groups(_SEPARATE, num_heads, kv_heads)
-    width = head_width(_SEPARATE, input, num_heads)
-    if head_width(_SEPARATE, input_kv, 2 * kv_heads) != width:
-        raise MeshError(
-            f"{_SEPARATE}: input {list(input.shape)} and input_kv {list(input_kv.shape)} must agree in the width of "
-            "a head."
-        )
-
-    def compute(x: torch.Tensor, kv: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        k, v = split_heads(kv, width).unflatten(-3, (kv_heads, 2)).unbind(-3)
-        return split_heads(x, width), k.transpose(-2, -1) if transpose_k_heads else k, v
-
-    return Local(compute, _qkv_rule(transpose_k_heads, source=1))
-
-
-@operation(
-    "experimental.concatenate_heads",
-    **_TILED,
-    controls="memory_config output_tensor",
-    tuning="compute_with_storage_grid_size",
-    positional="compute_with_storage_grid_size",
-)
-def concatenate_heads_on_grid(input_tensor: Operand) -> Local:
-    """[b, heads, s, width] -> [b, 1, s, heads * width]"""
-    check_rank_4("experimental.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")
-    return Local(lambda x: x.transpose(-3, -2).flatten(-2).unsqueeze(-3), moved_dims_rule({0: 0, 1: 3, 2: 2}))

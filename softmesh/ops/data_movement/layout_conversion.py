@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -11,9 +11,11 @@ import torch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
@@ -57,7 +59,26 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
     rule = rules.elementwise if cuts_fractions else rules.keeping
-    return Local(_same, rule, dtypes=(wanted,))  # into new memory, also where the dtype stays
+    return Local(
+        _cast(input_tensor, wanted), rule, dtypes=(wanted,)
+    )  # into new memory, also where the dtype stays
+
+
+_LARGEST_UINT16 = 65535
+_LARGEST = {DataType.UINT32: 2.0**32 - 2**8, DataType.INT32: 2.0**31 - 2**7}  # that a float32 can be
+
+
+def _cast(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a chip makes of values that `wanted` does not have: they are clamped; only uint16 takes the nearest."""
+    if operand.on_host:
+        return _same
+    if wanted is DataType.UINT16 and operand.dtype is not wanted:
+        round_ = torch.round if operand.is_float else _same
+        return lambda x: round_(x.float() if operand.is_float else x).clamp(0, _LARGEST_UINT16)
+    if operand.is_float and wanted in _LARGEST:
+        least, most = 0.0 if wanted is DataType.UINT32 else -(2.0**31), _LARGEST[wanted]
+        return lambda x: x.float().nan_to_num(nan=least, posinf=most).trunc().clamp(least, most)
+    return _same
 
 
 @operation(
@@ -170,11 +191,21 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
     )
 
 
+def _by_memory_config(_: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Behind a memory config comes the dtype."""
+    if len(args) == 3 and isinstance(args[1], MemoryConfig):
+        return args[:2], {"output_dtype": args[2], **kwargs}
+    if len(args) == 2 and "sharded_memory_config" in kwargs:
+        return args[:1], {"output_dtype": args[1], **kwargs}
+    return args, kwargs
+
+
 @operation(
     **_OPTIONS,
     controls="output_dtype preallocated_output",
     tuning="keep_l1_aligned",
     positional="output_dtype",
+    rearrange=_by_memory_config,
 )
 def interleaved_to_sharded(
     input_tensor: Operand,

@@ -16,12 +16,13 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import listed
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
-from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
+from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.hardware.shape import Shape
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 from softmesh.tensor.dtype import Layout
+from softmesh.tensor.padding import with_padding
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tile import padded_shape
 
@@ -53,6 +54,34 @@ def reshape_local(op: str, operand: Operand, shape: Sequence[int]) -> Local:
     return Local(lambda x: x.reshape(*x.shape[: x.dim() - rank], *sizes), rules.reshaping, keeps_memory=True)
 
 
+def _seen_as(op: str, operand: Operand, shape: Sequence[int], padded: Sequence[int] | None) -> Local:
+    """A reshape; or, with a padded shape and another volume, other bounds between values and padding."""
+    if padded is None or -1 in shape or math.prod(shape) == math.prod(operand.shape):
+        return reshape_local(op, operand, shape)
+    spec, sizes, room = operand.spec, tuple(shape), tuple(padded)
+    is_view = math.prod(room) == math.prod(spec.padded_shape) and len(room) == len(sizes)
+    if operand.layout is Layout.TILE and not operand.on_host:
+        in_tiles = len(room) > 1 and not any(
+            n % edge for n, edge in zip(room[-2:], spec.tile.tile_shape, strict=True)
+        )
+        is_view = is_view and in_tiles and room[-1] == spec.padded_shape[-1]
+    if not is_view or any(n > m for n, m in zip(sizes, room, strict=True)):
+        raise MeshError(
+            f"Attempting to reshape between two shapes with different volumes: {op} of {list(operand.shape)} (padded "
+            f"{list(spec.padded_shape)}) to {list(shape)} (padded {list(padded)}): the padded volumes, and in tiles "
+            "the padded widths, must agree."
+        )
+    rank = operand.rank
+    inside: tuple[Any, ...] = (..., *(slice(0, n) for n in sizes))
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return with_padding(x, spec).reshape(*x.shape[: x.dim() - rank], *room)[inside]
+
+    changed = [d for d, pair in enumerate(zip(operand.shape, sizes, strict=False)) if pair[0] != pair[1]]
+    rule = rules.resizing(changed) if len(sizes) == rank else rules.opaque
+    return Local(compute, rule, keeps_memory=True)
+
+
 def _register_reshape(op: str, controls: str) -> Operation:
     def define(
         input_tensor: Operand,
@@ -61,8 +90,11 @@ def _register_reshape(op: str, controls: str) -> Operation:
         *,
         reshape_tile_mode: TileReshapeMapMode = TileReshapeMapMode.CACHE,
     ) -> Local:
-        """The same elements, row-major, under another shape; one extent may be -1."""
-        return reshape_local(op, input_tensor, shape)
+        """The same elements, row-major, under another shape; one extent may be -1.
+
+        With `padded_shape`, TT-NN's second form, another part of the padded tensor may be taken for its values.
+        """
+        return _seen_as(op, input_tensor, shape, padded_shape)
 
     tuning, aliases = "pad_value sub_core_grids skip_padding_fill", {"logical_shape": "shape"}
     return operation(op, **_OPTIONS, controls=controls, tuning=tuning, argument_aliases=aliases)(define)
@@ -235,9 +267,12 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
     return MemoryConfig(config.memory_layout, config.buffer_type, smaller)
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="groups sub_core_grids")
-def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
-    """Join several tensors along `dim`, on each device."""
+@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
+    """Join several tensors along `dim`, on each device.
+
+    With `groups`, each of two is cut into so many runs along the last dim, and these take turns: a0 b0 a1 b1.
+    """
     parts = [tensors] if isinstance(tensors, Operand) else list(tensors)
     first = parts[0]
     d = first.dim(dim)
@@ -256,7 +291,30 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0) -> Local:
                 f"{part.name} is {part.dtype} {part.layout}."
             )
     at = d - first.rank
-    return Local(lambda *xs: concat_on_mesh(xs, at), rules.resizing([d] if len(parts) > 1 else []))
+    if groups == 1:
+        return Local(lambda *xs: concat_on_mesh(xs, at), rules.resizing([d] if len(parts) > 1 else []))
+    _check_groups(parts, at, groups)
+
+    def in_turns(*xs: torch.Tensor) -> torch.Tensor:
+        runs = zip(*(x.chunk(groups, at) for x in xs), strict=True)
+        return concat_on_mesh([run for several in runs for run in several], at)
+
+    return Local(in_turns, rules.resizing([d]))
+
+
+def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
+    in_rows = all(
+        part.spec.memory_config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED for part in parts
+    )
+    if not in_rows or len(parts) != 2 or at != -1:
+        raise MeshError(
+            "Groups > 1 is only supported on height-sharded tensors (two of them, along the last dim): concat got "
+            f"groups={groups} for {len(parts)} tensors, dim {at}."
+        )
+    if groups < 1 or any(part.shape[-1] % groups for part in parts):
+        raise MeshError(
+            f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths."
+        )
 
 
 @operation(**_OPTIONS, controls="memory_config")

@@ -19,12 +19,14 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_device
 
 _SPELLINGS = {"starts": "slice_start", "ends": "slice_end", "steps": "slice_step"}
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 _TUNING = "pad_value sub_core_grids"
+_ABOUT_THE_SLICE = {"input_tensor", "memory_config", *_SPELLINGS.values()}
 
 
 class Slice(Operation):
@@ -35,13 +37,33 @@ class Slice(Operation):
         given = {**dict(zip(self.definition.signature.names, args, strict=False)), **named}
         bounds = {name: given.get(name) for name in ("slice_start", "slice_end")}
         if not any(isinstance(bound, Tensor) for bound in bounds.values()):
-            return super().invoke(args, kwargs, call)
+            return given["input_tensor"] if _takes_all(given) else super().invoke(args, kwargs, call)
         for name, bound in bounds.items():
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
             return super().invoke((), given | {name: _agreed(name, given[name]) for name in bounds}, None)
         given.pop("slice_step", None)
         return _slice_by_device.invoke((), given, None)
+
+
+def _takes_all(given: dict[str, Any]) -> bool:
+    """Whether the slice is the tensor itself, where it is: TT-NN hands that back then."""
+    whole, others = given.get("input_tensor"), given.keys() - _ABOUT_THE_SLICE
+    if (
+        not isinstance(whole, Tensor)
+        or others
+        or given.get("memory_config") not in (None, whole.memory_config())
+    ):
+        return False
+    rank = len(whole.shape)
+    bounds = [given.get(name) for name in ("slice_start", "slice_end", "slice_step")]
+    found = [
+        None if one is None else list(one) for one in bounds if one is None or isinstance(one, list | tuple)
+    ]
+    if found not in ([[0] * rank, list(whole.shape), steps] for steps in (None, [1] * rank)):
+        return False
+    whole.check_allocated("slice")
+    return True
 
 
 def _check_bounds(name: str, bounds: object) -> None:
@@ -244,7 +266,8 @@ _PAD_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_ho
 
 def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """(padding, value), and (output_padded_shape, input_tensor_start, value)."""
-    if "output_padded_shape" in kwargs or "input_tensor_start" in kwargs:
+    starts = args[2] if len(args) > 2 else kwargs.get("input_tensor_start")
+    if "output_padded_shape" in kwargs or isinstance(starts, Sequence):
         names = {"output_padded_shape": "padding", "input_tensor_start": "value", "value": "fill"}
         kwargs = {names.get(name, name): value for name, value in kwargs.items()}
     return args, kwargs
@@ -266,6 +289,11 @@ def pad(
     """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
     filler = (fill or 0.0) if isinstance(value, Sequence) else value
     pairs = _pad_widths(input_tensor.shape, padding, value if isinstance(value, Sequence) else None)
+    if input_tensor.layout is Layout.TILE and not input_tensor.on_host and any(before for before, _ in pairs):
+        raise MeshError(
+            "ttnn.pad: on device tile padding does not support front padding. Pad in ROW_MAJOR layout, or behind the "
+            f"values: got padding={list(padding)} for {list(input_tensor.shape)}."
+        )
     reverse = [n for pair in reversed(pairs) for n in pair]
     touched = [d for d, pair in enumerate(pairs) if pair != (0, 0)]
 

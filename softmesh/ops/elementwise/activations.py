@@ -18,7 +18,7 @@ from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
-Activation = str | UnaryOpType | UnaryWithParam
+Activation = str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]
 
 _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{name: entry.function for name, entry in UNARY.items()},
@@ -41,12 +41,13 @@ _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def activation_function(activation: Activation, op: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """The torch function, or an error that names the nearest known activation."""
     parameters: Sequence[float] = ()
-    if isinstance(activation, UnaryWithParam):
-        name, parameters = activation.op_type.name.lower(), activation.params
-    elif isinstance(activation, UnaryOpType):
-        name = activation.name.lower()
+    if isinstance(activation, str):
+        name = activation
     else:
-        name = str(activation)
+        known = UnaryWithParam.of(activation)
+        name, parameters = known.op_type.name.lower(), known.params
+    if name == "gelu" and parameters:
+        return gelu_function(GeluVariant(int(parameters[0])))
     if name in PARAMETRIC and parameters:
         function = PARAMETRIC[name]
         return lambda x: function(x, *parameters)
@@ -56,8 +57,8 @@ def activation_function(activation: Activation, op: str) -> Callable[[torch.Tens
             "value)."
         )
     if name not in _SIMPLE:
-        known = [*_SIMPLE, *PARAMETRIC]
-        raise ArgumentError(f"{op}: activation {activation!r} is not known.{did_you_mean(name, known)}")
+        names = [*_SIMPLE, *PARAMETRIC]
+        raise ArgumentError(f"{op}: activation {activation!r} is not known.{did_you_mean(name, names)}")
     return _SIMPLE[name]
 
 

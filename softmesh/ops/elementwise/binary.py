@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.ops.elementwise.activations import Activation, activations
+from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
+from softmesh.ops.elementwise.program_keys import elementwise_program
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
+from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.tensor import Tensor
 
 BinaryFunction = Callable[[Any, Any], torch.Tensor]
 _TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id use_legacy"
@@ -53,6 +60,13 @@ def _right_shift_logical(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.bitwise_right_shift(a.long() & (2**bits - 1), b.long()).to(a.dtype)
 
 
+def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Whole numbers stay whole: a float does not have all of them."""
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return (a.long() - b.long()).square()
+    return (a.float() - b.float()).square()
+
+
 BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
@@ -69,7 +83,7 @@ BINARY: dict[str, Binary] = {
     "logical_xor": Binary(_tensors(torch.logical_xor)),
     "maximum": Binary(_tensors(torch.maximum), other="input_b"),
     "minimum": Binary(_tensors(torch.minimum), other="input_b"),
-    "squared_difference": Binary(_wide(lambda a, b: (a - b).square()), steps=2),
+    "squared_difference": Binary(_tensors(_squared_difference), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
     "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
     "atan2": Binary(_tensors(torch.atan2), steps=16),
@@ -106,17 +120,20 @@ def binary_local(
     for operand in (a, b):
         if entry.integer and isinstance(operand, Operand) and operand.is_float:
             raise ArgumentError(f"{op}: {operand.name} must hold integers, got {operand.dtype}")
+    check_dtypes(op, a, b)
+    cast = cast_beside_float(op, a, b)
+    dtypes = None if cast is None else (cast,)
     rank = broadcast_rank(op, a, b)
     first, second, last = (activations(several, op) for several in (before_a, before_b, after))
     if first is None and second is None and last is None:
-        return Local(entry.function, entry.rule, broadcast_rank=rank)
+        return Local(entry.function, entry.rule, dtypes=dtypes, broadcast_rank=rank)
 
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x = x.float() if first is None and isinstance(x, torch.Tensor) else x
         result = entry.function(x if first is None else first(x), y if second is None else second(y))
         return result if last is None else last(result.float())
 
-    return Local(compute, rules.elementwise, broadcast_rank=rank)
+    return Local(compute, rules.elementwise, dtypes=dtypes, broadcast_rank=rank)
 
 
 def _register(name: str, entry: Binary) -> None:
@@ -146,6 +163,7 @@ def _register(name: str, entry: Binary) -> None:
         precision="native",
         tuning=_TUNING,
         argument_aliases=None if entry.other is None else {entry.other: "input_tensor_b"},
+        program_key=elementwise_program,
     )(define)
 
 
@@ -160,12 +178,32 @@ def check_rounding(op: str, mode: str | None) -> None:
         raise ArgumentValueError(f"{op}: rounding_mode must be one of {_ROUNDING}, got {mode!r}")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Operand | Tensor) and not facts(value.dtype).is_float
+
+
+def _check_quotient(definition: Definition, call: BoundCall) -> None:
+    """The quotient of whole numbers has a fraction, unless it is rounded."""
+    named = call.named
+    asked, a, b = named["dtype"], named["input_tensor_a"], named["input_tensor_b"]
+    is_whole = any(map(_is_whole, (a, b))) and not any(
+        isinstance(x, Tensor) and not _is_whole(x) for x in (a, b)
+    )
+    if is_whole and named["rounding_mode"] is None and asked not in (None, DataType.FLOAT32):
+        raise MeshError(
+            f"For integer division, supported output dtype is FLOAT32: {definition.name} was asked for {asked}. Round "
+            'with rounding_mode="floor" or "trunc", or typecast the result.'
+        )
+
+
 @operation(
     cost=flops_per_element(2),
     aliases=("divide",),
     precision="native",
     tuning=_TUNING,
     argument_aliases={"value": "input_tensor_b"},
+    check=_check_quotient,
+    program_key=elementwise_program,
 )
 def div(
     input_tensor_a: Value,
@@ -176,12 +214,18 @@ def div(
     input_tensor_a_activations: Sequence[Activation] = (),
     input_tensor_b_activations: Sequence[Activation] = (),
 ) -> Local:
-    """a / b; `rounding_mode` "trunc" or "floor" rounds the quotient."""
+    """a / b; `rounding_mode` "trunc" or "floor" rounds the quotient.
+
+    Of whole numbers it is float32, and whole numbers where it is rounded.
+    """
     check_rounding("div", rounding_mode)
     rule = rules.dividing if rounding_mode is None else rules.elementwise
     entry = Binary(lambda a, b: torch.div(_tensor(a, b), b, rounding_mode=rounding_mode), rule)
     before = input_tensor_a_activations, input_tensor_b_activations
-    return binary_local("div", entry, input_tensor_a, input_tensor_b, *before, activations)
+    local = binary_local("div", entry, input_tensor_a, input_tensor_b, *before, activations)
+    tensors = [value for value in (input_tensor_a, input_tensor_b) if isinstance(value, Operand)]
+    has_fractions = rounding_mode is None and all(map(_is_whole, tensors))
+    return replace(local, dtypes=(DataType.FLOAT32,)) if has_fractions else local
 
 
 @operation(cost=flops_per_element(2), precision="native", tuning=_TUNING)
@@ -261,7 +305,7 @@ def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> 
     return binary_local("subalpha", entry, input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(4), floats_only=True)
+@operation(**_PLAIN, cost=flops_per_element(4))
 def isclose(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -273,7 +317,7 @@ def isclose(
     """1 where |a - b| <= atol + rtol * |b|."""
 
     def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.isclose(a, b, rtol=rtol, atol=atol, equal_nan=bool(equal_nan))
+        return torch.isclose(a.float(), b.float(), rtol=rtol, atol=atol, equal_nan=bool(equal_nan))
 
     return binary_local("isclose", Binary(compute), input_tensor_a, input_tensor_b)
 
@@ -304,36 +348,24 @@ def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
 
 @operation(**_PLAIN, cost=flops_per_element(2))
 def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
-    """[1, 1, m, n]: every value of a times every value of b, each of them with one dim that is not 1."""
-    volumes = [_vector_length(operand) for operand in (input_tensor_a, input_tensor_b)]
-    ranks = (input_tensor_a.rank, input_tensor_b.rank)
-
-    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        column = a.reshape(*a.shape[: a.dim() - ranks[0]], 1, 1, volumes[0], 1)
-        return column * b.reshape(*b.shape[: b.dim() - ranks[1]], 1, 1, 1, volumes[1])
+    """[..., n, m]: every value of a's last dim times every one of b's; the dims before them broadcast."""
+    a, b = input_tensor_a, input_tensor_b
+    if not a.rank or not b.rank or a.dtype is not b.dtype:
+        raise MeshError(
+            f"outer: input_tensor_a {list(a.shape)} {a.dtype} and input_tensor_b {list(b.shape)} {b.dtype} must have a "
+            "dim at least, and one dtype."
+        )
+    rank = max(a.rank, b.rank)
+    check_broadcast("outer", [(a.name, a.shape[:-1] or (1,)), (b.name, b.shape[:-1] or (1,))])
 
     def rule(at: rules.Situation) -> rules.Placement:
-        """A vector split along its long dim splits rows or columns; where both are, no device has all pairs."""
-        if any(isinstance(word, rules.Partial) for word in at.words):
-            return rules.multiplicative(at)
-        splits = [(i, word) for i, word in enumerate(at.words) if isinstance(word, rules.Shard)]
-        if len(splits) > 1:
-            return rules.LOCAL
-        index, word = splits[0]
-        shape = at.shapes[index]
-        assert shape is not None
-        is_long = math.prod(shape) == shape[word.dim]
-        return word.at(2 + index) if is_long else rules.LOCAL
+        words = list(at.words)
+        if isinstance(words[1], rules.Shard) and words[1].dim == b.rank - 1:
+            words[1] = words[1].at(b.rank)
+        shapes = (*a.shape, 1), (*b.shape[:-1], 1, b.shape[-1])
+        return rules.multiplicative(rules.Situation(tuple(words), shapes, at.out_shapes))
 
-    return Local(compute, rule)
-
-
-def _vector_length(operand: Operand) -> int:
-    if sum(n != 1 for n in operand.shape) > 1:
-        raise MeshError(
-            f"outer: {operand.name} {list(operand.shape)} must have one dim that is not 1, at most."
-        )
-    return math.prod(operand.shape)
+    return Local(lambda x, y: x.unsqueeze(-1) * y.unsqueeze(-2), rule, broadcast_rank=rank)
 
 
 @operation(**_PLAIN, cost=flops_per_element(2), floats_only=True)

@@ -14,10 +14,14 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank
 from softmesh.ops.matmul.batched_gemm import product
+from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
+from softmesh.tensor.dtype import TILE_SIZE
 
 _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
 
@@ -110,7 +114,7 @@ def lerp(input: Operand, end: Operand, weight: Value) -> Local:
 
 @operation(
     controls="memory_config dtype optional_output_tensor",
-    tuning="program_config compute_kernel_config core_grid output_tile",
+    tuning="compute_kernel_config core_grid output_tile",
 )
 def addmm(
     input_tensor: Operand,
@@ -119,16 +123,25 @@ def addmm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
-    """beta * input + alpha * mat1 @ mat2."""
+    """beta * input + alpha * mat1 @ mat2; an activation of the program config comes right behind the product."""
+    if alpha == 0:
+        raise MeshError(
+            "addmm: alpha parameter cannot be 0: ttnn.multiply(input_tensor, beta) is what is left then."
+        )
     rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
+    check_blocks("addmm", -(-mat1_tensor.shape[-1] // TILE_SIZE), program_config)
+    fused = None if program_config is None else program_config.activation
+    last = None if fused is None else activation_function(fused, "addmm")
 
     def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        total = alpha * product(a, b)
+        made = product(a, b)
+        total = alpha * (made if last is None else last(made))
         return total if beta == 0 else beta * x + total
 
-    cost = matmul_cost(mat1_tensor.shape[-1])
-    return Local(compute, _addmm_rule, broadcast_rank=rank, cost=cost)
+    rule = _addmm_rule if last is None else rules.of_whole(_addmm_rule)
+    return Local(compute, rule, broadcast_rank=rank, cost=matmul_cost(mat1_tensor.shape[-1]))
 
 
 def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
@@ -140,7 +153,10 @@ def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
     lead = batch[len(batch) - max(a.rank, b.rank) + 2 :]
     shape = (*lead, a.shape[-2], b.shape[-1])
     if check_broadcast("addmm", [("the product", shape), (addend.name, addend.shape)]) != shape:
-        raise MeshError(f"addmm: input_tensor {list(addend.shape)} does not fit the product {list(shape)}.")
+        raise MeshError(
+            "input_tensor must have shape matching one of result of mat1_tensor @ mat2_tensor: addmm got "
+            f"{list(addend.shape)} for a product {list(shape)}."
+        )
     return len(shape)
 
 

@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
+from softmesh.ops.elementwise.program_keys import elementwise_program
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 
@@ -40,6 +41,9 @@ def _float(function: TorchFunction) -> TorchFunction:
 
 
 # Single torch kernels compute bfloat16 in fp32 inside and round once, as the chip does.
+_LEAST_EXPONENT = -126  # the chip has no numbers nearer to 0 but 0
+_I1_BOUND = 88.5  # where TT-NN stops
+
 UNARY: dict[str, Unary] = {
     "abs": Unary(torch.abs, integers=True),
     "acos": Unary(torch.acos, 8),
@@ -60,7 +64,7 @@ UNARY: dict[str, Unary] = {
     "erfc": Unary(torch.erfc, 8),
     "erfinv": Unary(torch.erfinv, 16),
     "exp": Unary(torch.exp, 8, tuning=_APPROXIMABLE),
-    "exp2": Unary(torch.exp2, 8),
+    "exp2": Unary(lambda x: torch.where(x < _LEAST_EXPONENT, 0.0, torch.exp2(x)), 8),
     "expm1": Unary(torch.expm1, 8),
     "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
@@ -70,7 +74,7 @@ UNARY: dict[str, Unary] = {
     "hardsigmoid": Unary(F.hardsigmoid, 3),
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
-    "i1": Unary(torch.special.i1, 16),
+    "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16),
     "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
     "isfinite": Unary(torch.isfinite, integers=True),
     "isinf": Unary(torch.isinf, integers=True),
@@ -121,6 +125,7 @@ def _register(name: str, entry: Unary) -> Operation:
         precision="native",
         tuning=entry.tuning,
         floats_only=not entry.integers,
+        program_key=elementwise_program,
     )(define)
 
 
@@ -133,13 +138,25 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     return lambda x: F.gelu(x, approximate=approximate)
 
 
-@operation(cost=flops_per_element(12), precision="native", floats_only=True, tuning=_APPROXIMABLE)
+@operation(
+    cost=flops_per_element(12),
+    precision="native",
+    floats_only=True,
+    tuning=_APPROXIMABLE,
+    program_key=elementwise_program,
+)
 def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here."""
     return Local(gelu_function(variant), rules.elementwise)
 
 
-@operation(cost=flops_per_element(8), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(8),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def sigmoid(
     input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
 ) -> Local:
@@ -158,12 +175,18 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", floats_only=True, tuning=_TUNING)
+@operation(precision="native", floats_only=True, tuning=_TUNING, program_key=elementwise_program)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
 
 
-@operation(cost=flops_per_element(9), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(9),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
@@ -187,7 +210,13 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
 
-@operation(cost=flops_per_element(10), precision="native", floats_only=True, tuning=_TUNING)
+@operation(
+    cost=flops_per_element(10),
+    precision="native",
+    floats_only=True,
+    tuning=_TUNING,
+    program_key=elementwise_program,
+)
 def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
     return Local(lambda x: F.softplus(x, beta, threshold), rules.elementwise)
 
@@ -259,6 +288,7 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "mul_unary_sfpu": torch.mul,
     "polygamma": lambda x, k: torch.polygamma(int(k), x),
     "power": torch.pow,
+    "power_iterative": torch.pow,
     "prelu_sfpu": F.leaky_relu,
     "rdiv": lambda x, value: value / x,
     "relu_max": lambda x, limit: x.clamp(0, limit),
@@ -283,7 +313,13 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "xielu": xielu_function,
 }
 
-_unary = partial(operation, controls="memory_config output_tensor", tuning="sub_core_grids", floats_only=True)
+_unary = partial(
+    operation,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    floats_only=True,
+    program_key=elementwise_program,
+)
 _plain = partial(operation, controls="memory_config", floats_only=True)
 
 

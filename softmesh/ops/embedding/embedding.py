@@ -56,7 +56,10 @@ def embedding(
     layout: Layout | None = None,
     embeddings_type: EmbeddingsType = EmbeddingsType.GENERIC,
 ) -> Local:
-    """Rows of `weight` (..., rows, width) by the indices in `input_tensor`; the result ends in `width`."""
+    """Rows of `weight` (..., rows, width) by the indices in `input_tensor`.
+
+    Indices [n] give [n, width], those of higher rank [first extent, last extent, width].
+    """
     if input_tensor.is_float:
         raise ArgumentError(
             f"embedding: input_tensor must hold indices (ttnn.uint32), got {input_tensor.dtype}"
@@ -66,20 +69,28 @@ def embedding(
             f"embedding: weight must be (rows, width), 1s in front allowed; got {list(weight.shape)}."
         )
     rank = input_tensor.rank
+    if any(n != 1 for n in input_tensor.shape[1:-1]):
+        raise MeshError(
+            f"embedding: input_tensor {list(input_tensor.shape)} may have extents of 1 only between its first dim and "
+            "its last: the result is [first extent, last extent, width]. Reshape it to two dims."
+        )
+    kept = (input_tensor.shape[0], input_tensor.shape[-1])[:rank]
     extra = weight.rank - 2
 
     def compute(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         lead = table.dim() - 2 - extra
-        return look_up(ids, table.reshape(*table.shape[:lead], *table.shape[-2:]), rank)
+        ids = ids.reshape(*ids.shape[:lead], *kept)
+        return look_up(ids, table.reshape(*table.shape[:lead], *table.shape[-2:]), len(kept))
 
     def rule(at: rules.Situation) -> rules.Placement:
         ids, table = at.words
         if any(isinstance(word, rules.Partial) for word in at.words):
             raise rules.UsesPartial(0 if isinstance(ids, rules.Partial) else 1)
         if table is rules.REPLICATE and isinstance(ids, rules.Shard):
-            return ids
+            dim = {0: 0, rank - 1: len(kept) - 1}.get(ids.dim)
+            return rules.LOCAL if dim is None else ids.at(dim)
         if ids is rules.REPLICATE and isinstance(table, rules.Shard) and table.dim == extra + 1:
-            return table.at(rank)
+            return table.at(len(kept))
         return rules.LOCAL
 
     return Local(

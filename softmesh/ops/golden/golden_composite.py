@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from softmesh.hardware import GeluVariant
-from softmesh.ops.golden.golden_elementwise import as_tensors, golden_gelu
+from softmesh.ops.golden.golden_elementwise import activated, as_tensors, golden_gelu
 from softmesh.ops.golden.golden_functions import plain_references, reference
 
 Tensor = torch.Tensor
@@ -53,9 +53,16 @@ def _addcdiv(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1
 
 @reference("addmm")
 def _addmm(
-    input_tensor: Tensor, mat1_tensor: Tensor, mat2_tensor: Tensor, alpha: float = 1.0, beta: float = 1.0
+    input_tensor: Tensor,
+    mat1_tensor: Tensor,
+    mat2_tensor: Tensor,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    program_config: Any = None,
 ) -> Tensor:
-    return beta * input_tensor + alpha * (mat1_tensor @ mat2_tensor)
+    fused = getattr(program_config, "fused_activation", None)
+    product = mat1_tensor @ mat2_tensor
+    return beta * input_tensor + alpha * (product if fused is None else activated(product, fused))
 
 
 @reference("div_no_nan")
@@ -77,12 +84,12 @@ def _isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    return torch.isclose(input_tensor_a, input_tensor_b, rtol, atol, equal_nan)
+    return torch.isclose(input_tensor_a.float(), input_tensor_b.float(), rtol, atol, equal_nan)
 
 
 @reference("outer")
 def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
-    return torch.outer(input_tensor_a.flatten(), input_tensor_b.flatten())[None, None]
+    return torch.einsum("...n,...m->...nm", input_tensor_a, input_tensor_b)
 
 
 @reference("prelu")

@@ -106,8 +106,9 @@ def _chunk(input_tensor: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
 
 
 @reference("concat")
-def _concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    return torch.cat(list(tensors), dim)
+def _concat(tensors: Sequence[Tensor], dim: int = 0, groups: int = 1) -> Tensor:
+    runs = zip(*(torch.chunk(tensor, groups, dim) for tensor in tensors), strict=True)
+    return torch.cat([one for several in runs for one in several], dim)
 
 
 @reference("stack")

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.errors import MeshError
-from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
+from softmesh.hardware import GeluVariant, UnaryWithParam
 from softmesh.ops.golden.golden_functions import REFERENCES, plain_references, reference
 
 Tensor = torch.Tensor
@@ -185,15 +185,23 @@ def _alt_complex_rotate90(input_tensor: Tensor) -> Tensor:
     return torch.view_as_real(pairs * 1j).flatten(-2)
 
 
-_CHAIN_LINKS: dict[str, Callable[..., Tensor]] = {"leaky_relu": _leaky_relu, "elu": _elu, "power": torch.pow}
+_CHAIN_LINKS: dict[str, Callable[..., Tensor]] = {
+    "elu": _elu,
+    "gelu": lambda x, variant=0: golden_gelu(x, GeluVariant(int(variant))),
+    "gelu_tanh": lambda x: golden_gelu(x, GeluVariant.Tanh),
+    "leaky_relu": _leaky_relu,
+    "power": torch.pow,
+    "power_iterative": torch.pow,
+}
 
 
 def activated(x: Tensor, activation: Any) -> Tensor:
     """One link of a chain: a name, a UnaryOpType, or one with its parameters."""
     params: Sequence[float] = ()
-    if isinstance(activation, UnaryWithParam):
-        activation, params = activation.op_type, activation.params
-    name = activation.name.lower() if isinstance(activation, UnaryOpType) else str(activation)
+    if not isinstance(activation, str):
+        known = UnaryWithParam.of(activation)
+        activation, params = known.op_type.name.lower(), known.params
+    name = str(activation)
     function = _CHAIN_LINKS.get(name) or REFERENCES.get(name)
     if function is None:
         raise MeshError(f"the golden functions know no activation {name!r}.")

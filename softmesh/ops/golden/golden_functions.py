@@ -166,13 +166,17 @@ _FAMILIES = (
     "golden_matmul_and_moe",
     "golden_composite",
     "golden_data_movement",
+    "golden_pool",
     "golden_reduction",
 )
-_IGNORED_KEYWORDS = ("device",)  # tests hand it to every golden function, and few have a use for it
 
 
 class Golden:
-    """A reference that takes an op's arguments: binds them by the op's signature, keeps those it has a use for."""
+    """A reference that takes an op's arguments: binds them by the op's signature, keeps those it has a use for.
+
+    As golden functions of TT-NN do, it takes more by position than the op: the reference's own parameters, in their
+    order. Keywords that neither knows are left aside.
+    """
 
     def __init__(self, op: Operation, reference: Reference) -> None:
         self._op = op
@@ -188,19 +192,27 @@ class Golden:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature = self._op.definition.signature
-        known = {
-            name: value
-            for name, value in kwargs.items()
-            if name not in _IGNORED_KEYWORDS or name in signature.names
-        }
-        values = signature.bind(args, known)
+        first = signature.names[: signature.positional]
+        others = [name for name in self._names if name not in first][: max(len(args) - len(first), 0)]
+        kwargs = kwargs | dict(zip(others, args[len(first) :], strict=False))
+        known = {name: value for name, value in kwargs.items() if name in signature.places}
+        values = signature.bind(args[: len(args) - len(others)], known)
         if is_plain(self._reference):
             return self._reference(*(values[at] for at in signature.operand_at))
         named = signature.named(values, range(len(values)))
+        named |= {name: value for name, value in kwargs.items() if name not in signature.places}
         given = {name: value for name, value in named.items() if name in self._names}
         if signature.operand_names[0] not in self._names:  # in place, the same operands have other names
             given |= dict(zip(self._names, map(named.get, signature.operand_names), strict=False))
-        return self._reference(**given)
+        return self._written_over(self._reference(**given), values)
+
+    def _written_over(self, result: Any, values: list[Any]) -> Any:
+        """Of an op in place: in its operand's dtype."""
+        written = self._op.definition.writes
+        target = values[self._op.definition.signature.operand_at[written[0]]] if written else None
+        if isinstance(target, torch.Tensor) and isinstance(result, torch.Tensor):
+            return result.to(target.dtype) if result.dtype is torch.bool else result
+        return result
 
 
 def known_golden(op: Operation) -> Golden | None:

@@ -16,30 +16,21 @@ def _turned(x: Tensor, transpose: bool) -> Tensor:
     return x.transpose(-1, -2) if transpose else x
 
 
-@reference("matmul")
+@reference("matmul", "linear")
 def _matmul(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    bias: Tensor | None = None,
     activation: Any = None,
+    program_config: Any = None,
 ) -> Tensor:
     product = _turned(input_tensor_a, transpose_a) @ _turned(input_tensor_b, transpose_b)
-    return product if activation is None else activated(product, activation)
-
-
-@reference("linear")
-def _linear(
-    input_tensor_a: Tensor,
-    input_tensor_b: Tensor,
-    bias: Tensor | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    activation: Any = None,
-) -> Tensor:
-    product = _matmul(input_tensor_a, input_tensor_b, transpose_a, transpose_b)
     shifted = product if bias is None else product + bias
-    return shifted if activation is None else activated(shifted, activation)
+    for one in (getattr(program_config, "fused_activation", None), activation):
+        shifted = shifted if one is None else activated(shifted, one)
+    return shifted
 
 
 @reference("experimental.minimal_matmul")
@@ -50,11 +41,11 @@ def _minimal_matmul(
     fused_activation: Any = None,
     fuse_swiglu: bool = False,
 ) -> Tensor:
-    result = _linear(input_tensor, weight_tensor, bias_tensor, activation=fused_activation)
+    result = _matmul(input_tensor, weight_tensor, bias=bias_tensor, activation=fused_activation)
     if not fuse_swiglu:
         return result
-    up, gate = result.chunk(2, -1)
-    return up * gate * torch.sigmoid(gate)
+    gates, values = result.unflatten(-1, (-1, 2, 32)).unbind(-2)
+    return (values * gates * torch.sigmoid(gates)).flatten(-2)
 
 
 @reference("moreh_dot")

@@ -17,7 +17,13 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.ops.attention.decode import positions
-from softmesh.ops.attention.page_tables import MemoizeLast, check_table, geometry, reinterpret_tiles
+from softmesh.ops.attention.page_tables import (
+    MemoizeLast,
+    check_modulo,
+    check_table,
+    geometry,
+    reinterpret_tiles,
+)
 from softmesh.ops.attention.sdpa_core import check_ints
 from softmesh.ops.kv_cache.kv_cache import (
     ON_CHOSEN_DEVICES,
@@ -58,6 +64,12 @@ def paged_update_cache(
     it is [blocks, kv_heads, block, width]. A position of -1, and a page numbered -1, are not written. Heads of the
     input beyond those of the cache are padding. `block_size` and `num_kv_heads` read the tiles of a block otherwise.
     """
+    for name, given in (("block_size", block_size), ("num_kv_heads", num_kv_heads)):
+        if given and page_table is None:
+            raise MeshError(
+                f"{name}_override is only supported in paged mode (when page_table is provided): {_UPDATE} got "
+                f"{name}={given}."
+            )
     token = _Token(_UPDATE, input_tensor, batch_offset, bool(share_cache), cache_position_modulo)
     override = PagedCacheGeometryOverride(block_size=block_size or 0, num_kv_heads=num_kv_heads or 0)
     seen_as = token.check(cache_tensor, page_table, override)
@@ -163,10 +175,7 @@ class _Token:
             )
         self._check_users(cache, table, seen_as)
         length = seen_as[2] * (1 if table is None else table.shape[1])
-        if self.modulo is not None and not 0 < self.modulo <= length:
-            raise MeshError(
-                f"{op}: cache_position_modulo={self.modulo} must lie within 1 to {length}, the positions of a user."
-            )
+        check_modulo(op, self.modulo, length, None if table is None else seen_as[2])
         return seen_as
 
     def _check_users(self, cache: Operand, table: Operand | None, seen_as: Sequence[int]) -> None:
@@ -292,13 +301,15 @@ def paged_fill_cache(
     seen_as = _checked(cache_tensor, input_tensor, override)
     check_table(_FILL, page_table, page_table.shape[0])
     check_ints(_FILL, batch_idx_tensor, (1,), "the user")
+    if valid_seq_len_tensor is not None and valid_seq_len_tensor.spec.logical_volume() != 1:
+        raise MeshError(
+            "valid_seq_len tensor must contain exactly 1 element, got "
+            f"logical_volume={valid_seq_len_tensor.spec.logical_volume()}: {_FILL} fills one user at a time."
+        )
     check_ints(_FILL, valid_seq_len_tensor, (1,), "the number of positions")
     count, modulo = input_tensor.shape[2], cache_position_modulo
     length = page_table.shape[1] * seen_as[2]
-    if modulo is not None and not 0 < modulo <= length:
-        raise MeshError(
-            f"{_FILL}: cache_position_modulo={modulo} must lie within 1 to {length}, a user's positions."
-        )
+    check_modulo(_FILL, modulo, length, seen_as[2])
     if modulo is None and count > length:
         raise MeshError(
             f"{_FILL}: {count} positions do not fit the {length} of page_table {list(page_table.shape)}: give the user "

@@ -20,16 +20,17 @@ from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.ops.elementwise.activations import Activation, activation_function
+from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
+from softmesh.ops.matmul.block_checks import check_blocks
+from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType
+from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
 Factor = Callable[[torch.Tensor], torch.Tensor]
-_TUNING = (
-    "program_config compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
-)
+_TUNING = "compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
 _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
 
 
@@ -139,6 +140,7 @@ def product_local(
     transpose_a: bool,
     transpose_b: bool,
     activation: Activation | None,
+    program_config: MatmulProgramConfig | None = None,
     goes_on: bool = False,
 ) -> Local:
     """`goes_on`: the caller computes on with the result, so it must not be rounded yet."""
@@ -149,26 +151,34 @@ def product_local(
         if bias.rank and bias.shape[-1] not in (width, 1):
             raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
         rank = max(rank, bias.rank)
-    last: Callable[[torch.Tensor], torch.Tensor] | None = (
-        None if activation is None else activation_function(activation, op)
-    )
+    check_blocks(op, -(-inner // TILE_SIZE), program_config)
+    fused = None if program_config is None else program_config.activation
+    last = activations([one for one in (fused, activation) if one is not None], op)
     compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)
     rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
     if last is not None:
-        rule = _then_nonlinear(rule)
+        rule = rules.of_whole(rule)
+    columns = b.spec.padded_shape[-2 if transpose_b else -1]
     return Local(
-        compute, rule, memory_config=DRAM_MEMORY_CONFIG, broadcast_rank=rank, cost=matmul_cost(inner)
+        compute,
+        rule,
+        memory_config=DRAM_MEMORY_CONFIG,
+        broadcast_rank=rank,
+        cost=matmul_cost(inner),
+        shards=None if transpose_a else lambda _: [product_shards(a.spec, columns, program_config)],
     )
 
 
-def _then_nonlinear(rule: rules.Rule) -> rules.Rule:
-    def after(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
-        word = rule(at)
-        if isinstance(word, rules.Partial):
-            raise rules.UsesPartial(rules.UsesPartial.OWN_PRODUCT)
-        return word
-
-    return after
+def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> None:
+    """The kernels that read shards apply the program config's activation, and no other."""
+    if activation is None:
+        return
+    for operand in (a, b):
+        if operand.spec.memory_config.is_sharded():
+            raise MeshError(
+                f"Sharded matmul run with {activation} activation: this should be placed in the program config's "
+                f"fused_activation field ({operand.op}: {operand.name} is sharded)."
+            )
 
 
 @operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
@@ -179,9 +189,13 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
     activation: Activation | None = None,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
     """a @ b on each device. Split along the summed dim on both sides, the result is Partial(sum)."""
-    return product_local("matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation)
+    _check_activation(input_tensor_a, input_tensor_b, activation)
+    return product_local(
+        "matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation, program_config
+    )
 
 
 @operation(
@@ -198,9 +212,13 @@ def linear(
     transpose_a: bool = False,
     transpose_b: bool = False,
     activation: Activation | None = None,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
-    """a @ b + bias, with an activation behind it."""
-    return product_local("linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation)
+    """a @ b + bias, then the activation of the program config, then the one given by itself."""
+    _check_activation(input_tensor_a, input_tensor_b, activation)
+    return product_local(
+        "linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation, program_config
+    )
 
 
 _LEAN: dict[str, Any] = {
@@ -220,22 +238,40 @@ def minimal_matmul(
     fused_activation: Activation | None = None,
     fuse_swiglu: bool = False,
 ) -> Local:
-    """linear, by the names of TT-NN's lean kernel. `fuse_swiglu` gates one half of the columns by the other."""
-    operands = (input_tensor, weight_tensor, bias_tensor)
-    local = product_local("minimal_matmul", *operands, False, False, fused_activation, fuse_swiglu)
+    """linear, by the names of TT-NN's lean kernel.
+
+    With `fuse_swiglu` the columns are pairs of tiles, a gate and what it gates: silu(tile 2p) * (tile 2p + 1).
+    """
+    width = weight_tensor.shape[-1]
+    if fuse_swiglu and (width % (2 * TILE_SIZE) or fused_activation is not None):
+        raise MeshError(
+            f"{input_tensor.op}: fuse_swiglu pairs tiles of gates with tiles of values, so the width of weight_tensor "
+            f"({width}) must be a multiple of {2 * TILE_SIZE}, and fused_activation has no place beside it."
+        )
+    local = product_local(
+        "minimal_matmul",
+        input_tensor,
+        weight_tensor,
+        bias_tensor,
+        False,
+        False,
+        fused_activation,
+        goes_on=fuse_swiglu,
+    )
     if not fuse_swiglu:
         return local
 
     def gated(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
-        up, gate = local.compute(x, y, z).chunk(2, -1)
-        return up * torch.nn.functional.silu(gate)
+        tiles = local.compute(x, y, z).unflatten(-1, (-1, 2, TILE_SIZE))
+        return (torch.nn.functional.silu(tiles[..., 0, :]) * tiles[..., 1, :]).flatten(-2)
 
-    rule = _then_nonlinear(local.rule)
+    rule = rules.of_whole(local.rule)
 
     def halves(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
-        word = rule(at)
+        word = rule(at._replace(out_shapes=((*at.out_shape[:-1], width),)))
         last = len(at.out_shape) - 1
-        return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == last else word
+        is_uneven = isinstance(word, rules.Shard) and word.dim == last and word.size is not None
+        return rules.LOCAL if is_uneven else word
 
     return replace(local, compute=gated, rule=halves)
 

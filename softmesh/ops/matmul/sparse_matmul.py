@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,12 +12,15 @@ from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.ops.elementwise.activations import activation_function
+from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.dtype import Layout
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _A, _B, _MARKS, _BIAS = range(4)
 
@@ -38,7 +42,8 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
     check_four_dims(op, a, b)
     if not a_is_sparse and not b_is_sparse:
         raise MeshError(
-            f"{op}: is_input_a_sparse or is_input_b_sparse must be True; ttnn.matmul takes dense operands."
+            f"{op} requires at least one of is_input_a_sparse or is_input_b_sparse to be true; ttnn.matmul takes dense "
+            "operands."
         )
     experts = b.shape[1]
     dims: Dims
@@ -67,7 +72,7 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
 @operation(
     "sparse_matmul",
     controls="memory_config dtype optional_output_tensor",
-    tuning="program_config compute_kernel_config core_grid output_tile global_cb sub_device_id",
+    tuning="compute_kernel_config core_grid output_tile global_cb sub_device_id",
     precision="data",
 )
 def sparse_matmul(
@@ -80,6 +85,7 @@ def sparse_matmul(
     nnz: int | None = None,
     is_input_a_sparse: bool = False,
     is_input_b_sparse: bool = True,
+    program_config: MatmulProgramConfig | None = None,
 ) -> Local:
     """a @ b for the pairs of blocks whose entry of `sparsity` is not 0; b is [1, experts, K, N].
 
@@ -88,24 +94,26 @@ def sparse_matmul(
     | a and b | [1, experts, M, K] | [1, 1, 1, experts] | [1, experts, M, N] |
     | a | [A, experts, M, K] | [1, 1, A, experts] | [A, experts, M, N] |
 
-    What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias is added to the
-    blocks that are computed.
+    `indices`, [1, 1, 1, n], names the experts to compute, in any order, in place of sparsity, which is not read then:
+    experts counts n in the results, and a of the second form is [1, n, M, K].
+
+    What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias, and the activation of
+    a program config, go with the blocks that are computed.
     """
     op = "sparse_matmul"
     a, b = input_tensor_a, input_tensor_b
-    for operand in (a, b):
-        if operand.layout is not Layout.TILE:
-            raise MeshError(
-                f"Inputs to {op} must be tilized: use ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
-            )
+    _check_forms(a, b, sparsity)
+    check_blocks(op, -(-b.shape[-2] // TILE_SIZE), program_config)
+    fused = None if program_config is None else program_config.activation
+    last = None if fused is None else activation_function(fused, op)
     if indices is not None:
-        raise NotModelled(
-            f"{op}: indices is not modelled, its meaning is not documented: mark blocks by sparsity."
-        )
-    form = _form(a, b, is_input_a_sparse, is_input_b_sparse)
-    if sparsity.shape != form.marks:
+        _check_indices(a, b, indices, nnz, is_input_a_sparse, is_input_b_sparse)
+        return _indexed(a, b, bias, is_input_a_sparse, last)
+    form, marks_rank = _form(a, b, is_input_a_sparse, is_input_b_sparse), sparsity.rank
+    if math.prod(sparsity.shape) != math.prod(form.marks):
         raise MeshError(
-            f"{op}: sparsity must be {list(form.marks)} for these operands, got {list(sparsity.shape)}."
+            f"sparsity logical_volume ({math.prod(sparsity.shape)}) must be that of {list(form.marks)}, one mark for "
+            f"each block of these operands: {op} got sparsity {list(sparsity.shape)}."
         )
     if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
         raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
@@ -113,7 +121,7 @@ def sparse_matmul(
     def compute(
         x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None
     ) -> torch.Tensor:
-        lead = marks.dim() - 4
+        lead = marks.dim() - marks_rank
         is_marked = marks.reshape(*marks.shape[:lead], *form.batch) != 0
         _check_count(op, nnz, is_marked, lead)
         left = x if is_input_a_sparse else x.unsqueeze(-3).unsqueeze(-3)
@@ -121,10 +129,92 @@ def sparse_matmul(
             left,
             *(t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None),
         ]
-        return _products(parts, is_marked)
+        made = _products(parts, is_marked)
+        return made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
 
-    rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None)
+    if sparsity.shape != form.marks:
+        form = form._replace(
+            dims={dim: [pair for pair in pairs if pair[0] != _MARKS] for dim, pairs in form.dims.items()}
+        )
+    rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None or last is not None)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
+
+
+def _check_forms(a: Operand, b: Operand, sparsity: Operand) -> None:
+    op = "sparse_matmul"
+    for letter, operand in (("A", a), ("B", b)):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"Input tensor {letter} must be TILE layout: {op} got {operand.layout}; use "
+                f"ttnn.to_layout({operand.name}, ttnn.TILE_LAYOUT)."
+            )
+        if not operand.is_float:
+            raise MeshError(f"Input tensor {letter} must be a floating point type: {op} got {operand.dtype}.")
+    if sparsity.layout is not Layout.ROW_MAJOR:
+        raise MeshError(f"Sparsity tensor must be ROW_MAJOR layout: {op} got {sparsity.layout}.")
+
+
+def _check_indices(
+    a: Operand, b: Operand, indices: Operand, nnz: int | None, a_is_sparse: bool, b_is_sparse: bool
+) -> None:
+    op, many = "sparse_matmul", indices.shape[-1]
+    if not b_is_sparse:
+        raise MeshError(
+            f"{op}: indices requires is_input_b_sparse=True: they name experts of input_tensor_b."
+        )
+    if nnz is not None:
+        raise MeshError(
+            f"nnz ({nnz}) must not be supplied together with indices: {op} computes the {many} experts of indices."
+        )
+    if indices.dtype is not DataType.UINT16:
+        raise MeshError(f"{op}: indices must be UINT16 dtype, got {indices.dtype}.")
+    if indices.layout is not Layout.ROW_MAJOR or math.prod(indices.shape) != many or not many:
+        raise MeshError(
+            f"{op}: indices must be a single ROW_MAJOR stick [1, 1, 1, n], got {list(indices.shape)} {indices.layout}."
+        )
+    if many > b.shape[1]:
+        raise MeshError(
+            f"{op}: the number of indices ({many}) must be <= the number of sparse groups ({b.shape[1]}) of "
+            "input_tensor_b."
+        )
+    if a.rank != 4 or b.rank != 4 or a.shape[3] != b.shape[2] or (a_is_sparse and a.shape[:2] != (1, many)):
+        wanted = f"[1, {many}, M, K]" if a_is_sparse else "[A, B, M, K]"
+        raise MeshError(
+            f"{op}: input_tensor_a {list(a.shape)} must be {wanted}, and input_tensor_b {list(b.shape)} "
+            "[1, experts, K, N]."
+        )
+
+
+def _indexed(
+    a: Operand,
+    b: Operand,
+    bias: Operand | None,
+    a_is_sparse: bool,
+    last: Callable[[torch.Tensor], torch.Tensor] | None,
+) -> Local:
+    """The products with chosen experts, one for each index."""
+
+    def chosen(experts: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        lead = experts.dim() - 4
+        where = indices.reshape(*indices.shape[:lead], 1, -1, 1, 1).long()
+        return torch.take_along_dim(experts.float(), where, lead + 1)
+
+    def compute(
+        x: torch.Tensor, y: torch.Tensor, _: torch.Tensor, z: torch.Tensor | None, indices: torch.Tensor
+    ) -> torch.Tensor:
+        weights, shifts = chosen(y, indices), None
+        if z is not None:
+            shifts = chosen(z.expand(*z.shape[:-3], y.shape[-3], *z.shape[-2:]), indices)
+        if not a_is_sparse:
+            x = x.unsqueeze(-3).unsqueeze(-3)
+            at = weights.dim() - 4
+            weights = weights.unsqueeze(at).unsqueeze(at)
+            shifts = None if shifts is None else shifts.unsqueeze(at).unsqueeze(at)
+        made = x.float() @ weights
+        made = made if shifts is None else made + shifts
+        return made if last is None else last(made)
+
+    return Local(compute, rules.opaque, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
 
 
 def _check_count(op: str, nnz: int | None, is_marked: torch.Tensor, lead: int) -> None:

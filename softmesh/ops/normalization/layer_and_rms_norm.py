@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
@@ -19,6 +20,7 @@ from softmesh.ops.elementwise.activations import activation_function
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE, DataType
+from softmesh.tensor.tensor import Tensor
 
 _TUNING = "compute_kernel_config program_config"
 
@@ -125,16 +127,20 @@ rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 @placed(
     "Split by rows where the operand is; of a split last dim, Local: gather it, or sum it, for the whole row."
 )
-def _statistics(dtype: DataType, centred: bool) -> Local:
+def _statistics(input_tensor: Operand, dtype: DataType, centred: bool) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
     The remaining columns of each tile are 0. Gathered along the last dim they make up the statistics
-    of the whole row, which the post step divides by the number of elements.
+    of the whole row, which the post step divides by the number of elements. The kernels that read shards
+    make means of the sums, and have that of x before that of x^2.
     """
+    are_means = input_tensor.spec.memory_config.is_sharded()
 
     def compute(x: torch.Tensor, r: torch.Tensor | None) -> torch.Tensor:
         x = x if r is None else x + r
         parts = [x.square().sum(-1, keepdim=True)] + ([x.sum(-1, keepdim=True)] if centred else [])
+        if are_means:
+            parts = [part / x.shape[-1] for part in reversed(parts)]
         tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
         return torch.cat(tiles, -1)
 
@@ -159,12 +165,14 @@ def _apply_statistics(
             f"{op.replace('post', 'pre')} makes them and an all_gather along the last dim joins them."
         )
     devices = stats.shape[-1] // columns
-    total = input_tensor.shape[-1] * devices
+    are_means = input_tensor.spec.memory_config.is_sharded()
+    total = devices if are_means else input_tensor.shape[-1] * devices
 
     def compute(
         x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None
     ) -> torch.Tensor:
         tiles = s.reshape(*s.shape[:-1], devices, -1, TILE_SIZE)[..., 0].sum(-2) / total
+        tiles = tiles.flip(-1) if are_means else tiles
         squares = tiles[..., :1]
         mean = tiles[..., 1:2] if centred else torch.zeros_like(squares)
         return affine((x - mean) * torch.rsqrt(squares - mean.square() + epsilon), w, b)
@@ -197,6 +205,18 @@ def _row_slice(
     return word.at(last) if slices_the_row else rules.LOCAL
 
 
+class _Statistics(Operation):
+    """The kernels that read shards write input and residual, added, over the input."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        given, residual = args[0] if args else kwargs.get("input_tensor"), kwargs.get("residual_input_tensor")
+        if isinstance(given, Tensor) and isinstance(residual, Tensor) and given.memory_config().is_sharded():
+            OPERATIONS["add_"](given, residual)
+            kwargs = {name: value for name, value in kwargs.items() if name != "residual_input_tensor"}
+            call = None
+        return super().invoke(args, kwargs, call)
+
+
 def _register_distributed(kind: str, centred: bool) -> None:
     """The two halves of a norm over a split row: statistics before an all_gather, the norm after it."""
 
@@ -206,7 +226,7 @@ def _register_distributed(kind: str, centred: bool) -> None:
         dtype: DataType = DataType.BFLOAT16,
         residual_input_tensor: Operand | None = None,
     ) -> Local:
-        return _statistics(dtype, centred)
+        return _statistics(input_tensor, dtype, centred)
 
     def after(
         input_tensor: Operand,
@@ -220,12 +240,19 @@ def _register_distributed(kind: str, centred: bool) -> None:
         return _apply_statistics(name, input_tensor, stats, weight, bias, epsilon, centred)
 
     sums = "sum(x^2) and sum(x), each in column 0 of a tile" if centred else "sum(x^2) in column 0 of a tile"
-    before.__doc__ = f"This device's share of the statistics of {kind}: {sums}."
+    before.__doc__ = (
+        f"This device's share of the statistics of {kind}: {sums}; of a sharded tensor means, that of x first. A "
+        "residual is added to a sharded tensor in place."
+    )
     after.__doc__ = f"{kind} of a row that is split over devices, from the gathered statistics."
     tuning = f"{_TUNING} use_2d_core_grid recip_tensor fast_and_approximate_mode"
-    operation(f"{kind}_pre_all_gather", cost=flops_per_element(2), controls="memory_config", tuning=tuning)(
-        before
-    )
+    operation(
+        f"{kind}_pre_all_gather",
+        cost=flops_per_element(2),
+        controls="memory_config",
+        tuning=tuning,
+        kind=_Statistics,
+    )(before)
     operation(
         f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning
     )(after)

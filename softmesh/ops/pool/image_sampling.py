@@ -66,6 +66,7 @@ def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mo
 
 
 _MODES = ("bilinear", "nearest")
+_CHANNELS = 16  # that deformable attention reads at a time
 
 
 def sampled(
@@ -198,23 +199,31 @@ def rotate(
 def multi_scale_deformable_attn(
     value: Operand, grid: Operand, attn: Operand, *, align_corners: bool = False
 ) -> Local:
-    """Values [N, H, W, C] at points [N, Q, P, 2], weighted by [N, Q, P] and summed over P: [N, Q, C].
+    """Values [N, H, W, D] at points [N, Q * P, 1, 2], weighted by [N, Q, P] and summed over P: [N, Q, D].
 
-    N are batches times heads. TT-NN does not say the shapes; these are what its models use for one level.
+    N are batches times heads, D a multiple of 16.
     """
     op = "experimental.multi_scale_deformable_attn"
     check_not_flattened(op, value)
-    if grid.rank != 4 or grid.shape[-1] != 2 or grid.shape[0] != value.shape[0]:
-        raise MeshError(f"{op}: grid {list(grid.shape)} must be [{value.shape[0]}, Q, P, 2].")
-    if math.prod(attn.shape) != math.prod(grid.shape[:-1]):
+    if not value.shape[3] or value.shape[3] % _CHANNELS:
         raise MeshError(
-            f"{op}: attn {list(attn.shape)} must hold a weight for each point of {list(grid.shape)}."
+            f"value's last dim (D) must be a positive multiple of {_CHANNELS}, got {value.shape[3]}: {op} of "
+            f"{list(value.shape)}."
         )
-    own_rank, points = attn.rank, grid.shape[:-1]
+    if attn.rank != 3 or attn.shape[0] != value.shape[0]:
+        raise MeshError(f"{op}: attn {list(attn.shape)} must be [{value.shape[0]}, Q, P].")
+    queries, points = attn.shape[1:]
+    if grid.shape != (value.shape[0], queries * points, 1, 2):
+        raise MeshError(
+            f"{op}: grid {list(grid.shape)} must be {[value.shape[0], queries * points, 1, 2]}, a point for each "
+            f"weight of attn {list(attn.shape)}."
+        )
 
     def compute(images: torch.Tensor, where: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        by = weights.reshape(*weights.shape[: weights.dim() - own_rank], *points, 1)
-        return (sampled(images, where, align_corners=align_corners) * by).sum(-2)
+        found = (
+            sampled(images, where, align_corners=align_corners).squeeze(-2).unflatten(-2, (queries, points))
+        )
+        return (found * weights.unsqueeze(-1)).sum(-2)
 
     return Local(compute, rules.along({0: [(0, 0), (1, 0), (2, 0)], 2: [(0, 3)]}))
 

@@ -5,6 +5,7 @@ Over a split dim the result of a reduction is a contribution (Partial) that a co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.tensor import Tensor
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
 _TUNING = "compute_kernel_config sub_core_grids fast_and_approximate_mode"
@@ -136,9 +138,32 @@ def prod(
     return Local(compute, rules.reducing("prod", over, keepdim))
 
 
-@operation(controls="memory_config output_tensor", tuning="sub_core_grids enable_secondary_dm use_multicore")
+def _check_indices_target(definition: Definition, call: BoundCall) -> None:
+    """What TT-NN asks of the output tensor of argmax: its shape is its own affair."""
+    for target in call.targets:
+        if not isinstance(target, Tensor):
+            continue
+        if target.dtype is not DataType.UINT32:
+            raise MeshError(
+                f"Only UINT32 dtype is supported for outputs: the output tensor of {definition.name} is {target.dtype}."
+            )
+        if not target.memory_config().interleaved or target.layout is not Layout.ROW_MAJOR:
+            raise MeshError(
+                f"{definition.name}: the output tensor must be INTERLEAVED, in ROW_MAJOR layout; got "
+                f"{target.memory_config()}, {target.layout}."
+            )
+
+
+@operation(
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids enable_secondary_dm use_multicore",
+    check_targets=_check_indices_target,
+)
 def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
-    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32."""
+    """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32.
+
+    An output tensor keeps its shape: it takes the indices in order.
+    """
     rank = input_tensor.rank
     over = input_tensor.dims(dim)
 
@@ -149,7 +174,7 @@ def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False)
         return flat.reshape(*flat.shape, *(1,) * rank) if keepdim else flat
 
     rule = rules.reducing(None, over, keepdim)
-    return Local(compute, rule, dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
+    return Local(compute, rule, dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,), fills_target=True)
 
 
 def index_type(extent: int) -> DataType:
@@ -248,6 +273,11 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
 @operation(cost=flops_per_element(1), controls="dtype memory_config out")
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
+    if input_tensor.layout is not Layout.TILE:
+        raise MeshError(
+            f"The provided input tensor has a non-tile layout: {input_tensor.layout}. cumprod works on tiles: use "
+            "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
     at = input_tensor.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
@@ -324,6 +354,7 @@ def ema(input_tensor: Operand, alpha: float) -> Local:
 
 _NON_ZERO_WIDTH = 8  # of the tensor in which TT-NN counts them
 _NON_ZERO: dict[str, Any] = {
+    "memory_config": DRAM_MEMORY_CONFIG,
     "dtypes": (DataType.UINT32, DataType.UINT32),
     "layouts": (Layout.ROW_MAJOR, Layout.ROW_MAJOR),
 }
@@ -331,25 +362,31 @@ _NON_ZERO: dict[str, Any] = {
 
 @operation(controls="memory_config", precision="data", results="list[Tensor]")
 def nonzero(input_tensor: Operand) -> Local:
-    """[1, 1, 1, X] row-major -> [how many are not 0, their places first in order and 0 after them], as uint32.
+    """A tensor of four dims -> [how many are not 0, where they are], as uint32.
 
-    The first result is [1, 1, 1, 8], with the number at its first place and 0 at the others.
+    The number is the first value of [1, 1, 1, 8]; [1, 1, 1, 4 * volume] has the four indices of one after the other,
+    in the order of the values, and 0 after them.
     """
-    if input_tensor.shape[:-1] != (1, 1, 1) or input_tensor.layout is not Layout.ROW_MAJOR:
-        raise MeshError(
-            f"nonzero: input_tensor must be [1, 1, 1, X] in ROW_MAJOR layout, got {list(input_tensor.shape)}, "
-            f"{input_tensor.layout}."
-        )
-    length = input_tensor.shape[-1]
+    if input_tensor.rank != 4:
+        raise MeshError(f"nonzero: input_tensor must have four dims, got {list(input_tensor.shape)}.")
+    shape = input_tensor.shape
+    volume = math.prod(shape)
 
     def compute(x: torch.Tensor) -> list[torch.Tensor]:
-        found = x != 0
-        places = torch.arange(length, device=x.device)
-        order = torch.where(found, places, length).sort(-1).values
+        found = (x != 0).flatten(-4)
+        places = torch.arange(volume, device=x.device)
+        order = torch.where(found, places, volume).sort(-1).values
         count = found.sum(-1, keepdim=True)
+        digits = torch.unravel_index(order.clamp_max(volume - 1), shape)
+        indices = torch.where((order < volume).unsqueeze(-1), torch.stack(digits, -1), 0).flatten(-2)
         return [
-            torch.nn.functional.pad(count, (0, _NON_ZERO_WIDTH - 1)),
-            torch.where(order < length, order, 0),
+            _as_last_of_four(torch.nn.functional.pad(count, (0, _NON_ZERO_WIDTH - 1))),
+            _as_last_of_four(indices),
         ]
 
     return Local(compute, rules.opaque, **_NON_ZERO)
+
+
+def _as_last_of_four(values: torch.Tensor) -> torch.Tensor:
+    """(..., n) as (..., 1, 1, 1, n)"""
+    return values.unsqueeze(-2).unsqueeze(-2).unsqueeze(-2)
