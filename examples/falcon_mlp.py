@@ -62,9 +62,7 @@ model = FalconMLP(config).eval()
 # One device
 device = ttnn.open_device(0)
 torch_hidden_states = random_hidden_states(batch_size=1)
-hidden_states = ttnn.from_torch(
-    torch_hidden_states, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
-)
+hidden_states = ttnn.from_torch(torch_hidden_states, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
 
 parameters = ttnn.model_preprocessing.preprocess_model_parameters(
     initialize_model=lambda: model,

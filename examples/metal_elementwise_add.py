@@ -102,9 +102,7 @@ def write_tiles() -> None:
 def program_for(a: MeshBuffer, b: MeshBuffer, c: MeshBuffer) -> Program:
     program = CreateProgram()
     for cb in (A, B, OUT):
-        config = CircularBufferConfig(2 * TILE_BYTES, {cb: DataFormat.Float16_b}).set_page_size(
-            cb, TILE_BYTES
-        )
+        config = CircularBufferConfig(2 * TILE_BYTES, {cb: DataFormat.Float16_b}).set_page_size(cb, TILE_BYTES)
         CreateCircularBuffer(program, CORE, config)
     accessor = ttnn.TensorAccessorArgs(a).get_compile_time_args()
     reader = CreateKernel(program, read_tiles, CORE, ReaderDataMovementConfig(compile_args=accessor))

@@ -27,9 +27,7 @@ ROW_BYTES = 4 * FEATURES
 torch.manual_seed(0)
 x = torch.randn(SAMPLES, FEATURES)
 truth = torch.randn(FEATURES)
-y = (
-    (x @ truth).unsqueeze(1).expand(-1, FEATURES)
-)  # one number for each sample, in a row as wide as the others
+y = (x @ truth).unsqueeze(1).expand(-1, FEATURES)  # one number for each sample, in a row as wide as the others
 
 
 def floats(page: bytearray) -> torch.Tensor:
@@ -53,9 +51,7 @@ PROGRAM = ProgramSpec({"compute": gradient_of_own_samples}, cores=1, name="gradi
 
 def fit(mesh: CardMesh, mode: str) -> torch.Tensor:
     quarter = (SAMPLES // mesh.num_devices, 0)  # rows are dealt to the cards, columns are not cut
-    inputs, targets = (
-        create_mesh_buffer(mesh, "sharded", (SAMPLES, FEATURES), quarter, **ROWS) for _ in range(2)
-    )
+    inputs, targets = (create_mesh_buffer(mesh, "sharded", (SAMPLES, FEATURES), quarter, **ROWS) for _ in range(2))
     weights, gradient = (create_mesh_buffer(mesh, "replicated", (1, FEATURES), **ROWS) for _ in range(2))
     inputs.write(x)
     targets.write(y)

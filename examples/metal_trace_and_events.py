@@ -120,9 +120,7 @@ def computing(init, combine):
 def program_of(compute, core: ttnn.CoreCoord, a: MeshBuffer, b: MeshBuffer, out: MeshBuffer) -> Program:
     program = CreateProgram()
     for cb in (A, B, OUT):
-        config = CircularBufferConfig(2 * BLOCK * TILE_BYTES, {cb: DataFormat.Float16_b}).set_page_size(
-            cb, TILE_BYTES
-        )
+        config = CircularBufferConfig(2 * BLOCK * TILE_BYTES, {cb: DataFormat.Float16_b}).set_page_size(cb, TILE_BYTES)
         CreateCircularBuffer(program, core, config)
     accessor = ttnn.TensorAccessorArgs(a).get_compile_time_args()
     reader = CreateKernel(program, read_blocks, core, ReaderDataMovementConfig(compile_args=accessor))
@@ -150,9 +148,7 @@ with ttnn.open_mesh_device(
     whole = Shape2D(TILES * 32 * mesh.get_num_devices(), 32)
     on_each = DeviceLocalBufferConfig(page_size=TILE_BYTES, buffer_type=ttnn.BufferType.DRAM, bottom_up=True)
     size = whole.height * whole.width * 2
-    config = ShardedBufferConfig(
-        global_size=size, global_buffer_shape=whole, shard_shape=Shape2D(TILES * 32, 32)
-    )
+    config = ShardedBufferConfig(global_size=size, global_buffer_shape=whole, shard_shape=Shape2D(TILES * 32, 32))
     x, y, sums, u, v, others = (MeshBuffer.create(config, on_each, mesh) for _ in range(6))
 
     everywhere = ttnn.MeshCoordinateRange(mesh.shape)
@@ -186,6 +182,4 @@ with ttnn.open_mesh_device(
     assert (added == 5).all(), "2 + 3 is not 5 everywhere"
     assert (mixture[:half] == 35).all(), "7 * 5 is not 35 on the whole top row"
     assert (mixture[half:] == 2).all(), "7 - 5 is not 2 on the whole bottom row"
-    print(
-        f"replayed on {rows}x{columns} devices: 2 + 3 = 5 everywhere, 7 * 5 = 35 on the top row, 7 - 5 = 2 below"
-    )
+    print(f"replayed on {rows}x{columns} devices: 2 + 3 = 5 everywhere, 7 * 5 = 35 on the top row, 7 - 5 = 2 below")

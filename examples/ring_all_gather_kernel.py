@@ -61,9 +61,7 @@ def pass_slices_on() -> None:
                 noc_async_read_barrier()
             # Addresses are the same on every device, so the neighbour's tile and semaphore are where ours are.
             there = NocUnicastAtomicIncFusedCommandHeader(whole.get_noc_addr(i), get_noc_addr(arrived), 1)
-            fabric_unicast_noc_fused_unicast_with_atomic_inc(
-                to_next, header, tile, TILE_BYTES, there, num_hops=1
-            )
+            fabric_unicast_noc_fused_unicast_with_atomic_inc(to_next, header, tile, TILE_BYTES, there, num_hops=1)
     noc_semaphore_wait_min(arrived, (DEVICES - 1) * TILES)
     noc_semaphore_set(arrived, 0)
     to_next.close()

@@ -80,9 +80,7 @@ for dtype, tolerance in ((ttnn.float32, 1e-5), (ttnn.bfloat16, 0.02)):
         composed = ttnn.to_torch(output)
     pcc = ttnn.pearson_correlation_coefficient(torch_output, composed)
     error = (composed.float() - torch_output).abs().max()
-    print(
-        f"{mesh_device}, {dtype}: {q.shape} of the sequence on each, pcc {pcc:.5f}, off by at most {error:.1e}"
-    )
+    print(f"{mesh_device}, {dtype}: {q.shape} of the sequence on each, pcc {pcc:.5f}, off by at most {error:.1e}")
     assert error <= tolerance, f"in {dtype} this is not torch's attention: off by {error:.1e}"
 
 ttnn.close_mesh_device(mesh_device)

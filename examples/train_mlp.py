@@ -68,13 +68,9 @@ def main() -> None:
     off = apart(host, fabric)
     print(f"The losses differ by at most {off:.1e}." if off else "The losses are the same to the last bit.")
     assert off < 1e-5, f"host and fabric train differently: losses are up to {off:.1e} apart"
-    assert apart(host, alone) < 1e-4, (
-        f"one device trains differently: losses are {apart(host, alone):.1e} apart"
-    )
+    assert apart(host, alone) < 1e-4, f"one device trains differently: losses are {apart(host, alone):.1e} apart"
     if steps >= 10:
-        assert host[-1] < host[0] / 2, (
-            f"little was learnt: the loss went from {host[0]:.6f} to {host[-1]:.6f}"
-        )
+        assert host[-1] < host[0] / 2, f"little was learnt: the loss went from {host[0]:.6f} to {host[-1]:.6f}"
 
 
 if __name__ == "__main__":

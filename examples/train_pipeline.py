@@ -107,9 +107,7 @@ def run(schedule: str, mesh: ttnn.MeshDevice, rank: int | None) -> None:
         stages = [stage_on(column, number, parts) for number, column in enumerate(columns)]
     else:
         stages = stage_on(columns[0], rank, parts)
-    model = pipeline.Pipeline(
-        stages, schedule=schedule, micro_batches=MICRO_BATCHES, loss=train.cross_entropy
-    )
+    model = pipeline.Pipeline(stages, schedule=schedule, micro_batches=MICRO_BATCHES, loss=train.cross_entropy)
     if not rank:
         print(pipeline.picture(model.schedule))
     losses = trained(model)
@@ -126,9 +124,7 @@ def schedule_name(text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "schedules", type=schedule_name, nargs="*", metavar="SCHEDULE", help=", ".join(SCHEDULES)
-    )
+    parser.add_argument("schedules", type=schedule_name, nargs="*", metavar="SCHEDULE", help=", ".join(SCHEDULES))
     schedules = parser.parse_args().schedules or ["1f1b"]
     torch.set_num_threads(1)  # tensors are small here: more threads would wait for each other
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)

@@ -47,10 +47,7 @@ def random_weights() -> dict[str, torch.Tensor]:
         "up": (WIDTH, INNER),
         "down": (INNER, WIDTH),
     }
-    return {
-        name: torch.randn(shape) * (shape[0] ** -0.5 if len(shape) > 1 else 1)
-        for name, shape in shapes.items()
-    }
+    return {name: torch.randn(shape) * (shape[0] ** -0.5 if len(shape) > 1 else 1) for name, shape in shapes.items()}
 
 
 def rotary_tables() -> dict[str, torch.Tensor]:
@@ -73,10 +70,7 @@ def rotated(x: ttnn.Tensor, w: dict[str, ttnn.Tensor]) -> ttnn.Tensor:
 
 
 def attention(x: ttnn.Tensor, w: dict[str, ttnn.Tensor]) -> ttnn.Tensor:
-    q, k, v = (
-        heads(distributed.matmul(x, w[name]), n)
-        for name, n in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS))
-    )
+    q, k, v = (heads(distributed.matmul(x, w[name]), n) for name, n in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)))
     seen = distributed.scaled_dot_product_attention(rotated(q, w), rotated(k, w), v, is_causal=True)
     joined = distributed.reshape(distributed.permute(seen, (0, 2, 1, 3)), (BATCH, SEQUENCE, HEADS * HEAD))
     return distributed.matmul(joined, w["out"])
@@ -102,9 +96,7 @@ def torch_block(x: torch.Tensor, w: dict[str, torch.Tensor]) -> torch.Tensor:
 
     h = torch.nn.functional.rms_norm(x, (WIDTH,), w["attention_norm"], EPSILON)
     q, k, v = split(h @ w["q"], HEADS), split(h @ w["k"], KV_HEADS), split(h @ w["v"], KV_HEADS)
-    seen = torch.nn.functional.scaled_dot_product_attention(
-        rotated(q), rotated(k), v, is_causal=True, enable_gqa=True
-    )
+    seen = torch.nn.functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True, enable_gqa=True)
     x = x + seen.transpose(1, 2).reshape(BATCH, SEQUENCE, HEADS * HEAD) @ w["out"]
     h = torch.nn.functional.rms_norm(x, (WIDTH,), w["mlp_norm"], EPSILON)
     return x + (torch.nn.functional.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
@@ -148,9 +140,7 @@ if __name__ == "__main__":
                 pcc = ttnn.pearson_correlation_coefficient(expected, output)
                 error = (output - expected).abs().max()
                 agrees = f"pcc {pcc:.6f}, off by at most {error:.0e}"
-                moving = (
-                    f"{program.communication * 1e6:5.1f} of {program.seconds * 1e6:5.1f} us to move values"
-                )
+                moving = f"{program.communication * 1e6:5.1f} of {program.seconds * 1e6:5.1f} us to move values"
                 print(f"{mesh.get_num_devices():2} devices, {how:15} {agrees}; {moving}")
                 assert error <= 1e-4, f"{how} on {mesh} is not torch's block: off by {error:.0e}"
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)

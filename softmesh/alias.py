@@ -143,6 +143,4 @@ def _counterpart(name: str) -> ModuleType:
 
 
 def _unknown(name: str) -> ModuleNotFoundError:
-    return ModuleNotFoundError(
-        f"No module named {name!r}: softmesh, which stands in for ttnn, has none", name=name
-    )
+    return ModuleNotFoundError(f"No module named {name!r}: softmesh, which stands in for ttnn, has none", name=name)

@@ -65,9 +65,7 @@ def checked_ints(where: str, name: str, values: object) -> list[int]:
     return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
-def checked_all(
-    where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str
-) -> list[_Kind]:
+def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str) -> list[_Kind]:
     """`values` as a list, every one of them of one of the kinds."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
@@ -197,9 +195,7 @@ class ArgumentNames:
         return values
 
     def unknown(self, name: str) -> str:
-        return (
-            f"it has no argument {name!r}.{did_you_mean(name, self.places)} It takes {', '.join(self.names)}"
-        )
+        return f"it has no argument {name!r}.{did_you_mean(name, self.places)} It takes {', '.join(self.names)}"
 
 
 def reject_unknown_keywords(function: _Function) -> _Function:
@@ -231,9 +227,7 @@ def checked_function(function: _Function) -> _Function:
             wrong = next((name for name in kwargs if name not in known), "")
             hint = did_you_mean(wrong, known) if wrong else ""
             raise refused(function.__name__, f"{error}.{hint} It takes {', '.join(known)}") from None
-        check_kinds(
-            function.__name__, function, {name: value for name, value in given.items() if name not in others}
-        )
+        check_kinds(function.__name__, function, {name: value for name, value in given.items() if name not in others})
         return function(*args, **kwargs)
 
     return cast(_Function, call)

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _BETWEEN = (functools.__file__, contextlib.__file__)
-_CUSTOM_GRADIENTS = os.path.join(
-    os.sep, "torch", "autograd", "function.py"
-)  # by name: launchers load no torch
+_CUSTOM_GRADIENTS = os.path.join(os.sep, "torch", "autograd", "function.py")  # by name: launchers load no torch
 _PROGRAMS = (_PACKAGE + "demo", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 

@@ -101,9 +101,7 @@ def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[Non
     sys.argv = [file, *args]
     launcher = importlib.import_module("softmesh.processes.launcher.rank_environment")
     os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
-    sys.path += launcher.ttnn_entries_of(
-        os.environ["PYTHONPATH"]
-    )  # which multiprocessing hands to its children
+    sys.path += launcher.ttnn_entries_of(os.environ["PYTHONPATH"])  # which multiprocessing hands to its children
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
     try:
@@ -147,9 +145,7 @@ def _elsewhere(name: str, module: str, help: str) -> None:
         command.main(list(args), prog_name=f"softmesh {name}")
 
 
-_elsewhere(
-    "show", "softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh."
-)
+_elsewhere("show", "softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh.")
 _elsewhere("systems", "softmesh.report.systems_list", "List the machines that are built in.")
 _elsewhere(
     "schedule",

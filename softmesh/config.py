@@ -188,9 +188,7 @@ def _as_json(value: object) -> object:
 CONFIG = Config()
 
 
-def load_config_from_dictionary(
-    config: Mapping[str, Any], from_file: bool = False, source: str | None = None
-) -> None:
+def load_config_from_dictionary(config: Mapping[str, Any], from_file: bool = False, source: str | None = None) -> None:
     """Set these options of `ttnn.CONFIG`. What came from a file may name options that are not known here."""
     if not isinstance(config, Mapping):
         raise ArgumentError(
@@ -212,9 +210,7 @@ def manage_config(name: str, value: object) -> Iterator[None]:
     if name not in _FIELDS:
         raise AttributeError(f"Config has no option {name!r}.{did_you_mean(str(name), _FIELDS)}")
     before = getattr(CONFIG, name)
-    setattr(
-        CONFIG, name, "" if value is None and isinstance(before, Path) and name != "report_name" else value
-    )
+    setattr(CONFIG, name, "" if value is None and isinstance(before, Path) and name != "report_name" else value)
     try:
         yield
     finally:

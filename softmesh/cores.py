@@ -307,9 +307,7 @@ def corerange_to_cores(
 
 
 @overload
-def grid_to_cores(
-    num_cores: int, grid_size_x: int, grid_size_y: int, row_wise: bool = False
-) -> list[CoreCoord]: ...
+def grid_to_cores(num_cores: int, grid_size_x: int, grid_size_y: int, row_wise: bool = False) -> list[CoreCoord]: ...
 @overload
 def grid_to_cores(start: CoreCoord, end: CoreCoord, row_wise: bool = False) -> list[CoreCoord]: ...
 def grid_to_cores(*args: Any, **named: Any) -> list[CoreCoord]:
@@ -322,9 +320,7 @@ def grid_to_cores(*args: Any, **named: Any) -> list[CoreCoord]:
     return _first_cores(*args, **named) if counted else _cores_between(*args, **named)
 
 
-def num_cores_to_corerangeset(
-    target_num_cores: int, grid_size: CoreCoord, row_wise: bool = False
-) -> CoreRangeSet:
+def num_cores_to_corerangeset(target_num_cores: int, grid_size: CoreCoord, row_wise: bool = False) -> CoreRangeSet:
     """The first cores of a grid, as rectangles.
 
     >>> num_cores_to_corerangeset(10, CoreCoord(8, 8), row_wise=True)
@@ -340,9 +336,7 @@ def num_cores_to_corerangeset_in_subcoregrids(
     """So many cores of a set, from `start_core` on, as rectangles."""
     start_core, cores = CoreCoord.of(start_core), corerange_to_cores(sub_core_grids, row_wise=row_wise)
     if start_core not in cores:
-        raise MeshError(
-            f"Start core {start_core} must be contained within the sub_core_grids {sub_core_grids}"
-        )
+        raise MeshError(f"Start core {start_core} must be contained within the sub_core_grids {sub_core_grids}")
     following = cores[cores.index(start_core) :]
     _check_enough(target_num_cores, len(following))
     return _covering(following[:target_num_cores], row_wise)
@@ -373,9 +367,7 @@ def split_work_to_cores(
     """
     grid = core_grid if grid_size is None else grid_size
     if grid is None:
-        raise ArgumentError(
-            "split_work_to_cores(): incompatible function arguments. Give grid_size or core_grid"
-        )
+        raise ArgumentError("split_work_to_cores(): incompatible function arguments. Give grid_size or core_grid")
     if isinstance(grid, CoreRangeSet):
         available = corerange_to_cores(grid, row_wise=row_wise)
     else:
@@ -393,9 +385,7 @@ def split_work_to_cores(
     return len(cores), everyone, busier, others, units + 1, units
 
 
-def _first_cores(
-    num_cores: int, grid_size_x: int, grid_size_y: int, row_wise: bool = False
-) -> list[CoreCoord]:
+def _first_cores(num_cores: int, grid_size_x: int, grid_size_y: int, row_wise: bool = False) -> list[CoreCoord]:
     _check_enough(num_cores, grid_size_x * grid_size_y)
     if not num_cores:
         return []
@@ -428,17 +418,13 @@ def _covering(cores: Iterable[CoreCoord], row_wise: bool) -> CoreRangeSet:
             runs[-1][2] = place
         else:
             runs.append([line, place, place])
-    last_lines: dict[
-        tuple[int, int, int], int
-    ] = {}  # (first line, first place, last place) of a stack -> last line
+    last_lines: dict[tuple[int, int, int], int] = {}  # (first line, first place, last place) of a stack -> last line
     for line, first, last in runs:
         open_stacks = (key for key, end in last_lines.items() if end == line - 1 and key[1:] == (first, last))
         last_lines[next(open_stacks, (line, first, last))] = line
     corners = (((top, first), (bottom, last)) for (top, first, last), bottom in last_lines.items())
     flip = -1 if row_wise else 1
-    return CoreRangeSet(
-        [CoreRange(CoreCoord(start[::flip]), CoreCoord(end[::flip])) for start, end in corners]
-    )
+    return CoreRangeSet([CoreRange(CoreCoord(start[::flip]), CoreCoord(end[::flip])) for start, end in corners])
 
 
 def _by_row(cores: Iterable[CoreCoord]) -> list[CoreCoord]:

@@ -99,9 +99,7 @@ def run_data_parallel(console: Console) -> None:
 
 
 def _to_mesh(values: torch.Tensor, mesh: ttnn.MeshDevice, mapper: ttnn.Mapper) -> ttnn.Tensor:
-    tensor = ttnn.from_torch(
-        values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper
-    )
+    tensor = ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
     assert tensor is not None
     return tensor
 

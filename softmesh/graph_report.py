@@ -83,9 +83,7 @@ def _import_graph(cursor: sqlite3.Cursor, graph: Sequence[Node], rank: int) -> N
     """Outermost functions are the operations, numbered from 1."""
     tensors = {node["counter"]: node["params"] for node in graph if node["node_type"] == TENSOR}
     for params in tensors.values():
-        values = [
-            params.get(name) for name in ("shape", "dtype", "layout", "memory_config", "device_id", "address")
-        ]
+        values = [params.get(name) for name in ("shape", "dtype", "layout", "memory_config", "device_id", "address")]
         row = (int(params["tensor_id"]), *values, params.get("buffer_type"), rank)
         cursor.execute("INSERT INTO tensors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     number = 0
@@ -94,9 +92,7 @@ def _import_graph(cursor: sqlite3.Cursor, graph: Sequence[Node], rank: int) -> N
             continue
         if node["node_type"] == FUNCTION_START:
             number += 1
-            cursor.execute(
-                "INSERT INTO operations VALUES (?, ?, ?, ?)", (number, node["params"]["name"], None, rank)
-            )
+            cursor.execute("INSERT INTO operations VALUES (?, ?, ?, ?)", (number, node["params"]["name"], None, rank))
             for at, argument in enumerate(node.get("arguments", ())):
                 name, _, value = str(argument).partition("=")
                 cursor.execute(
@@ -110,9 +106,7 @@ def _import_graph(cursor: sqlite3.Cursor, graph: Sequence[Node], rank: int) -> N
     cursor.execute("INSERT INTO captured_graph VALUES (?, ?, ?)", (0, json.dumps(graph), rank))
 
 
-def _join(
-    cursor: sqlite3.Cursor, table: str, operation: int, tensors: Sequence[dict[str, Any]], rank: int
-) -> None:
+def _join(cursor: sqlite3.Cursor, table: str, operation: int, tensors: Sequence[dict[str, Any]], rank: int) -> None:
     rows = [(operation, at, int(params["tensor_id"]), rank) for at, params in enumerate(tensors)]
     cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)
 

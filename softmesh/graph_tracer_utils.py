@@ -39,9 +39,7 @@ class GraphTracerUtils:
             if node["node_type"] == FUNCTION_START:
                 tensors = [_tensor_text(graph[at]["params"]) for at in node["input_tensors"]]
                 name = node["params"]["name"]
-                content.append(
-                    GraphTracerUtils.serialize_arguments_to_json(name, [*tensors, *node["arguments"]])
-                )
+                content.append(GraphTracerUtils.serialize_arguments_to_json(name, [*tensors, *node["arguments"]]))
         return {"content": content}
 
 

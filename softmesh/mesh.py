@@ -163,9 +163,7 @@ class MeshShape(_Integers):
     def coordinate(self, index: int) -> MeshCoordinate:
         """The coordinate at a row-major place: the inverse of `index`."""
         if not 0 <= index < self.mesh_size():
-            raise MeshError(
-                f"Index {index} is out of bounds for {self}, which has {self.mesh_size()} devices"
-            )
+            raise MeshError(f"Index {index} is out of bounds for {self}, which has {self.mesh_size()} devices")
         reversed_positions = []
         for extent in reversed(self._values):
             index, position = divmod(index, extent)
@@ -291,9 +289,7 @@ class MeshCoordinateRange:
     def intersection(self, other: MeshCoordinateRange) -> MeshCoordinateRange | None:
         """The box both ranges share, or None."""
         if self.dims() != other.dims():
-            raise MeshError(
-                f"{self} and {other} have ranks {self.dims()} and {other.dims()}: no mesh has both"
-            )
+            raise MeshError(f"{self} and {other} have ranks {self.dims()} and {other.dims()}: no mesh has both")
         start = tuple(map(max, self.start, other.start))
         end = tuple(map(min, self.end, other.end))
         return None if any(map(operator.gt, start, end)) else self._between(start, end)
@@ -321,8 +317,7 @@ class MeshCoordinateRange:
         """The union, where it is a box: one holds the other, or they differ along one axis without a gap."""
         apart = [axis for axis in range(self.dims()) if self._side(axis) != other._side(axis)]
         touching = len(apart) == 1 and all(
-            max(self.start[axis], other.start[axis]) <= min(self.end[axis], other.end[axis]) + 1
-            for axis in apart
+            max(self.start[axis], other.start[axis]) <= min(self.end[axis], other.end[axis]) + 1 for axis in apart
         )
         if touching or self.contains(other) or other.contains(self):
             return self._between(map(min, self.start, other.start), map(max, self.end, other.end))

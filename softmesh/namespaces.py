@@ -36,9 +36,7 @@ REASONS: dict[str, str] = {
         "it answers kernels that stay on worker cores, and those are not modelled; ttnn.D2HStreamService brings "
         "tensors to the host"
     ),
-    **dict.fromkeys(
-        ("angle", "complex_tensor", "conj", "imag", "is_imag", "is_real", "polar", "real"), _COMPLEX
-    ),
+    **dict.fromkeys(("angle", "complex_tensor", "conj", "imag", "is_imag", "is_real", "polar", "real"), _COMPLEX),
     **dict.fromkeys(("angle_bw", "conj_bw", "imag_bw", "polar_bw", "real_bw"), _COMPLEX),
     **dict.fromkeys(("dequantize", "quantize", "requantize"), _LEVELS),
     "assign_bw": "a copy hands its gradient on as it is; use that",
@@ -106,9 +104,7 @@ REASONS: dict[str, str] = {
     "uniform": "the chip's generator is not documented; use ttnn.rand",
     "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
-_COMPOSE = (
-    "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
-)
+_COMPOSE = "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
 _MOREH = (
     "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
     "softmesh.train for gradients and optimizers"
@@ -133,9 +129,7 @@ def absent(root: str, name: str, known: Iterable[str]) -> object:
         module, _, short = name.rpartition(".")
         hint = did_you_mean(short, known, cutoff=0.75)
         where = ".".join(filter(None, ("ttnn", module)))
-        raise UnknownNameError(
-            f"module {where!r} has no attribute {short!r}: it is not a name of TT-NN.{hint}"
-        )
+        raise UnknownNameError(f"module {where!r} has no attribute {short!r}: it is not a name of TT-NN.{hint}")
     if listed.kind == "module":
         _add(_Published(f"{root}.{name}", f"ttnn.{name}"))
         return sys.modules[f"{root}.{name}"]

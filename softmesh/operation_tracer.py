@@ -85,9 +85,7 @@ def _written(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proc
     return _called(op.python_fully_qualified_name, proceed, args, kwargs)
 
 
-def wrap_function_for_tracing(
-    original_function: Callable[..., Any], operation_name: str
-) -> Callable[..., Any]:
+def wrap_function_for_tracing(original_function: Callable[..., Any], operation_name: str) -> Callable[..., Any]:
     """A function that leaves a file whenever tracing is on."""
 
     @functools.wraps(original_function)

@@ -78,9 +78,7 @@ def batch(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, targets
 
 
-def whole(
-    parts: Sequence[Sequence[Layer]], mesh: ttnn.MeshDevice, rows: int
-) -> tuple[float, dict[str, torch.Tensor]]:
+def whole(parts: Sequence[Sequence[Layer]], mesh: ttnn.MeshDevice, rows: int) -> tuple[float, dict[str, torch.Tensor]]:
     """The loss and the gradients of one device on the whole batch, named as a pipeline of these parts names them."""
     made_parts = [made(part, mesh) for part in parts]
     ids, targets = (ttnn.from_torch(values, dtype=ttnn.uint32, device=mesh) for values in batch(rows))

@@ -64,9 +64,7 @@ def run_job(command: Sequence[str], folder: Path, **environ: str) -> Ended:
     return Ended(code, output, found, len(reported_to))
 
 
-def _run_to_its_end(
-    command: Sequence[str], folder: Path, own: Mapping[str, str], mark: str
-) -> tuple[int, str]:
+def _run_to_its_end(command: Sequence[str], folder: Path, own: Mapping[str, str], mark: str) -> tuple[int, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     job = subprocess.Popen(
         command,

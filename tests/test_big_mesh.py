@@ -66,10 +66,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def half_a_t3000_each(folder: Path) -> Path:
     """Two hosts, each with the mock descriptor of two boards of the four; cables join the halves."""
     t3000 = load("T3000")
-    asics = {
-        id: replace(asic, host="west.yaml" if asic.tray <= 2 else "east.yaml")
-        for id, asic in t3000.asics.items()
-    }
+    asics = {id: replace(asic, host="west.yaml" if asic.tray <= 2 else "east.yaml") for id, asic in t3000.asics.items()}
     for host in ("west.yaml", "east.yaml"):
         (folder / host).write_text(descriptor_text(replace(t3000, asics=asics), host))
     path = folder / "mocks.yaml"
@@ -90,9 +87,7 @@ def test_one_process_and_four_give_the_same_tensors(alone, tmp_path):
 
 def test_two_hosts_that_keep_in_step_give_the_same_tensors_and_each_drift_is_noticed(alone, tmp_path):
     mocks = str(half_a_t3000_each(tmp_path))
-    *tensors, noticed = in_ranks(
-        tmp_path, (1, 2), "--mock-cluster-rank-binding", mocks, SOFTMESH_LOCKSTEP="1"
-    )
+    *tensors, noticed = in_ranks(tmp_path, (1, 2), "--mock-cluster-rank-binding", mocks, SOFTMESH_LOCKSTEP="1")
     assert tensors == alone
     assert noticed == (
         "noticed order_of_ops order_of_allocations freed_by_one forgotten_by_one another_argument another_collective"

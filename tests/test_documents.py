@@ -51,9 +51,7 @@ def run(code: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
-def test_a_documented_example_prints_what_the_document_says(
-    name: str, code: str, expected: str | None
-) -> None:
+def test_a_documented_example_prints_what_the_document_says(name: str, code: str, expected: str | None) -> None:
     printed = run(code, name)
     if expected is not None:
         assert printed == expected

@@ -182,9 +182,7 @@ BROKEN = [  # an example, a line of it, what stands there instead, and what it t
 
 @pytest.mark.filterwarnings("ignore::softmesh.SoftmeshWarning")
 @pytest.mark.parametrize(("name", "line", "instead", "told"), BROKEN)
-def test_an_example_that_computes_something_else_says_so_and_fails(
-    name, line, instead, told, tmp_path, monkeypatch
-):
+def test_an_example_that_computes_something_else_says_so_and_fails(name, line, instead, told, tmp_path, monkeypatch):
     text = (EXAMPLES / name).read_text(encoding="utf-8")
     assert line in text
     broken = tmp_path / name

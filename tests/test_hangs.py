@@ -136,9 +136,6 @@ def test_under_plain_mpirun_every_rank_meets_its_deadline_with_a_report_of_its_o
     job = run_job([*command, *program], tmp_path, SOFTMESH_TIMEOUT="2", **as_root)
     line = line_with("both wait here for their receives", "crossed_messages.py")
     for rank in range(2):
-        assert (
-            f"recv_async timed out after 2 s: rank {rank} waits in recv_async from rank {1 - rank}"
-            in job.output
-        )
+        assert f"recv_async timed out after 2 s: rank {rank} waits in recv_async from rank {1 - rank}" in job.output
     assert job.output.count(f"at {PROGRAMS / 'crossed_messages.py'}:{line}\n") == 2, job.output
     assert (job.code != 0, job.left) == (True, {})

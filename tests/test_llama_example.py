@@ -182,9 +182,7 @@ def test_groups_of_devices_share_the_users_between_them(shape, group):
     ],
 )
 def test_a_replayed_step_gives_the_bits_of_one_that_runs_op_by_op(shape, dtype, splits, shares):
-    traced, plain = (
-        generator(shape, dtype, splits=splits, shares=shares, use_trace=use) for use in (True, False)
-    )
+    traced, plain = (generator(shape, dtype, splits=splits, shares=shares, use_trace=use) for use in (True, False))
     assert traced.prefill(PROMPTS).equal(plain.prefill(PROMPTS))
     for replayed, run in zip(decoded(traced, 12), decoded(plain, 12), strict=True):
         assert replayed.equal(run)

@@ -25,9 +25,7 @@ def namespaces(mpi: None) -> None:
     """Skips, and says why, where this machine cannot play several hosts."""
     for tool in ("ip", "unshare", "nsenter"):
         if shutil.which(tool) is None:
-            pytest.skip(
-                f"there is no {tool!r} here, which makes network namespaces: install iproute2 and util-linux"
-            )
+            pytest.skip(f"there is no {tool!r} here, which makes network namespaces: install iproute2 and util-linux")
     tried = subprocess.run(inside(1, ["true"]), capture_output=True, text=True, timeout=60, check=False)
     if tried.returncode != 0:
         pytest.skip(f"this user may not make network namespaces here: {tried.stderr.strip()[-300:]}")
@@ -40,10 +38,7 @@ def on_four_hosts(folder: Path, binding: Path, program: Path, *arguments: str, h
 
 
 def received(job: Ended) -> dict[str, int]:
-    return {
-        host: int(count)
-        for host, count in re.findall(r"^(\S+) received (\d+) bytes$", job.output, re.MULTILINE)
-    }
+    return {host: int(count) for host, count in re.findall(r"^(\S+) received (\d+) bytes$", job.output, re.MULTILINE)}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +64,7 @@ def test_a_hang_of_ranks_on_four_hosts_is_explained_to_the_launcher(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("".join(f"{host} slots=1\n" for host in HOSTS))
     binding = line_of_ranks(4, tmp_path)
-    job = on_four_hosts(
-        tmp_path, binding, PROGRAMS / "skipped_all_reduce.py", "2", hosts=["--hostfile", str(file)]
-    )
+    job = on_four_hosts(tmp_path, binding, PROGRAMS / "skipped_all_reduce.py", "2", hosts=["--hostfile", str(file)])
     assert "softmesh: hang: rank 2 is missing from all_reduce" in job.output, job.output
     doing, line = job.place("ranks 0-1, 3")
     assert doing.startswith("waiting, for rank 2 in all_reduce")

@@ -19,9 +19,7 @@ def run_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
 
     def run(source: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(source)
-        return pytester.runpytest_inprocess(
-            "-p", "softmesh.pytest_plugin", "-p", "no:cacheprovider", *options
-        )
+        return pytester.runpytest_inprocess("-p", "softmesh.pytest_plugin", "-p", "no:cacheprovider", *options)
 
     return run
 

@@ -25,10 +25,7 @@ class Job:
     """One run of mpirun, and what came of it."""
 
     def __init__(self, ranks, program, *arguments, environ=None, parts=None):
-        apart = [
-            [*part, sys.executable, str(PROGRAMS / program), *arguments]
-            for part in parts or [["-n", str(ranks)]]
-        ]
+        apart = [[*part, sys.executable, str(PROGRAMS / program), *arguments] for part in parts or [["-n", str(ranks)]]]
         self.command = [str(MPIRUN), "--oversubscribe", "--bind-to", "none"]
         for index, part in enumerate(apart):
             self.command += [*([":"] if index else []), *part]
@@ -40,11 +37,7 @@ class Job:
 
     def _run(self, environ):
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        clean = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("OMPI_", "PMIX_", "TT_"))
-        }
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "TT_"))}
         process = subprocess.Popen(
             self.command,
             env=clean | allowed | environ,

@@ -68,9 +68,7 @@ def test_ttnn_and_its_modules_are_softmeshs_own_objects():
         assert DataType is softmesh.DataType
 
 
-@pytest.mark.parametrize(
-    "module", [softmesh.mesh, softmesh.experimental], ids=["a file", "a namespace of ops"]
-)
+@pytest.mark.parametrize("module", [softmesh.mesh, softmesh.experimental], ids=["a file", "a namespace of ops"])
 def test_aliasing_writes_nothing_into_a_module(module):
     before = dict(vars(module))
     with aliased():

@@ -65,18 +65,14 @@ def test_a_stage_that_is_killed_in_a_step_ends_the_job_and_the_next_goes_on_with
     assert "did step 1" not in job.output
     assert (job.code, job.left) == (128 + signal.SIGKILL, {})
     resumed, whole = (
-        run_job(
-            [*program, str(tmp_path / folder)], _made(tmp_path / f"job of {folder}"), SOFTMESH_TIMEOUT="300"
-        )
+        run_job([*program, str(tmp_path / folder)], _made(tmp_path / f"job of {folder}"), SOFTMESH_TIMEOUT="300")
         for folder in ("run", "another")
     )
     assert (resumed.code, whole.code) == (0, 0), resumed.output + whole.output
     assert "did step 0" not in resumed.output
     told = re.findall(r"rank \d (?:did step [12], loss|ends with) \S+", whole.output)
     assert len(told) == 6
-    assert sorted(re.findall(r"rank \d (?:did step [12], loss|ends with) \S+", resumed.output)) == sorted(
-        told
-    )
+    assert sorted(re.findall(r"rank \d (?:did step [12], loss|ends with) \S+", resumed.output)) == sorted(told)
 
 
 def _made(folder: Path) -> Path:

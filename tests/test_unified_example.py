@@ -47,9 +47,7 @@ def test_the_placements_are_what_their_names_say():
     values = LLAMA["random_values"]()
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
         mesh.axis_names = ("dp", "tp")
-        placed = {
-            how: LLAMA["placed"](values, mesh, placement) for how, placement in LLAMA["PLACEMENTS"].items()
-        }
+        placed = {how: LLAMA["placed"](values, mesh, placement) for how, placement in LLAMA["PLACEMENTS"].items()}
         replicate, rows, columns = ttnn.Replicate(), ttnn.Shard(0), ttnn.Shard(1)
         assert ttnn.placements(placed["data parallel"]["x"]) == (rows, rows)
         assert ttnn.placements(placed["data parallel"]["q"]) == (replicate, replicate)

@@ -69,9 +69,7 @@ def spread(
             pieces = torch.nn.functional.pad(pieces, behind)
             for axis in axes:
                 sized[axis] = Shard(dim, extent)
-    for axis, (n, word) in enumerate(
-        zip(grid, words, strict=True)
-    ):  # behind `axis` leading dims already made
+    for axis, (n, word) in enumerate(zip(grid, words, strict=True)):  # behind `axis` leading dims already made
         if isinstance(word, Shard) and n > 1:
             pieces = pieces.unflatten(word.dim + axis, (n, -1)).movedim(word.dim + axis, axis)
         elif word is SUM and n > 1:

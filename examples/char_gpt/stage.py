@@ -37,9 +37,7 @@ def main() -> None:
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
     ttnn.init_distributed_context()
     if (ranks := int(ttnn.distributed_context_get_size())) != STAGES:
-        parser.error(
-            f"{STAGES} processes run this file together, not {ranks}; run.py starts them with tt-run"
-        )
+        parser.error(f"{STAGES} processes run this file together, not {ranks}; run.py starts them with tt-run")
     rank = int(ttnn.distributed_context_get_rank())
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 1))
     mesh.axis_names = ("dp", "tp")

@@ -41,9 +41,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--data-parallel", type=positive, default=1, metavar="GROUPS", help="submeshes that share the users"
     )
-    parser.add_argument(
-        "--split-residual", action="store_true", help="reduce_scatter and all_gather, not all_reduce"
-    )
+    parser.add_argument("--split-residual", action="store_true", help="reduce_scatter and all_gather, not all_reduce")
     parser.add_argument(
         "--share-users",
         action="store_true",
@@ -52,9 +50,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=list(DTYPES), default="bfloat16")
     parser.add_argument("--checkpoint", type=Path, help="a folder in the layout of Hugging Face")
     parser.add_argument("--users", type=positive, default=4, help="prompts at a time")
-    parser.add_argument(
-        "--prompt", type=tokens_of, help="numbers of tokens, for every user (default: random ones)"
-    )
+    parser.add_argument("--prompt", type=tokens_of, help="numbers of tokens, for every user (default: random ones)")
     parser.add_argument("--tokens", type=positive, default=64, help="how many follow each prompt")
     parser.add_argument("--no-trace", action="store_true", help="run each step op by op")
     parser.add_argument("--check", action="store_true", help="compare with plain torch")
@@ -107,9 +103,7 @@ class Request:
         args = ModelArgs() if given.checkpoint is None else ModelArgs.from_folder(given.checkpoint)
         for token in given.prompt or ():
             if not 0 <= token < args.vocab_size:
-                raise ValueError(
-                    f"token {token} of the prompt is not one of the {args.vocab_size} of the model."
-                )
+                raise ValueError(f"token {token} of the prompt is not one of the {args.vocab_size} of the model.")
         prompts = [given.prompt] * given.users if given.prompt else drawn_prompts(args, given.users)
         check_length(args, max(map(len, prompts)), given.tokens)
         if given.checkpoint is None:

@@ -63,9 +63,7 @@ class Function:
 
 class _Call(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, cls: type[Function], context: Any, args: Any, made: list[Tensor], *data: Any
-    ) -> Any:
+    def forward(ctx: Any, cls: type[Function], context: Any, args: Any, made: list[Tensor], *data: Any) -> Any:
         ctx.set_materialize_grads(False)
         given = [detach(arg) if isinstance(arg, Tensor) else arg for arg in args]
         out = cls.forward(context, *given)
@@ -109,9 +107,7 @@ def _checked(name: str, tensor: Tensor, gradient: Any) -> torch.Tensor | None:
         return None
     if not isinstance(gradient, Tensor) or tuple(gradient.shape) != tuple(tensor.shape):
         got = gradient.shape if isinstance(gradient, Tensor) else type(gradient).__name__
-        raise MeshError(
-            f"{name}.backward returned {got} as the gradient of a tensor of shape {tensor.shape}."
-        )
+        raise MeshError(f"{name}.backward returned {got} as the gradient of a tensor of shape {tensor.shape}.")
     if gradient.view_distribution().grid != tensor.view_distribution().grid:
         raise MeshError(
             f"{name}.backward returned a gradient over {gradient.view_distribution().grid} for a tensor over "

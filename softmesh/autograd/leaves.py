@@ -22,9 +22,7 @@ def gradient_distribution(dist: Distribution, gradient: torch.Tensor) -> Distrib
     Devices that share a value and get gradients of their own hold contributions: the gradient of the shared
     value is their sum.
     """
-    return dist.with_placements(
-        tuple(map(_gradient_word, dist.placements, dist.grid, gradient.shape[: dist.lead]))
-    )
+    return dist.with_placements(tuple(map(_gradient_word, dist.placements, dist.grid, gradient.shape[: dist.lead])))
 
 
 def _gradient_word(word: Placement, devices: int, extent: int) -> Placement:
@@ -64,9 +62,7 @@ def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
     if storage.data.requires_grad == requires_grad:
         return tensor
     if storage.data.grad_fn is not None:
-        raise MeshError(
-            "requires_grad_: the tensor was computed from others that require gradients: detach() it."
-        )
+        raise MeshError("requires_grad_: the tensor was computed from others that require gradients: detach() it.")
     data = storage.data.detach()
     if requires_grad:
         GRADIENTS.in_use = True

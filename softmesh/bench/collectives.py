@@ -144,9 +144,7 @@ def takes(peer: str, work: Work) -> bool:
     return work.devices == PROCESSES and not (peer == MPI and sums_bfloat16)
 
 
-def measure(
-    work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[str, CollectivePeer | None]
-) -> Row:
+def measure(work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[str, CollectivePeer | None]) -> Row:
     ours = MeshWork(work, mesh, work.operand())
     torchs = by_hand(work, ours.stacked)
     able = {name: peer for name, peer in others.items() if peer is not None and takes(name, work)}
@@ -195,9 +193,7 @@ def wrong_peers(work: Work, ours: MeshWork, others: Mapping[str, CollectivePeer]
     return [name for name, is_right in right.items() if not is_right]
 
 
-def row_of(
-    work: Work, seen: Mapping[str, Timing], bytes_of_machine: int, bytes_stored: int, wrong: list[str]
-) -> Row:
+def row_of(work: Work, seen: Mapping[str, Timing], bytes_of_machine: int, bytes_stored: int, wrong: list[str]) -> Row:
     ours = seen[OURS]
     of_machine, of_copy = percents(work, seen, bytes_of_machine)
     return Row(
@@ -295,9 +291,7 @@ def measured_with_peers(effort: Effort, jax_python: str, mpi_python: str) -> tup
 def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:
     summary = Summary.of(rows)
     if as_json:
-        show_json(
-            notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary)
-        )
+        show_json(notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary))
         return
     columns = [
         "collective",

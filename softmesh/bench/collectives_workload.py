@@ -143,9 +143,7 @@ class CollectivePeer(PeerProcess):
     def prepare(self, work: Work, operand: torch.Tensor) -> torch.Tensor:
         """Give it the devices' pieces, and see what it makes of them."""
         np.save(self.folder / "operand.npy", operand.view(_BITS[work.dtype]).numpy())
-        self.ask(
-            prepare=work.collective, dtype=work.dtype, devices=work.devices, shape=[work.rows, work.columns]
-        )
+        self.ask(prepare=work.collective, dtype=work.dtype, devices=work.devices, shape=[work.rows, work.columns])
         return torch.from_numpy(np.load(self.folder / "result.npy")).view(operand.dtype)
 
     def release(self) -> None:

@@ -93,8 +93,7 @@ def load_example(folder: Path) -> dict[str, Any]:
                 "reference": "TorchLlama",
             }
             return {
-                name: getattr(importlib.import_module(f"tt_llama.{module}"), name)
-                for module, name in wanted.items()
+                name: getattr(importlib.import_module(f"tt_llama.{module}"), name) for module, name in wanted.items()
             }
     finally:
         sys.path.remove(str(folder))
@@ -128,9 +127,7 @@ class LlamaWork:
 
     def torch_prefill(self) -> torch.Tensor:
         """The logits that follow the prompts."""
-        return torch.stack(
-            [self._prefilling.prefill(user, prompt) for user, prompt in enumerate(self.prompts)]
-        )
+        return torch.stack([self._prefilling.prefill(user, prompt) for user, prompt in enumerate(self.prompts)])
 
     def torch_decode(self) -> torch.Tensor:
         """As the mesh does, it ends with the next tokens on the host."""
@@ -142,9 +139,7 @@ class LlamaWork:
     def on_mesh(self, layout: Layout) -> Iterator[MeshLlama]:
         make, load = self._example["Generator"], self.load
         with ttnn.create_mesh_device(ttnn.MeshShape(layout[:2])) as mesh:
-            parallel = self._example["TensorParallel"](
-                mesh, self._ttnn_dtype, shares_users=layout.shares_users
-            )
+            parallel = self._example["TensorParallel"](mesh, self._ttnn_dtype, shares_users=layout.shares_users)
             model = self._example["Transformer"](parallel, self._args, self._weights, load.longest)
             prefilling = make(model, load.prompts, load.prompt)
             plain, traced = (

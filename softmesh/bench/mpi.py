@@ -92,9 +92,7 @@ def seconds_to_start(ranks: int, folder: Path, kind: str) -> float:
 
 
 def _run(command: Sequence[str]) -> None:
-    environ = {
-        name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "TT_"))
-    }
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "TT_"))}
     try:
         job = subprocess.run(
             command, env=environ | AS_ROOT, capture_output=True, text=True, timeout=_DEADLINE, check=False
@@ -171,8 +169,7 @@ def measure(effort: Effort, folder: Path) -> Found:
     ]
     most = max(effort.ranks)
     starts = {
-        kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts))
-        for kind in STARTS
+        kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts)) for kind in STARTS
     }
     return Found(rows, starts, measure_reporting(effort, folder))
 
@@ -183,9 +180,7 @@ def measure_reporting(effort: Effort, folder: Path) -> list[ReportingOverhead]:
     seen: dict[bool, dict[tuple[str, int, int], float]] = {True: {}, False: {}}
     for _ in range(effort.reporting_jobs):
         for plain, best in seen.items():
-            for row in measured_by_ranks(
-                ranks, folder, effort.order(effort.reporting_sizes, works, plain=plain)
-            ):
+            for row in measured_by_ranks(ranks, folder, effort.order(effort.reporting_sizes, works, plain=plain)):
                 key = (row["work"], row["devices"], row["bytes"])
                 best[key] = min(best.get(key, float("inf")), row["microseconds"][OURS])
     return [ReportingOverhead(*key, seen[False][key] / seen[True][key]) for key in seen[True]]
@@ -217,10 +212,7 @@ def in_words(found: Found) -> list[str]:
                 f"{work}: no slower than mpi4py in {len(of_it) - len(slower)} of {len(of_it)}; at most "
                 f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {size(worst.bytes)})."
             )
-    said += [
-        f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s."
-        for kind, seconds in found.starts.items()
-    ]
+    said += [f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s." for kind, seconds in found.starts.items()]
     if found.reporting:
         ratios = [reporting.ratio for reporting in found.reporting]
         said.append(

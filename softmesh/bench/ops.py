@@ -215,10 +215,7 @@ def small_op_rows(measured: Sequence[SmallOp]) -> list[list[str]]:
 
 
 def rate_rows(measured: Sequence[Rate]) -> list[list[str]]:
-    return [
-        [m.op, m.dtype, m.unit, f"{m.softmesh:.1f}", f"{m.torch:.1f}", f"{m.time_ratio:.2f}"]
-        for m in measured
-    ]
+    return [[m.op, m.dtype, m.unit, f"{m.softmesh:.1f}", f"{m.torch:.1f}", f"{m.time_ratio:.2f}"] for m in measured]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

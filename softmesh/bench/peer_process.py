@@ -156,8 +156,7 @@ def peer_or_note(
 def interpreted(name: str, python: str, packages: str) -> dict[str, str]:
     """What `peer_or_note` says of a peer that the interpreter named by --NAME-python cannot run."""
     remedy = (
-        f"Install it with pip install {packages}, "
-        f"or name an interpreter that has it: --{name.lower()}-python PATH."
+        f"Install it with pip install {packages}, or name an interpreter that has it: --{name.lower()}-python PATH."
     )
     return {"refusal": f"{python} does not run it", "remedy": remedy}
 

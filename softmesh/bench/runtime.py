@@ -42,9 +42,7 @@ class Effort:
     tiles: int = 32
 
 
-QUICK = Effort(
-    rounds=3, seconds=0.0005, rounds_of_products=3, rows=64, width=64, live_buffers=200, devices=8, tiles=2
-)
+QUICK = Effort(rounds=3, seconds=0.0005, rounds_of_products=3, rows=64, width=64, live_buffers=200, devices=8, tiles=2)
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ class MeshGPT(train.Module):
             else train.VocabParallelEmbedding(mesh, words, wide, first, axis=tp)
         )
         self.places = train.parameter(first.normal(1, 1, size.tokens, wide, std=0.02), mesh)
-        self.blocks = [
-            train.TransformerBlock(mesh, wide, size.heads, first, tp=tp) for _ in range(size.blocks)
-        ]
+        self.blocks = [train.TransformerBlock(mesh, wide, size.heads, first, tp=tp) for _ in range(size.blocks)]
         self.norm = train.LayerNorm(mesh, wide, first)
         self.head = (
             train.Linear(mesh, wide, words, first, bias=False)
@@ -90,8 +88,7 @@ def on_mesh(rows: int, columns: int) -> Iterator[ttnn.MeshDevice]:
 def batch_of(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(0)
     ids, targets = (
-        torch.randint(size.vocabulary, (size.rows, size.tokens), generator=draw, dtype=torch.int32)
-        for _ in range(2)
+        torch.randint(size.vocabulary, (size.rows, size.tokens), generator=draw, dtype=torch.int32) for _ in range(2)
     )
     return ids, targets
 
@@ -148,9 +145,7 @@ def measure(effort: Effort) -> tuple[list[Row], list[str]]:
     return _rows(seen, losses, size), [note]
 
 
-def _torch_step(
-    size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]
-) -> Callable[[], float]:
+def _torch_step(size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]) -> Callable[[], float]:
     model = TorchGPT(size)
     model.load_state_dict(weights)
     return TorchTraining(model, *batch).step
@@ -158,9 +153,7 @@ def _torch_step(
 
 class _DdpProcess(PeerProcess):
     def __init__(self, size: Size, weights: Weights, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        super().__init__(
-            [sys.executable, worker("ddp_training.py"), str(_PROCESSES)], {"OMP_NUM_THREADS": "1"}
-        )
+        super().__init__([sys.executable, worker("ddp_training.py"), str(_PROCESSES)], {"OMP_NUM_THREADS": "1"})
         self._work = (size, weights, batch)
 
     def _start(self) -> None:

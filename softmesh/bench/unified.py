@@ -83,9 +83,7 @@ class Summary:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Summary:
-        jax, dtensor = (
-            [r.over_unified[peer] for r in rows if peer in r.over_unified] for peer in (JAX, DTENSOR)
-        )
+        jax, dtensor = ([r.over_unified[peer] for r in rows if peer in r.over_unified] for peer in (JAX, DTENSOR))
         smallest = min((r.rows for r in rows), default=0)
         small = [ratio for r in rows if r.rows == smallest for ratio in r.over_unified.values()]
         return cls(
@@ -100,9 +98,7 @@ def takes(peer: str, work: Work) -> bool:
     return peer != JAX or work.devices == PROCESSES
 
 
-def measure(
-    work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[str, UnifiedPeer | None]
-) -> Row:
+def measure(work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[str, UnifiedPeer | None]) -> Row:
     a, b = work.factors()
     expected = a @ b
     ours = MeshWork(work, mesh, a, b)
@@ -137,9 +133,7 @@ def measure_all(effort: Effort, others: Mapping[str, UnifiedPeer | None]) -> lis
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     return [
         [
-            r.form
-            + ("" if r.same_plan else " (another plan)")
-            + (f" (!) {', '.join(r.wrong)}" if r.wrong else ""),
+            r.form + ("" if r.same_plan else " (another plan)") + (f" (!) {', '.join(r.wrong)}" if r.wrong else ""),
             f"{r.devices}",
             f"{r.rows} x {r.inner} x {r.columns}",
             f"{r.microseconds[OURS]:,.0f}",
@@ -187,9 +181,7 @@ def measured_with_peers(effort: Effort, jax_python: str) -> tuple[list[Row], lis
 def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:
     summary = Summary.of(rows)
     if as_json:
-        show_json(
-            notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary)
-        )
+        show_json(notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary))
         return
     columns = ["form", "devices", "product", "us", "/ by hand", f"{JAX} / it", f"{DTENSOR} / it"]
     title = "Unified products in float32; JAX and DTensor: their time / that of the unified op"

@@ -75,9 +75,7 @@ KINDS: dict[str, Kind] = {
     "cores": Kind(lambda value: isinstance(value, CoreRangeSet | CoreRange), "a ttnn.CoreRangeSet"),
     "place": Kind(_is_place, "a ttnn.CoreCoord"),
     "sub-device": instance_of(SubDeviceId, "a ttnn.SubDeviceId of mesh_device.get_sub_device_ids()"),
-    "precision": instance_of(
-        WormholeComputeKernelConfig, "a config of ttnn.init_device_compute_kernel_config(...)"
-    ),
+    "precision": instance_of(WormholeComputeKernelConfig, "a config of ttnn.init_device_compute_kernel_config(...)"),
     "any": Kind(lambda value: True, ""),
 }
 _NAMES = {
@@ -203,9 +201,7 @@ _CHECKS = {
 # Tensors given for the results: which argument each of them is, and whether it fits.
 
 
-def output_names(
-    op: str, given: Mapping[str, Any], targets: Sequence[Tensor], named: str | None
-) -> list[str]:
+def output_names(op: str, given: Mapping[str, Any], targets: Sequence[Tensor], named: str | None) -> list[str]:
     """The arguments that hold the targets, as the caller wrote them: `output_tensors[1]`; one for each."""
     several = len(targets) > 1
     if named is not None:
@@ -245,14 +241,10 @@ def check_output(
     is_whole = "reduce_scatter" in op
     wanted = computed
     if config is None and (not is_whole or first.memory_config.is_sharded()):
-        wanted = make_spec(
-            tuple(computed.shape), computed.dtype, computed.layout, own.memory_config, computed.tile
-        )
+        wanted = make_spec(tuple(computed.shape), computed.dtype, computed.layout, own.memory_config, computed.tile)
     hint = f"{op} writes into {name}, which must be allocated for its result."
     if "minimal_direct" in op and own != wanted:
-        raise MeshError(
-            f"Persistent output tensor spec {own} does not match the computed spec {wanted}. {hint}"
-        )
+        raise MeshError(f"Persistent output tensor spec {own} does not match the computed spec {wanted}. {hint}")
     if is_whole and own != wanted:
         raise MeshError(f"Output tensor spec {own} does not match computed output spec {wanted}. {hint}")
     if tuple(own.shape) != tuple(wanted.shape):

@@ -132,9 +132,7 @@ def _check_whole(op: str, given: Arguments) -> None:
     for name, whole in _SELECTION.items():
         value = given.get(name)
         if value is not None and (whole is None or value != whole):
-            raise NotModelled(
-                f"ttnn.{op} with {name} is not modelled: slice the operand and the output first."
-            )
+            raise NotModelled(f"ttnn.{op} with {name} is not modelled: slice the operand and the output first.")
 
 
 high_bw_all_gather = _form_of(

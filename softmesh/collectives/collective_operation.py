@@ -82,12 +82,9 @@ class CollectivePlanner(Planner):
         plan.container = None if isinstance(raw, torch.Tensor) else list
         results = listed(raw)
         specs = self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
-        plan.outputs = tuple(
-            Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True)
-        )
+        plan.outputs = tuple(Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True))
         plan.finishes = tuple(
-            finisher(result, output.spec, self.data)
-            for result, output in zip(results, plan.outputs, strict=True)
+            finisher(result, output.spec, self.data) for result, output in zip(results, plan.outputs, strict=True)
         )
         if moved.keeps_memory:
             plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
@@ -122,18 +119,14 @@ class CollectivePlanner(Planner):
                 at += 1
         return found
 
-    def _check_before_reading(
-        self, plan: Plan, declared: CollectiveSpec, lead: int, kept_at: set[int]
-    ) -> None:
+    def _check_before_reading(self, plan: Plan, declared: CollectiveSpec, lead: int, kept_at: set[int]) -> None:
         """Run once as if no outputs were given: they must fit before anything is made of what they hold."""
         data = [None if i in kept_at else value for i, value in enumerate(self.data)]
         adapts = tuple(None if i in kept_at else adapt for i, adapt in enumerate(plan.adapts))
         results = listed(self._try(Plan(plan.compute, adapts), data))
         self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
 
-    def _target_specs(
-        self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]
-    ) -> list[TensorSpec]:
+    def _target_specs(self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         """Outputs must be what the collective makes."""
         signature, first = self.op.signature, self.tensors[0].spec
         config = self._control(signature.memory_config_at)
@@ -146,8 +139,7 @@ class CollectivePlanner(Planner):
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
         widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
         steps = iter(
-            chain(_spreader(dist, group), lift)
-            for dist, group, lift in zip(dists, groups, widened, strict=True)
+            chain(_spreader(dist, group), lift) for dist, group, lift in zip(dists, groups, widened, strict=True)
         )
         return [next(steps) if isinstance(value, torch.Tensor) else None for value in self.data]
 

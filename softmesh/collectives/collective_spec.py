@@ -68,9 +68,7 @@ class CollectiveSpec:
 def check_axis(name: str, device: MeshDevice, axis: int | None) -> None:
     rank = device.shape.dims()
     if axis is not None and axis >= rank:
-        raise MeshError(
-            f"{name}: cluster axis {axis} is out of range for mesh shape rank {rank}: {device.shape}."
-        )
+        raise MeshError(f"{name}: cluster axis {axis} is out of range for mesh shape rank {rank}: {device.shape}.")
 
 
 def axes_in_words(rank: int) -> str:

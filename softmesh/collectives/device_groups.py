@@ -116,12 +116,8 @@ def spread(data: torch.Tensor, dist: Distribution, group: Group) -> torch.Tensor
 # How the result of a collective is placed: the true word for each axis, and the label TT-NN gives it.
 
 
-@placed(
-    "The same on every device of the group: Replicate along `cluster_axis`, or on the whole mesh without one."
-)
-def replicated_placement(
-    group: Group, gathers: int | None = None, label: Extents | None = None
-) -> Distribution:
+@placed("The same on every device of the group: Replicate along `cluster_axis`, or on the whole mesh without one.")
+def replicated_placement(group: Group, gathers: int | None = None, label: Extents | None = None) -> Distribution:
     """All members hold the same; `gathers` is the dim along which their pieces were joined.
 
     Another axis that splits the joined dim keeps its word only where its slices stay slices: it must lie
@@ -178,9 +174,7 @@ def shares_one_value(group: Group) -> bool:
     return all(group.dist.placements[axis] is REPLICATE for axis in group.axes)
 
 
-def ttnn_label(
-    group: Group, dist: Distribution, word: Placement, *, combines: bool = True
-) -> TensorTopology | None:
+def ttnn_label(group: Group, dist: Distribution, word: Placement, *, combines: bool = True) -> TensorTopology | None:
     """TT-NN's label, where it goes by its rule and not by what the devices hold: other axes keep theirs.
 
     None where the true placement says the same. Some labels TT-NN cannot express, and leaves as they were:

@@ -35,9 +35,7 @@ def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | N
                 f"share it. Pad it to a multiple of {group.size}."
             )
         dist = _swapped_words(group, joins, cuts)
-        return GroupComputation(
-            lambda data: exchanged(data, group, joins, cuts), (dist,), topology_of(group.dist)
-        )
+        return GroupComputation(lambda data: exchanged(data, group, joins, cuts), (dist,), topology_of(group.dist))
 
     return CollectiveSpec(checked_axis(op, axis), move)
 
@@ -70,9 +68,7 @@ def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> Collec
     along a line.
     """
     if input_tensor.dim(in_dim) == input_tensor.dim(out_dim):
-        raise MeshError(
-            f"AllToAllAsync: in_dim and out_dim must be different, got in_dim={in_dim}, out_dim={out_dim}."
-        )
+        raise MeshError(f"AllToAllAsync: in_dim and out_dim must be different, got in_dim={in_dim}, out_dim={out_dim}.")
     swapping = _swapped("experimental.all_to_all_async", input_tensor, in_dim, out_dim, None)
 
     def move(group: Group) -> GroupComputation:
@@ -178,9 +174,7 @@ def neighbor_pad_async(
         raise MeshError(f"{op}: padding_mode must be 'zeros' or 'replicate', got {padding_mode!r}.")
     dims = [input_tensor.dim(one) for one in dim]
     if len({*dims}) != len(dims) or len({*cluster_axis}) != len(dims):
-        raise MeshError(
-            f"{op}: dim {list(dim)} and cluster_axis {list(cluster_axis)} must each name one only once."
-        )
+        raise MeshError(f"{op}: dim {list(dim)} and cluster_axis {list(cluster_axis)} must each name one only once.")
     for at, left, right in zip(dims, padding_left, padding_right, strict=True):
         extent = input_tensor.shape[at]
         if not (0 <= left <= extent and 0 <= right <= extent):
@@ -194,15 +188,11 @@ def neighbor_pad_async(
     def move(group: Group) -> GroupComputation:
         rank = len(group.dist.mesh)
         if max(cluster_axis) >= rank:
-            raise MeshError(
-                f"{op}: cluster axis {max(cluster_axis)} is out of range for mesh shape rank {rank}."
-            )
+            raise MeshError(f"{op}: cluster axis {max(cluster_axis)} is out of range for mesh shape rank {rank}.")
         groups = [group_of(group.dist, axis) for axis in cluster_axis]
 
         def compute(data: torch.Tensor) -> torch.Tensor:
-            for i, (one, at, left, right) in enumerate(
-                zip(groups, dims, padding_left, padding_right, strict=True)
-            ):
+            for i, (one, at, left, right) in enumerate(zip(groups, dims, padding_left, padding_right, strict=True)):
                 data = _padded(data, one, at, left, right, padding_mode == "replicate")
                 if logical_h and i == 0:
                     data = _without_rows(data, one, at, (left, right), logical_h)
@@ -234,9 +224,7 @@ def _check_pictures(op: str, operand: Operand, dims: Sequence[int], frames: int)
         )
 
 
-def _without_rows(
-    data: torch.Tensor, group: Group, dim: int, padding: tuple[int, int], end: int
-) -> torch.Tensor:
+def _without_rows(data: torch.Tensor, group: Group, dim: int, padding: tuple[int, int], end: int) -> torch.Tensor:
     """0 in the rows of each piece, within its padding, that lie at `end` or behind it in all pieces together."""
     at = group.lead + dim
     left, right = padding
@@ -249,9 +237,7 @@ def _without_rows(
     return data.masked_fill(is_hidden.reshape(shape), 0)
 
 
-def _padded(
-    data: torch.Tensor, group: Group, dim: int, left: int, right: int, repeats_edge: bool
-) -> torch.Tensor:
+def _padded(data: torch.Tensor, group: Group, dim: int, left: int, right: int, repeats_edge: bool) -> torch.Tensor:
     if not group.axes:  # an axis of one device
         line, axis, at = data.unsqueeze(0), 0, group.lead + dim + 1
     else:
@@ -259,9 +245,7 @@ def _padded(
         line = group.full(data).flatten(axis, group.axes[-1])
         at = group.lead + dim + 1 - len(group.axes)
     members, extent = line.shape[axis], line.shape[at]
-    from_left = _shifted(
-        line.narrow(at, extent - left, left), line.narrow(axis, 0, 1).narrow(at, 0, 1), axis, at
-    )
+    from_left = _shifted(line.narrow(at, extent - left, left), line.narrow(axis, 0, 1).narrow(at, 0, 1), axis, at)
     end = line.narrow(axis, members - 1, 1).narrow(at, extent - 1, 1)
     from_right = _shifted(line.narrow(at, 0, right), end, axis, at, backwards=True)
     if not repeats_edge:
@@ -271,9 +255,7 @@ def _padded(
     return padded.squeeze(0) if not group.axes else padded.unflatten(axis, group.extents)
 
 
-def _shifted(
-    rows: torch.Tensor, edge: torch.Tensor, axis: int, at: int, *, backwards: bool = False
-) -> torch.Tensor:
+def _shifted(rows: torch.Tensor, edge: torch.Tensor, axis: int, at: int, *, backwards: bool = False) -> torch.Tensor:
     """Each member's rows on the next one (the one before, if backwards); the edge fills the end left over."""
     members = rows.shape[axis]
     shape = list(edge.shape)

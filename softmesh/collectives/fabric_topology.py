@@ -33,9 +33,7 @@ _WITHOUT_WRAP = {Topology.Ring: Topology.Linear, Topology.Torus: Topology.Mesh}
 
 
 @reject_unknown_keywords
-def get_usable_topology(
-    tensor: Tensor, topology: Topology | None = None, cluster_axis: int | None = None
-) -> Topology:
+def get_usable_topology(tensor: Tensor, topology: Topology | None = None, cluster_axis: int | None = None) -> Topology:
     """The topology a collective on `tensor` can have: a ring only where it closes, else a line.
 
     With `cluster_axis` the ends of that axis must be linked, by a link that the active fabric uses.
@@ -163,9 +161,7 @@ def remarks_on(
                 "Each step of a collective runs along one axis."
             )
         if topology not in _ALONG_ONE_AXIS:
-            told.append(
-                f"{op}: topology={topology} is ignored, as TT-NN ignores it: {op} chooses its own way."
-            )
+            told.append(f"{op}: topology={topology} is ignored, as TT-NN ignores it: {op} chooses its own way.")
     if topology is Topology.Ring or (topology is None and _is_thought_to_close(mesh, axis, tensor)):
         told += _remarks_on_ring(op, mesh, axis, topology, tensor)
     if num_links is not None:
@@ -193,9 +189,7 @@ def _remarks_on_ring(
     if why is None:
         return []
     whence = "was asked for" if topology is not None else f"is what {settings.active().config} stands for"
-    asked = (
-        f"{op}: topology={Topology.Ring} {whence} along {_named(axis)} of {mesh.shape} on {mesh.system.name}"
-    )
+    asked = f"{op}: topology={Topology.Ring} {whence} along {_named(axis)} of {mesh.shape} on {mesh.system.name}"
     if CONFIG.strict_ccl_topology:
         raise MeshError(f"{asked}, but {why}. ttnn.CONFIG.strict_ccl_topology lets it be nothing else.")
     closed = [a for a in _axes_of(mesh, axis) if a not in open_axes]
@@ -216,9 +210,7 @@ def _why_open(mesh: MeshDevice, axis: int | None, tensor: Tensor | None) -> tupl
     unlinked = [a for a in axes if not closes(mesh, a)]
     if not unlinked:
         return [], None
-    missing = (
-        f"{settings.active().config} uses no link from the last device of axis {unlinked[0]} to its first"
-    )
+    missing = f"{settings.active().config} uses no link from the last device of axis {unlinked[0]} to its first"
     if axis is not None:
         return unlinked, missing
     return unlinked, (

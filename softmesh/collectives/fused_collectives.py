@@ -17,8 +17,7 @@ from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
 
 _MATMUL = (
-    "memory_config_mm? transpose_a? transpose_b? dtype? program_config? activation? compute_kernel_config? "
-    "core_grid?"
+    "memory_config_mm? transpose_a? transpose_b? dtype? program_config? activation? compute_kernel_config? core_grid?"
 )
 
 
@@ -99,9 +98,7 @@ def deepseek_moe_reduce_scatter(
     if not input_tensors:
         raise MeshError("deepseek_moe_reduce_scatter: input_tensors is empty: give at least one tensor.")
     whole = concat(input_tensors, dim) if len(input_tensors) > 1 else input_tensors[0]
-    return reduce_scatter(
-        whole, dim, cluster_axis=cluster_axis, memory_config=output_memory_config, **route_of(given)
-    )
+    return reduce_scatter(whole, dim, cluster_axis=cluster_axis, memory_config=output_memory_config, **route_of(given))
 
 
 @composite(
@@ -119,9 +116,7 @@ def llama_reduce_scatter(
     """reduce_scatter along the last of four dims."""
     if dim != 3:
         raise MeshError(f"llama_reduce_scatter: runs along dim 3 only, got dim={dim}.")
-    return reduce_scatter(
-        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
-    )
+    return reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given))
 
 
 # With the splitting or joining of attention heads.
@@ -175,9 +170,7 @@ def all_reduce_create_qkv_heads(
 
     With `slice_size` the heads are those of that many users, from `batch_offset` on. `buffer_tensor` is scratch.
     """
-    total = all_reduce(
-        input_tensor, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
-    )
+    total = all_reduce(input_tensor, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given))
     if dtype is not None and total.dtype is not dtype:
         total = typecast(total, dtype)
     users = {} if slice_size is None else {"batch_offset": batch_offset, "slice_size": slice_size}
@@ -206,9 +199,7 @@ def llama_rs_create_heads(
     """(queries, keys, values) of the sum over the group, dealt out along dim 3: each device's own heads."""
     if dim != 3:
         raise MeshError(f"llama_rs_create_heads: runs along dim 3 only, got dim={dim}.")
-    own = reduce_scatter(
-        input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given)
-    )
+    own = reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given))
     q, k, v = nlp_create_qkv_heads_decode(
         own, num_heads=num_heads, num_kv_heads=num_kv_heads, memory_config=qkv_memory_config
     )

@@ -31,9 +31,7 @@ def _check_gate(op: str, scalar: object, addend: object, factor: object) -> bool
     if addend is None and factor is None:
         return False
     if addend is None or factor is None or not isinstance(scalar, int | float):
-        raise MeshError(
-            f"{op}: a scalar and both tensors of addend + scalar * product * factor are given, or none."
-        )
+        raise MeshError(f"{op}: a scalar and both tensors of addend + scalar * product * factor are given, or none.")
     return True
 
 

@@ -52,9 +52,7 @@ def _normed(op: str, norm: str, given: dict[str, Any]) -> Tensor:
     return _rotated(op, _in_heads(op, made, given.get("num_heads_per_device") or 1), given)
 
 
-def _gathered_statistics(
-    norm: str, x: Tensor, axis: int, buffer: Tensor | None, route: dict[str, Any]
-) -> Any:
+def _gathered_statistics(norm: str, x: Tensor, axis: int, buffer: Tensor | None, route: dict[str, Any]) -> Any:
     kind = _stats_dtype(x) if buffer is None else buffer.dtype
     own = OPERATIONS[f"{norm}_pre_all_gather"](x, dtype=kind)
     return all_gather(own, len(own.shape) - 1, cluster_axis=axis, output_tensor=buffer, **route)
@@ -93,9 +91,7 @@ def _register(norm: str, name: str, own: str, more: str) -> tuple[Callable[..., 
     def whole(**given: Any) -> Tensor:
         for unknown in ("per_head_norm", "affine_tile_row_map"):
             if given.get(unknown):
-                raise NotModelled(
-                    f"{op}: {unknown} is not modelled: norm the heads one by one with ttnn.{norm}."
-                )
+                raise NotModelled(f"{op}: {unknown} is not modelled: norm the heads one by one with ttnn.{norm}.")
         return _normed(op, norm, given)
 
     def buffer(input_tensor: Tensor, cluster_axis: int | None = None, **tuning: Any) -> Tensor | None:
@@ -105,9 +101,7 @@ def _register(norm: str, name: str, own: str, more: str) -> tuple[Callable[..., 
             return None
         width = _COLUMNS[norm] * mesh.shape[cluster_axis]
         shape = [*list(input_tensor.shape)[:-1], width]
-        return allocate_tensor_on_device(
-            shape, _stats_dtype(input_tensor), Layout.TILE, mesh, DRAM_MEMORY_CONFIG
-        )
+        return allocate_tensor_on_device(shape, _stats_dtype(input_tensor), Layout.TILE, mesh, DRAM_MEMORY_CONFIG)
 
     whole.__doc__ = f"{norm} of rows that are split along `cluster_axis`, then heads and rotation."
     return (

@@ -43,9 +43,7 @@ CONJUGATES: dict[str, Conjugate] = {
 _FEWEST_DIMS = 2  # that collectives which add up ask for
 
 
-def differentiated(
-    op: Operation, plan: Plan, values: list[Any], data: Sequence[Any]
-) -> tuple[torch.Tensor, ...]:
+def differentiated(op: Operation, plan: Plan, values: list[Any], data: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     made: tuple[torch.Tensor, ...] = CollectiveOp.apply(op, plan, values, *data)
     return made
 
@@ -99,10 +97,7 @@ def under_grid_of(gradient: Tensor, dist: Distribution) -> torch.Tensor:
 
 def _without_history(values: list[Any]) -> list[Any]:
     """The arguments, with tensors that hold on to no graph."""
-    return [
-        [_plain(item) for item in value] if isinstance(value, list | tuple) else _plain(value)
-        for value in values
-    ]
+    return [[_plain(item) for item in value] if isinstance(value, list | tuple) else _plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:

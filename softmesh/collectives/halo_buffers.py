@@ -170,9 +170,7 @@ def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: i
     if interior.rank < 3 or min(high, wide) < 0:
         raise MeshError(f"{_SCATTER}: interior_src must be [..., H, W, C], got {list(interior.shape)}.")
     if interior.layout is not Layout.ROW_MAJOR or compact.layout is not Layout.ROW_MAJOR:
-        raise MeshError(
-            f"{_SCATTER}: takes ROW_MAJOR tensors: use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)."
-        )
+        raise MeshError(f"{_SCATTER}: takes ROW_MAJOR tensors: use ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT).")
     rows, columns, width = shape[-3:]
     if min(rows, columns) < 0:
         raise MeshError(
@@ -259,9 +257,7 @@ def halo_scatter(
     return Local(compute, rules.opaque, dtypes=(interior_src.dtype,))
 
 
-def _overwritten_border(
-    interior_src: Operand, compact_buffer: Operand, np_padding_h: int, np_padding_w: int
-) -> Local:
+def _overwritten_border(interior_src: Operand, compact_buffer: Operand, np_padding_h: int, np_padding_w: int) -> Local:
     high, wide = np_padding_h, np_padding_w
     *lead_shape, rows, columns, width = interior_src.shape
     inner = [*lead_shape, rows - 2 * high, columns - 2 * wide, width]

@@ -106,9 +106,7 @@ class Stepwise:
     def _schedule(self, name: str) -> Schedule:
         return schedule_for(name, self.ways.shape, self.ways.wraps, self.ways.links)
 
-    def _run(
-        self, schedule: Schedule, inputs: list[list[torch.Tensor]]
-    ) -> dict[tuple[int, int], torch.Tensor]:
+    def _run(self, schedule: Schedule, inputs: list[list[torch.Tensor]]) -> dict[tuple[int, int], torch.Tensor]:
         return run(schedule, inputs, accumulate=self.travels, round_to=self.rounding)
 
 
@@ -169,9 +167,7 @@ class _ByMode(Operation):
         tensor, mode, numerics = given.pop("tensor"), given.pop("mode"), given.pop("numerics")
         if isinstance(mode, str) and mode == "fabric" and numerics is None:
             try:
-                return self._own(
-                    tensor, **{name: value for name, value in given.items() if value is not None}
-                )
+                return self._own(tensor, **{name: value for name, value in given.items() if value is not None})
             except CallRefused as error:
                 cause = cast(ArgumentError, error.__cause__)
                 raise refused_call(self.__name__, self._signature, cause, args, kwargs) from error
@@ -291,9 +287,7 @@ def _arithmetic(
         return OverHost
     assert numerics is not None  # else it is TT-NN's own
     sent = cast(OperandOnMesh, tensor).tensor
-    return lambda group: Stepwise(
-        group, group_links(group, sent, topology, num_links), tensor.dtype, numerics
-    )
+    return lambda group: Stepwise(group, group_links(group, sent, topology, num_links), tensor.dtype, numerics)
 
 
 def _refuse_links(op: str, wishes: dict[str, object]) -> None:

@@ -36,9 +36,7 @@ _FEW_BYTES = 1 << 19
 
 def can_split_work(compute: object) -> bool:
     """Whether it is a collective that is known here."""
-    return isinstance(compute, AllReduce | ReduceScatter) or (
-        isinstance(compute, AllGather) and not compute.backwards
-    )
+    return isinstance(compute, AllReduce | ReduceScatter) or (isinstance(compute, AllGather) and not compute.backwards)
 
 
 def with_split_work(compute: object, peers: PeerRanks, data: torch.Tensor, is_whole: bool) -> Compute | None:
@@ -195,8 +193,7 @@ class RankSpan:
         def compute(*data: Any) -> Any:
             dists = iter(held)
             together = [
-                self._gathered_blocks(block, d, next(dists)) if isinstance(d, torch.Tensor) else d
-                for d in data
+                self._gathered_blocks(block, d, next(dists)) if isinstance(d, torch.Tensor) else d for d in data
             ]
             result = moved.compute(*together)
             if isinstance(result, torch.Tensor):
@@ -206,9 +203,7 @@ class RankSpan:
         shared = self._with_split_work(moved.compute, held[0], compute) if len(held) == 1 else compute
         return replace(moved, compute=shared, dists=tuple(map(block.narrow, moved.dists)))
 
-    def _with_split_work(
-        self, compute: object, dist: Distribution, alone: Callable[..., Any]
-    ) -> Callable[..., Any]:
+    def _with_split_work(self, compute: object, dist: Distribution, alone: Callable[..., Any]) -> Callable[..., Any]:
         """The collective with its work dealt out, where that can be; `alone` each process does all of it."""
         block, ranks = self.block, self.ranks
         assert block is not None

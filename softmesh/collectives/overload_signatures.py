@@ -152,9 +152,7 @@ class OverloadSignature(Signature):
         own = Signature(overloads.op, define, [], [])
         known = {*own.names, *controls}
         tuning = [name for name in overloads.names if name not in known and name != output]
-        super().__init__(
-            overloads.op, define, [*controls, *([] if output in own.names else [_TARGET])], tuning
-        )
+        super().__init__(overloads.op, define, [*controls, *([] if output in own.names else [_TARGET])], tuning)
         self._overloads = overloads
         self._output = output
         self.output_name = output if isinstance(output, str) else None  # else several may hold them

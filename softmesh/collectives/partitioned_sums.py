@@ -91,9 +91,7 @@ def sums_of_columns(
     return begin
 
 
-def _one_by_one(
-    all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor, columns: tuple[int, ...]
-) -> Begin:
+def _one_by_one(all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor, columns: tuple[int, ...]) -> Begin:
     """One device's piece after the other; a process's own pieces are read where they are."""
     own, me, count = tuple(data.shape[: all_reduce.group.lead]), peers.group.context.rank, peers.count
     devices = _devices(all_reduce, peers, own)
@@ -129,18 +127,14 @@ def _one_by_one(
     return begin
 
 
-def all_columns(
-    all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def all_columns(all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """Every process adds up all columns: for small sums, where waiting once more would cost more than adding."""
     lead, me = all_reduce.group.lead, peers.group.context.rank
     own, wide = tuple(data.shape[:lead]), peers.joined_shape(data.shape)
     devices = _devices(all_reduce, peers, own)
     told = (peers.group, peers.op, peers.ranks.described(data, peers.axes))
     if len(devices) > _FEW or not adds_in_order(wide, data.dtype, all_reduce.distinct):
-        together = AllGatherExchange(
-            *told, peers.ranks.side_by_side(tuple(data.shape), data.dtype, peers.axes)
-        )
+        together = AllGatherExchange(*told, peers.ranks.side_by_side(tuple(data.shape), data.dtype, peers.axes))
 
         def total(data: torch.Tensor) -> torch.Tensor:
             found = all_reduce(together.open(lambda places: places[0].copy_(data)).found)
@@ -166,9 +160,7 @@ def all_columns(
     return total_in_order
 
 
-def _pieces_of_others(
-    blocks: torch.Tensor, devices: Sequence[tuple[int, Index]], me: int
-) -> list[torch.Tensor]:
+def _pieces_of_others(blocks: torch.Tensor, devices: Sequence[tuple[int, Index]], me: int) -> list[torch.Tensor]:
     return [_piece(blocks[rank], index) for rank, index in devices if rank != me]
 
 

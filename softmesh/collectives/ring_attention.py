@@ -87,9 +87,7 @@ def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Te
     k = _gathered(given["input_tensor_k"], given["persistent_output_buffer_k"], given)
     v = _gathered(given["input_tensor_v"], given["persistent_output_buffer_v"], given)
     joint = _joint_tensors(op, given)
-    options = {
-        name: given[name] for name in ("scale", "is_causal", "is_balanced") if given.get(name) is not None
-    }
+    options = {name: given[name] for name in ("scale", "is_causal", "is_balanced") if given.get(name) is not None}
     return cast(
         tuple[Tensor, Tensor, Tensor],
         ring_joint_attention(
@@ -230,7 +228,5 @@ def ring_indexer_score_dsa(**given: Any) -> Tensor:
     options = {name: given[name] for name in names if given.get(name) is not None}
     return cast(
         Tensor,
-        indexer_score_dsa(
-            given["q"], whole, given["weights"], seq_shard_axes=[given["cluster_axis"]], **options
-        ),
+        indexer_score_dsa(given["q"], whole, given["weights"], seq_shard_axes=[given["cluster_axis"]], **options),
     )

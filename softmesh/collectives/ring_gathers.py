@@ -42,9 +42,7 @@ def _gather_of_others(
     def move(group: Group) -> GroupComputation:
         plain.move(group)
         dist = group.dist
-        place = torch.arange(group.size).reshape(
-            [n if axis in group.axes else 1 for axis, n in enumerate(dist.grid)]
-        )
+        place = torch.arange(group.size).reshape([n if axis in group.axes else 1 for axis, n in enumerate(dist.grid)])
 
         def compute(data: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
             if kept is None:
@@ -53,9 +51,7 @@ def _gather_of_others(
             result = kept.expand(*dist.grid, *shape).clone()
             filled = result.narrow(group.lead + at, 0, whole.shape[group.lead + at])
             owner = torch.arange(filled.shape[group.lead + at]) // rows
-            is_own = (place.unsqueeze(-1) == owner).reshape(
-                *place.shape, *(1,) * at, -1, *(1,) * (len(shape) - at - 1)
-            )
+            is_own = (place.unsqueeze(-1) == owner).reshape(*place.shape, *(1,) * at, -1, *(1,) * (len(shape) - at - 1))
             filled.copy_(torch.where(is_own.to(data.device), filled, whole))
             return result
 
@@ -105,9 +101,7 @@ def ring_attention_all_gather_async(
     return list(persistent_output_buffer)
 
 
-def _check_pair(
-    i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None
-) -> None:
+def _check_pair(i: int, tensor: Tensor, buffer: Tensor, dim: int, axis: int, config: MemoryConfig | None) -> None:
     """What is gathered fits its buffer: asked of all pairs before the first buffer is written."""
     mesh = buffer.device()
     assert mesh is not None  # as the form has checked

@@ -103,9 +103,7 @@ def broadcast(
         others = [n for axis, n in enumerate(group.dist.grid) if axis not in group.axes]
         if shares_one_value(group) or all(n == 1 for n in others):
             at = stored_index(group.dist, sender)
-            return GroupComputation(
-                lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,)
-            )
+            return GroupComputation(lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,))
         return GroupComputation(_spread_in_own_group(group, sender), (_all_local(group),), topology_of(alike))
 
     return CollectiveSpec(checked_axis("broadcast", cluster_axis), move, names_a_device=True)
@@ -146,9 +144,7 @@ def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> 
         check("all_broadcast", group)
         dist = replicated_placement(group, label=group.dist.label if cluster_axis is None else None)
         places = list(product(*(range(n) for n in group.extents)))
-        return GroupComputation(
-            lambda data: [picked(data, group, at) for at in places], (dist,) * len(places)
-        )
+        return GroupComputation(lambda data: [picked(data, group, at) for at in places], (dist,) * len(places))
 
     return CollectiveSpec(checked_axis("all_broadcast", cluster_axis), move, needs_line=False)
 
@@ -173,10 +169,7 @@ def point_to_point(
 
     def move(group: Group) -> GroupComputation:
         dist = group.dist
-        ends = [
-            _held(group, role, coord)
-            for role, coord in (("sender", sender_coord), ("receiver", receiver_coord))
-        ]
+        ends = [_held(group, role, coord) for role, coord in (("sender", sender_coord), ("receiver", receiver_coord))]
         _check_same_line(sender_coord, receiver_coord)
         source, target = stored_index(dist, ends[0]), ends[1]
         devices = len(dist.coordinates())
@@ -193,9 +186,7 @@ def point_to_point(
         return GroupComputation(compute, (local_placement(group),), topology_of(dist))
 
     ends = sender_coord, receiver_coord
-    return CollectiveSpec(
-        None, move, needs_fabric=sender_coord != receiver_coord, needs_line=False, ends=ends
-    )
+    return CollectiveSpec(None, move, needs_fabric=sender_coord != receiver_coord, needs_line=False, ends=ends)
 
 
 def _held(group: Group, role: str, coord: MeshCoordinate) -> int:
@@ -320,9 +311,7 @@ def _check(operands: Sequence[Operand]) -> None:
         )
 
 
-def _merged(
-    a: tuple[torch.Tensor, ...], b: tuple[torch.Tensor, ...], scale: float
-) -> tuple[torch.Tensor, ...]:
+def _merged(a: tuple[torch.Tensor, ...], b: tuple[torch.Tensor, ...], scale: float) -> tuple[torch.Tensor, ...]:
     """The first column of a block speaks for all of it."""
     maxima = torch.maximum(a[2], b[2])
     weights = [torch.exp((part[2] - maxima)[..., :1] * scale) for part in (a, b)]

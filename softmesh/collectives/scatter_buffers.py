@@ -73,13 +73,9 @@ def _slice(op: str, tensor: Tensor, dim: int, axis: int | None, is_wide: bool | 
     """Of a reduce_scatter that can be. `is_wide`: sums are kept in fp32, as they are of fp32 tensors."""
     mesh = tensor.device()
     if mesh is None:
-        raise MeshError(
-            "Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device)."
-        )
+        raise MeshError("Input tensor must to be on device! Move it with ttnn.to_device(tensor, mesh_device).")
     tensor.check_allocated(op)
-    scattering = definition_of(reduce_scatter)(
-        Operand(op, "input_tensor", tensor.spec), dim, cluster_axis=axis
-    )
+    scattering = definition_of(reduce_scatter)(Operand(op, "input_tensor", tensor.spec), dim, cluster_axis=axis)
     check_axis(op, mesh, axis)
     group = group_along(op, tensor, axis)
     scattering.move(group)
@@ -140,9 +136,7 @@ def _staging_spec(part: _Slice) -> TensorSpec:
 
 def _check_direct(op: str, given: Arguments) -> None:
     """A ring, and [output, staging] if there are buffers."""
-    tensor, axis, buffers = (
-        given.get(name) for name in ("input_tensor", "cluster_axis", "persistent_buffers")
-    )
+    tensor, axis, buffers = (given.get(name) for name in ("input_tensor", "cluster_axis", "persistent_buffers"))
     mesh = tensor.device() if isinstance(tensor, Tensor) else None
     if mesh is None or tensor is None:
         return  # the registry answers for operands

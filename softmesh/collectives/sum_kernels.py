@@ -189,9 +189,7 @@ def adds_in_order(whole: Sequence[int], dtype: torch.dtype, axes: Sequence[int])
     return dtype is torch.float32 and (rows <= ONE_BY_ONE or _kernel(whole, dtype, over) is not None)
 
 
-def part_adder(
-    whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: Sequence[int]
-) -> AddPart | None:
+def part_adder(whole: Sequence[int], part: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> AddPart | None:
     """Adds up some of the columns with the bits that `adder` gives for all of them; None where it might not."""
     over = tuple(axes)
     if _native(whole, dtype, over) is None:

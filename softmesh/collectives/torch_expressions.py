@@ -129,9 +129,7 @@ class ReduceScatter:
     def __init__(self, group: Group, dim: int) -> None:
         self.group, self.dim = group, dim
         self.total, self._deal = AllReduce(group), scatter_view(group, dim)
-        self._form: tuple[torch.Size, tuple[int, ...]] | None = (
-            None  # of results, where the data is contiguous
-        )
+        self._form: tuple[torch.Size, tuple[int, ...]] | None = None  # of results, where the data is contiguous
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         total = self.total(data)
@@ -185,9 +183,7 @@ def partitioned(data: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
     lead = group.lead
     at = lead + dim
     whole = group.full(data)
-    cut = whole.reshape(
-        *whole.shape[:at], *group.extents, whole.shape[at] // group.size, *whole.shape[at + 1 :]
-    )
+    cut = whole.reshape(*whole.shape[:at], *group.extents, whole.shape[at] // group.size, *whole.shape[at + 1 :])
     for i, axis in reversed(list(enumerate(group.axes))):
         cut = cut.diagonal(dim1=axis, dim2=at + i).movedim(-1, axis)
     return cut

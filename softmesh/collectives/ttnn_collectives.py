@@ -43,9 +43,7 @@ def checked_axis(op: str, axis: int | None) -> int | None:
 
 def checked_size(op: str, group: Group, what: str) -> None:
     if group.size < 2:
-        raise MeshError(
-            f"{op} {what} will only work for num_devices > 1, got {group.size}: {why_alone(group)}"
-        )
+        raise MeshError(f"{op} {what} will only work for num_devices > 1, got {group.size}: {why_alone(group)}")
 
 
 def why_alone(group: Group) -> str:
@@ -156,9 +154,7 @@ def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
         dist = scattered_placement(group, at, from_one_value=shares_one_value(group))
         label = ttnn_label(group, dist, Shard(at), combines=False)
         if group.size == 1:
-            return GroupComputation(
-                lambda data: data, (group.dist,), topology_of(group.dist), keeps_memory=True
-            )
+            return GroupComputation(lambda data: data, (group.dist,), topology_of(group.dist), keeps_memory=True)
         return GroupComputation(lambda data: partitioned(data, group, at), (dist,), label)
 
     return CollectiveSpec(cluster_axis, move, needs_fabric=False)

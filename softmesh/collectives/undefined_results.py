@@ -33,9 +33,7 @@ def poison(dtype: DataType) -> float | int:
     return int(2 ** (known.bits - is_signed) - 1)
 
 
-Unwritten = Callable[
-    [list[Tensor]], list[Devices]
-]  # of results: the devices on which each has unwritten places
+Unwritten = Callable[[list[Tensor]], list[Devices]]  # of results: the devices on which each has unwritten places
 
 
 def _leaving(
@@ -81,9 +79,7 @@ def writing_one_device(receiver: str, sender: str | None = None) -> dict[str, An
 
     def unwritten(arguments: dict[str, Any]) -> Unwritten:
         coord = arguments[receiver]
-        return lambda made: [
-            _all_but(_own_place(coord, result), result.view_distribution()) for result in made
-        ]
+        return lambda made: [_all_but(_own_place(coord, result), result.view_distribution()) for result in made]
 
     return _leaving(check_read, unwritten)
 

@@ -77,9 +77,7 @@ def _names(
             raise FileError(path, f"{name} stands in line {seen[name]} already", line())
         seen[name] = line()
         numbers = {column: _number(path, line(), column, cells[column]) for column in ("score", *groups)}
-        yield Used(
-            name, numbers["score"], {column.removesuffix(_FILES): numbers[column] for column in groups}
-        )
+        yield Used(name, numbers["score"], {column.removesuffix(_FILES): numbers[column] for column in groups})
     if not seen:
         raise FileError(path, "names nothing: there is no line below the columns")
 

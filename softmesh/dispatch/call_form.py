@@ -35,12 +35,10 @@ _NAMES: dict[Any, str] = {
     DataType | None: "dtype output_dtype",
     MemoryConfig | None: "memory_config output_memory_config intermediate_memory_config",
     int | QueueId | None: "queue_id cq_id",
-    Tensor
-    | None: "output_tensor output optional_tensor optional_output_tensor preallocated_output out input_grad "
+    Tensor | None: "output_tensor output optional_tensor optional_output_tensor preallocated_output out input_grad "
     "other_grad input_a_grad input_b_grad recip_tensor persistent_output_buffer",
     Sequence[Tensor] | None: "output_tensors",
-    bool
-    | None: "fast_and_approximate_mode use_legacy use_multicore numeric_stable use_2d_core_grid deallocate_input",
+    bool | None: "fast_and_approximate_mode use_legacy use_multicore numeric_stable use_2d_core_grid deallocate_input",
     CoreRangeSet | CoreRange | None: "sub_core_grids sub_core_grid",
     CoreGrid | CoreCoord | None: "core_grid",
     WormholeComputeKernelConfig | None: "compute_kernel_config compute_config",
@@ -77,16 +75,13 @@ class CallForm(NamedTuple):
     def renamed(self, names: Mapping[str, str]) -> CallForm:
         """The same with other names for some arguments."""
         first, others = (
-            tuple(argument._replace(name=names.get(argument.name, argument.name)) for argument in part)
-            for part in self
+            tuple(argument._replace(name=names.get(argument.name, argument.name)) for argument in part) for part in self
         )
         return CallForm(first, others)
 
     def without(self, names: Iterable[str]) -> CallForm:
         left_out = set(names)
-        first, others = (
-            tuple(argument for argument in part if argument.name not in left_out) for part in self
-        )
+        first, others = (tuple(argument for argument in part if argument.name not in left_out) for part in self)
         return CallForm(first, others)
 
     def in_python(self) -> list[CallForm]:

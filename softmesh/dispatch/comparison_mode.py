@@ -53,9 +53,7 @@ def _check(op: EntryPoint, index: int, device: int, found: torch.Tensor, expecte
         pcc = pearson_correlation_coefficient(expected.reshape(found.shape), found)
         if pcc >= CONFIG.comparison_mode_pcc:
             return
-        problem = (
-            f"agrees with its golden function to a PCC of {pcc:.6f}, wanted {CONFIG.comparison_mode_pcc:g}"
-        )
+        problem = f"agrees with its golden function to a PCC of {pcc:.6f}, wanted {CONFIG.comparison_mode_pcc:g}"
     message = f"{op.python_fully_qualified_name}: output tensor {index} on device {device} {problem}."
     if CONFIG.comparison_mode_should_raise_exception:
         raise MeshError(message)

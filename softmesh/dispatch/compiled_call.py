@@ -168,9 +168,7 @@ def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) 
     )
 
 
-def stored(
-    plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, target: Any = None
-) -> list[Tensor]:
+def stored(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, target: Any = None) -> list[Tensor]:
     """The results of a run as tensors: new ones, or the targets that were given for them."""
     if target is None:
         made, given = [], operand.storage

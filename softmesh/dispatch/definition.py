@@ -28,9 +28,7 @@ class Definition:
     define: Define
     signature: Signature
     cost: CostRule
-    precision: str = (
-        "float32"  # "native": one torch kernel, which widens bfloat16 inside; "data": values untouched
-    )
+    precision: str = "float32"  # "native": one torch kernel, which widens bfloat16 inside; "data": values untouched
     needs_tile: bool = False
     floats_only: bool = False
     on_host: bool = False

@@ -53,9 +53,7 @@ def _is_uniform(plan: Plan, needs: Sequence[bool]) -> bool:
     others = [output.dist for output in plan.outputs]
     return (
         plan.wide_adapts is None
-        and all(
-            dist.grid == first.dist.grid and dist.extents == first.dist.extents for dist in (*dists, *others)
-        )
+        and all(dist.grid == first.dist.grid and dist.extents == first.dist.extents for dist in (*dists, *others))
         and all(facts(output.spec.dtype).exact_storage for output in plan.outputs)
     )
 
@@ -152,9 +150,7 @@ def _widest(gradients: Sequence[torch.Tensor | None], own: Extents, lead: int) -
     return own
 
 
-def _derived(
-    inner: Inner, gradients: Sequence[torch.Tensor | None], keep: bool
-) -> tuple[torch.Tensor | None, ...]:
+def _derived(inner: Inner, gradients: Sequence[torch.Tensor | None], keep: bool) -> tuple[torch.Tensor | None, ...]:
     pairs = [
         (result, gradient.expand(result.shape).to(result.dtype))
         for result, gradient in zip(inner.results, gradients, strict=True)

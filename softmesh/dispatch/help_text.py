@@ -53,9 +53,7 @@ def _call(name: str, form: CallForm) -> str:
     words = [_word(argument) for argument in form.positional]
     stars = ["*"] if form.named and not form.named[0].name.startswith("*") else []
     line = f"{name}({', '.join((*words, *stars, *map(_word, form.named)))})"
-    return textwrap.fill(
-        line, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_long_words=False
-    )
+    return textwrap.fill(line, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_long_words=False)
 
 
 def _word(argument: Argument) -> str:
@@ -84,9 +82,7 @@ def _argument(argument: Argument, wide: int, is_tuning: bool) -> str:
         said = "steers hardware only; no effect on values"
     else:
         kind = _kind(argument.type)
-        default = (
-            "" if argument.is_required or kind.endswith(" or None") else f"default {_shown(argument.default)}"
-        )
+        default = "" if argument.is_required or kind.endswith(" or None") else f"default {_shown(argument.default)}"
         said = "; ".join(filter(None, (kind, _MEANINGS.get(argument.name, default)))) or "anything"
     indent = " " * (wide + 6)
     return textwrap.fill(said, 110, initial_indent=f"    {argument.name:{wide}}  ", subsequent_indent=indent)

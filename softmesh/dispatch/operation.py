@@ -265,10 +265,7 @@ class Operation(EntryPoint):
         """The computation changes the data of some operands, which are given memory of their own first."""
         writes = self.definition.writes
         dists = [output.dist for output in plan.outputs]
-        if all(
-            t.shard_positions is None and t.storage.dist is dist
-            for t, dist in zip(targets, dists, strict=True)
-        ):
+        if all(t.shard_positions is None and t.storage.dist is dist for t, dist in zip(targets, dists, strict=True)):
             for at, target in zip(writes, targets, strict=True):
                 data[at] = target.storage.writable()
             plan.run(data)
@@ -290,9 +287,7 @@ class Operation(EntryPoint):
             data[-1] = tensors[-1].view_data()
         if bound.target is None and not writes:
             made = stored(plan, plan.run(data), tensors[0])
-            record_result(
-                recording, plan, tensors, data, made, planned_anew(recording, bound.values, self._made_anew)
-            )
+            record_result(recording, plan, tensors, data, made, planned_anew(recording, bound.values, self._made_anew))
             return made
         targets = [tensors[at] for at in writes] or bound.targets
 

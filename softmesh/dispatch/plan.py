@@ -309,9 +309,7 @@ def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
 
 def describe_partial(op: str, argument: str | None, word: Placement, axis: int, devices: int) -> str:
     """`argument` is None where the op's own result, before its last step, is the partial sum."""
-    held = (
-        f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
-    )
+    held = f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
     if argument is None:
         return (
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "

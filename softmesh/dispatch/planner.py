@@ -78,9 +78,7 @@ class Planner:
         )
         return plan, plan.finish(raw)
 
-    def _filling_target(
-        self, plan: Plan, local: Local, raw: torch.Tensor, lead: int
-    ) -> tuple[Local, torch.Tensor]:
+    def _filling_target(self, plan: Plan, local: Local, raw: torch.Tensor, lead: int) -> tuple[Local, torch.Tensor]:
         """The same with a result of the output tensor's shape, where that holds as many elements."""
         shape, wanted, compute = tuple(raw.shape[lead:]), tuple(self.target.shape), plan.compute
         if shape == wanted or math.prod(shape) != math.prod(wanted):
@@ -98,14 +96,10 @@ class Planner:
         plan.compute = filling
         return replace(local, rule=rule), raw.reshape(*raw.shape[:lead], *wanted)
 
-    def _provide_for_gradients(
-        self, plan: Plan, local: Local, held: list[Distribution], moves: list[Adapt]
-    ) -> None:
+    def _provide_for_gradients(self, plan: Plan, local: Local, held: list[Distribution], moves: list[Adapt]) -> None:
         """What each operand's gradient has to go back to."""
         each = iter(held)
-        plan.operand_dists = tuple(
-            next(each) if isinstance(value, torch.Tensor) else None for value in self.data
-        )
+        plan.operand_dists = tuple(next(each) if isinstance(value, torch.Tensor) else None for value in self.data)
         if any(move is not None for move in moves):
             apart = [dist.with_placements((LOCAL,) * dist.lead) for dist in held]
             plan.wide_adapts = tuple(self._adapts(local, *bring_together(apart)))
@@ -225,17 +219,11 @@ class Planner:
 
     def _check_controls(self, dtype: object, config: object) -> None:
         if dtype is not None and not isinstance(dtype, DataType):
-            raise ArgumentError(
-                f"{self.op.name}(): dtype must be a ttnn dtype such as ttnn.bfloat16, got {dtype!r}."
-            )
+            raise ArgumentError(f"{self.op.name}(): dtype must be a ttnn dtype such as ttnn.bfloat16, got {dtype!r}.")
         if config is not None and not isinstance(config, MemoryConfig):
-            raise ArgumentError(
-                f"{self.op.name}(): memory_config must be a ttnn.MemoryConfig, got {config!r}."
-            )
+            raise ArgumentError(f"{self.op.name}(): memory_config must be a ttnn.MemoryConfig, got {config!r}.")
 
-    def _target_specs(
-        self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]
-    ) -> list[TensorSpec]:
+    def _target_specs(self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         asked: DataType | None = self._control(self.op.signature.dtype_at)
         return [self._target_spec(t, shape, asked) for t, shape in zip(targets, shapes, strict=True)]
 
@@ -246,9 +234,7 @@ class Planner:
                 "allocate it with the result's shape."
             )
         if asked is not None and target.dtype is not asked:
-            raise MeshError(
-                f"{self.op.name}: the output tensor is {target.dtype}, but dtype={asked} was asked for."
-            )
+            raise MeshError(f"{self.op.name}: the output tensor is {target.dtype}, but dtype={asked} was asked for.")
         return target.spec
 
     def _place(self, plan: Plan, local: Local, dists: list[Distribution], specs: list[TensorSpec]) -> None:
@@ -271,9 +257,7 @@ class Planner:
             devices = dists[0].grid[axis]
             plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
 
-    def _cut_fractions(
-        self, found: list[Distribution], specs: list[TensorSpec]
-    ) -> list[tuple[int, int, Placement]]:
+    def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[tuple[int, int, Placement]]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""
         are_floats = any(facts(tensor.dtype).is_float for tensor in self.tensors)
         return [
@@ -298,9 +282,7 @@ def _lacks_shards(config: MemoryConfig) -> bool:
 
 
 def _without_partials(dist: Distribution) -> Distribution:
-    return dist.with_placements(
-        tuple(LOCAL if isinstance(word, Partial) else word for word in dist.placements)
-    )
+    return dist.with_placements(tuple(LOCAL if isinstance(word, Partial) else word for word in dist.placements))
 
 
 def _plain(value: Any) -> Any:

@@ -21,9 +21,7 @@ def form_only(compute: Callable[..., Any]) -> Callable[..., Any]:
         except SoftmeshError:
             raise
         except RuntimeError:  # torch's, for every look at values that are not there
-            results = compute(
-                *(_zeros(value) if isinstance(value, torch.Tensor) else value for value in values)
-            )
+            results = compute(*(_zeros(value) if isinstance(value, torch.Tensor) else value for value in values))
             if isinstance(results, torch.Tensor):
                 return results.to(_NOWHERE)
             return type(results)(result.to(_NOWHERE) for result in results)

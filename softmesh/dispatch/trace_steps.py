@@ -44,9 +44,7 @@ class _Place:
         return Tensor.make(storage, self.spec, self.topology, self.where)
 
 
-def planned_anew(
-    recording: Recording, values: Sequence[Any], run: Callable[[list[Any]], Sequence[Memory]]
-) -> Again:
+def planned_anew(recording: Recording, values: Sequence[Any], run: Callable[[list[Any]], Sequence[Memory]]) -> Again:
     """`run` takes the bound arguments of a call; here they come from the memories that a trace knows by slot."""
 
     def place(value: Any) -> Any:

@@ -159,9 +159,7 @@ def ring_attention(
 
         return GroupComputation(compute, (members.dist,))
 
-    return CollectiveSpec(
-        cluster_axis, ring, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys * rounds)
-    )
+    return CollectiveSpec(cluster_axis, ring, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys * rounds))
 
 
 def _columns(mask: torch.Tensor, held: torch.Tensor, keys: int, axis: int) -> torch.Tensor:
@@ -241,9 +239,7 @@ def describe_attention(given: CallDescription) -> SplitOptions:
             return given.plain(attention_of_rows, axes=axes)
         return given.plain()
 
-    return SplitOptions(
-        choices, seconds, call, inside=inside, is_true=lambda split: len(split.axes(_RING)) <= 1
-    )
+    return SplitOptions(choices, seconds, call, inside=inside, is_true=lambda split: len(split.axes(_RING)) <= 1)
 
 
 def _choices(given: CallDescription, concat: bool) -> list[Choice]:
@@ -277,6 +273,4 @@ def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operan
     return (batch, 1, rows, heads * width) if arguments["output_concat_heads"] else operands[0].shape
 
 
-scaled_dot_product_attention = Unified(
-    "transformer.scaled_dot_product_attention", describe_attention, _shape_of
-)
+scaled_dot_product_attention = Unified("transformer.scaled_dot_product_attention", describe_attention, _shape_of)

@@ -66,9 +66,7 @@ class CallDescription:
     @property
     def short_names(self) -> tuple[str, ...]:
         """The names of the operands as a plan says them: `a` for `input_tensor_a`."""
-        return tuple(
-            "input" if name == "input_tensor" else name.removeprefix("input_tensor_") for name in self.names
-        )
+        return tuple("input" if name == "input_tensor" else name.removeprefix("input_tensor_") for name in self.names)
 
     @property
     def result(self) -> TensorSpec:
@@ -214,9 +212,7 @@ def _check_can_be_unified(op: Operation, bound: Sequence[Any]) -> None:
         )
 
 
-def _caller(
-    given: Operation, op: Operation, bound: Sequence[Any], instead: dict[str, Any]
-) -> Callable[..., Any]:
+def _caller(given: Operation, op: Operation, bound: Sequence[Any], instead: dict[str, Any]) -> Callable[..., Any]:
     """`op` with all but its tensors bound as `given` was called: leading tensors by position, others by name."""
     told, own = given.definition.signature, op.definition.signature
     lead = 0

@@ -32,9 +32,7 @@ class ChainStep(NamedTuple):
     call: CompiledCall
 
 
-def run_recorded(
-    op: str, run: Callable[[list[Tensor]], Any], tensors: list[Tensor]
-) -> tuple[Any, Chain | None]:
+def run_recorded(op: str, run: Callable[[list[Tensor]], Any], tensors: list[Tensor]) -> tuple[Any, Chain | None]:
     """What `run` gives; and the same as a chain, where compiled calls are all it consists of."""
     recorder = _CallRecorder(tensors)
     with intercepting(recorder):
@@ -52,15 +50,11 @@ class _CallRecorder:
         self._steps: list[ChainStep] = []
         self._thread = threading.get_ident()
 
-    def __call__(
-        self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed
-    ) -> Any:
+    def __call__(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
         made = proceed(*args, **kwargs)
         if self._is_clear and threading.get_ident() == self._thread:
             step = self._step(op, args, kwargs)
-            self._is_clear = (
-                step is not None and isinstance(made, Tensor) and made.tensor_id not in self._places
-            )
+            self._is_clear = step is not None and isinstance(made, Tensor) and made.tensor_id not in self._places
             if step is not None and self._is_clear:
                 self._steps.append(step)
                 self._places[made.tensor_id] = self._given + len(self._steps) - 1
@@ -127,9 +121,7 @@ class Chain:
         assert self._rooms is not None
         held: dict[int, Claim] = {}
         try:
-            for (compute, operands, _), room, ends in zip(
-                self._steps, self._rooms[0], self._ends, strict=True
-            ):
+            for (compute, operands, _), room, ends in zip(self._steps, self._rooms[0], self._ends, strict=True):
                 device.note_launch(None)
                 values.append(compute(*[values[at] if at >= 0 else constant for at, constant in operands]))
                 at, (pool, size, requested) = len(values) - 1, room

@@ -48,9 +48,7 @@ def describe_reshape(given: CallDescription) -> SplitOptions:
     labels = [label for label in before if label is not None]
     choices = by_labels([before], after, labels, carries=(frozenset({0}),), names=given.short_names)
     whole_dims = {
-        f"split {label}"
-        for label in labels
-        if operand.shape[before.index(label)] == shape[after.index(label)]
+        f"split {label}" for label in labels if operand.shape[before.index(label)] == shape[after.index(label)]
     }
     exact = [_even_unless(choice, choice.name in whole_dims) for choice in choices]
     result = Value(shape, 0, given.mesh)
@@ -135,8 +133,7 @@ def describe_slice(given: CallDescription) -> SplitOptions:
     """Dims that are taken whole may be split; one that is cut every device has whole."""
     (operand,), shape = given.operands, given.shape
     labels = tuple(
-        f"dim {dim}" if n == cut else None
-        for dim, (n, cut) in enumerate(zip(operand.shape, shape, strict=True))
+        f"dim {dim}" if n == cut else None for dim, (n, cut) in enumerate(zip(operand.shape, shape, strict=True))
     )
     uncut = [label for label in labels if label is not None]
     choices = by_labels([labels], labels, uncut, carries=(frozenset({0}),), names=given.short_names)

@@ -116,9 +116,7 @@ class Program:
     def _repr_html_(self) -> str:
         parts = [
             f"<p>{number}. {escape(site)}{f', {count} times' if count > 1 else ''}</p>{op._repr_html_()}"
-            for number, (op, site, count) in enumerate(
-                zip(self.ops, self._sites, self.counts, strict=True), 1
-            )
+            for number, (op, site, count) in enumerate(zip(self.ops, self._sites, self.counts, strict=True), 1)
         ]
         return "".join([*parts, f"<p>{escape(self._total())}</p>"])
 
@@ -126,9 +124,7 @@ class Program:
 @overload
 def explain(*, runners_up: int = _RUNNERS_UP, show: bool = True) -> AbstractContextManager[Program]: ...
 @overload
-def explain(
-    op: Callable[..., Any] | str, *args: Any, runners_up: int = _RUNNERS_UP, **kwargs: Any
-) -> Explanation: ...
+def explain(op: Callable[..., Any] | str, *args: Any, runners_up: int = _RUNNERS_UP, **kwargs: Any) -> Explanation: ...
 def explain(
     op: Callable[..., Any] | str | None = None,
     *args: Any,
@@ -236,7 +232,6 @@ def _row(*cells: str, style: str = "") -> str:
     """The last cell takes what is left of four columns."""
     spans = ["", *[""] * (len(cells) - 2), f' colspan="{5 - len(cells)}"'][-len(cells) :]
     made = "".join(
-        f'<td style="text-align: left"{span}>{escape(cell)}</td>'
-        for cell, span in zip(cells, spans, strict=True)
+        f'<td style="text-align: left"{span}>{escape(cell)}</td>' for cell, span in zip(cells, spans, strict=True)
     )
     return f'<tr style="{style}">{made}</tr>' if style else f"<tr>{made}</tr>"

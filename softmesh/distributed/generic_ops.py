@@ -170,9 +170,7 @@ def _name(given: CallDescription, words: tuple[Placement, ...]) -> str:
 
 def _outcome(given: CallDescription, words: tuple[Placement, ...], devices: int) -> Placement | None:
     """What the results would be along an axis of so many devices; None where they would mean nothing."""
-    shapes = tuple(
-        _piece(operand.shape, word, devices) for operand, word in zip(given.operands, words, strict=True)
-    )
+    shapes = tuple(_piece(operand.shape, word, devices) for operand, word in zip(given.operands, words, strict=True))
     try:
         local, made = _tried(given, shapes)
         answer = local.rule(Situation(*_situated(given, words, shapes), made))
@@ -207,9 +205,7 @@ def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, 
 
 def _defined(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, dict[str, Any]]:
     operands = [
-        operand._replace(
-            spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile)
-        )
+        operand._replace(spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile))
         for operand, shape in zip(given.operands, shapes, strict=True)
     ]
     waiting = iter(operands)
@@ -230,9 +226,7 @@ def _is_defined(given: CallDescription, split: Split) -> bool:
 def _in_order(given: CallDescription) -> list[tuple[str, Any]]:
     """The arguments, operands first and in the order of the signature."""
     first = given.op.definition.signature.operand_names
-    return [
-        (name, given.arguments[name]) for name in (*first, *(n for n in given.arguments if n not in first))
-    ]
+    return [(name, given.arguments[name]) for name in (*first, *(n for n in given.arguments if n not in first))]
 
 
 def _with_pieces(value: Any, operands: Iterator[Operand]) -> Any:

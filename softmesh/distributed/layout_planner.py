@@ -73,9 +73,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        always = sum(
-            step.cost.seconds for steps in (*self.problem.before, self.problem.behind) for step in steps
-        )
+        always = sum(step.cost.seconds for steps in (*self.problem.before, self.problem.behind) for step in steps)
         return self.strategy.seconds_before_output + self.way_out.seconds + always
 
     @property
@@ -134,9 +132,7 @@ def ranking(problem: Problem) -> tuple[list[Plan], list[Strategy]]:
     ways_out = _ways_out(problem, strategies)
     found = [_finished(problem, strategy, ways_out) for strategy in strategies]
     plans = [
-        plan
-        for plan in found
-        if plan is not None and (problem.is_true is None or problem.is_true(plan.strategy.split))
+        plan for plan in found if plan is not None and (problem.is_true is None or problem.is_true(plan.strategy.split))
     ]
     return sorted(plans, key=lambda plan: plan.seconds), [s for s in strategies if not _fits(problem, s)]
 

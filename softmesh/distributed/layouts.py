@@ -265,8 +265,7 @@ def lines_of(device: MeshDevice) -> tuple[Line, ...]:
     if key not in known:
         chip = device.system.chip
         known[key] = tuple(
-            Line(chip, n, _links(device, axis), n > 1 and closes(device, axis))
-            for axis, n in enumerate(device.shape)
+            Line(chip, n, _links(device, axis), n > 1 and closes(device, axis)) for axis, n in enumerate(device.shape)
         )
     return known[key]
 

@@ -79,9 +79,7 @@ def _example(device: MeshDevice) -> str:
     return f"Such as [{', '.join(words)}]."
 
 
-def _by_name(
-    where: str, request: Sequence[object], named: Sequence[object], device: MeshDevice
-) -> list[Placement]:
+def _by_name(where: str, request: Sequence[object], named: Sequence[object], device: MeshDevice) -> list[Placement]:
     """Words in the order of the axes; those that none names are Replicate."""
     names = axis_names(device)
     if len(named) != len(request):
@@ -208,6 +206,4 @@ def _mapped_dim(where: str, word: object) -> int | None:
         return None
     if isinstance(word, Shard | PlacementShard):
         return word.dim
-    raise ArgumentError(
-        f"{where}: values can be put on a mesh as Replicate() or Shard(dim), not as {word!r}."
-    )
+    raise ArgumentError(f"{where}: values can be put on a mesh as Replicate() or Shard(dim), not as {word!r}.")

@@ -57,9 +57,7 @@ def _tensors(plan: Plan, names: Sequence[str] | None) -> list[tuple[str, str, st
     layouts: list[Layout] = [*problem.given_layouts, plan.final_layout]
     return [
         (name, str(list(value.shape)), form, described(layout, names))
-        for name, value, form, layout in zip(
-            (*problem.names, "result"), values, problem.forms, layouts, strict=True
-        )
+        for name, value, form, layout in zip((*problem.names, "result"), values, problem.forms, layouts, strict=True)
     ]
 
 
@@ -78,8 +76,7 @@ def _choices(strategy: Strategy, names: Sequence[str] | None) -> list[tuple[str,
 def _steps(plan: Plan, names: Sequence[str] | None) -> list[Timed]:
     problem, strategy = plan.problem, plan.strategy
     shapes = [
-        str(list(value.local_shape(layout)))
-        for value, layout in zip(problem.operands, strategy.needs, strict=True)
+        str(list(value.local_shape(layout))) for value, layout in zip(problem.operands, strategy.needs, strict=True)
     ]
     lines = problem.lines
     found = [_timed(step, f" of {name}", lines, names) for name, step in plan.steps_before]
@@ -148,8 +145,7 @@ def _reason(plan: Plan, other: Plan, names: Sequence[str] | None) -> str:
 
 def _parts(plan: Plan) -> dict[str, float]:
     parts = {
-        part: sum(step.cost.seconds for _, step in _steps_of(plan, part))
-        for part in ("before", "inside", "behind")
+        part: sum(step.cost.seconds for _, step in _steps_of(plan, part)) for part in ("before", "inside", "behind")
     }
     return parts | {"work": plan.strategy.compute_seconds}
 

@@ -71,9 +71,7 @@ def steps_from(layout: Layout, value: Value, lines: tuple[Line, ...]) -> Iterato
             yield from _from_copies(layout, axis, here, value, lines[axis])
 
 
-def _from_split(
-    layout: Layout, axis: int, word: Shard, here: int, value: Value, line: Line
-) -> Iterator[Step]:
+def _from_split(layout: Layout, axis: int, word: Shard, here: int, value: Value, line: Line) -> Iterator[Step]:
     if any(is_split(later, word.dim) for later in layout[axis + 1 :]):
         return  # not the innermost split of this dim
     gathered = with_word(layout, axis, REPLICATE)
@@ -189,9 +187,7 @@ def _shortest(
 ) -> dict[Layout, Way]:
     found: dict[Layout, Way] = {}
     order = count()
-    queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [
-        (0.0, 0, next(order), end, ()) for end in ends
-    ]
+    queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, next(order), end, ()) for end in ends]
     while queue:
         seconds, length, _, layout, steps = heapq.heappop(queue)
         if layout in found:

@@ -48,9 +48,7 @@ def move(name: str, **options: Any) -> Callable[[Callable[..., CollectiveSpec]],
 
 
 @move("partition", **NOTHING_IS_SENT)
-def partition(
-    input_tensor: Operand, dim: int, room: int, size: int | None, *, cluster_axis: int
-) -> CollectiveSpec:
+def partition(input_tensor: Operand, dim: int, room: int, size: int | None, *, cluster_axis: int) -> CollectiveSpec:
     """Device g keeps chunk g of `room` elements along `dim`; what is missing to `room` is filled with zeros.
 
     `size` is the extent of the whole dim, where filler takes part.
@@ -70,9 +68,7 @@ def partition(
 
 
 @move("gather")
-def gather_uneven(
-    input_tensor: Operand, dim: int, keep: int | None = None, *, cluster_axis: int
-) -> CollectiveSpec:
+def gather_uneven(input_tensor: Operand, dim: int, keep: int | None = None, *, cluster_axis: int) -> CollectiveSpec:
     """All chunks side by side; `keep` of their elements, without the filler behind them."""
 
     def move(group: Group) -> GroupComputation:
@@ -102,9 +98,7 @@ def exchange(input_tensor: Operand, dim: int, to_dim: int, *, cluster_axis: int)
 
     def move(group: Group) -> GroupComputation:
         gathered = replicated_placement(group, dim)
-        after = scattered_placement(
-            Group(gathered, group.axes, group.cluster_axis), to_dim, from_one_value=True
-        )
+        after = scattered_placement(Group(gathered, group.axes, group.cluster_axis), to_dim, from_one_value=True)
         return GroupComputation(lambda data: exchanged(data, group, dim, to_dim), (after,))
 
     return CollectiveSpec(cluster_axis, move)
@@ -159,9 +153,7 @@ def runner(step: Step, value: Value) -> Run:
 def _is_plain(step: Step, value: Value) -> bool:
     """Whether TT-NN's collective takes it: two dims or more, and no split that does not divide."""
     return len(value.shape) > 1 and all(
-        value.divides(step.after, axis, word.dim)
-        for axis, word in enumerate(step.after)
-        if isinstance(word, Shard)
+        value.divides(step.after, axis, word.dim) for axis, word in enumerate(step.after) if isinstance(word, Shard)
     )
 
 

@@ -127,8 +127,7 @@ def _problem(
     result = Value(given.shape, bits(given.result.dtype), mesh)
     wanted = _wanted(given, request, device)
     starts = [
-        without_nested_uneven(layout, value, lines)
-        for layout, value in zip(given.layouts, given.values, strict=True)
+        without_nested_uneven(layout, value, lines) for layout, value in zip(given.layouts, given.values, strict=True)
     ]
     end = UnevenConversion(()) if wanted is None else to_nested_uneven(wanted, result, lines)
     goal = None if wanted is None else end.layout

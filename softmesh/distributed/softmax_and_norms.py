@@ -28,9 +28,7 @@ from softmesh.tensor.tensor import Tensor
 _FLOAT32_BYTES = 4
 
 
-def _exchange(
-    given: CallDescription, dim: int, columns: int, mixing: str
-) -> Callable[[Split], tuple[Step, ...]]:
+def _exchange(given: CallDescription, dim: int, columns: int, mixing: str) -> Callable[[Split], tuple[Step, ...]]:
     """The gathering of `columns` numbers for each row, along each axis that splits the dim."""
     shape = given.operands[0].shape
 

@@ -85,9 +85,7 @@ def broadcast_labels(shape: Sequence[int], result: Labels, sizes: Sequence[int])
     """The labels of an operand that is broadcast to the result's shape, from the last dim on."""
     own = result[len(result) - len(shape) :]
     full = sizes[len(sizes) - len(shape) :]
-    return tuple(
-        label if n == whole and n > 1 else None for label, n, whole in zip(own, shape, full, strict=True)
-    )
+    return tuple(label if n == whole and n > 1 else None for label, n, whole in zip(own, shape, full, strict=True))
 
 
 def uneven_splits(

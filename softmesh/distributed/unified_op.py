@@ -61,9 +61,7 @@ _SAY_IT = (
 )
 
 
-_Found = tuple[
-    Runnable, tuple[int, ...] | None
-]  # and the order of the operands, where a call names them in another
+_Found = tuple[Runnable, tuple[int, ...] | None]  # and the order of the operands, where a call names them in another
 
 
 class Unified(EntryPoint):
@@ -109,9 +107,7 @@ class Unified(EntryPoint):
         from softmesh.dispatch.call_form import Argument, CallForm
 
         asked = (Argument("output_topology", object, None), Argument("implicit", str | None, None))
-        types = {
-            argument.name: argument.type for form in self.plain.call_forms() for argument in form.arguments
-        }
+        types = {argument.name: argument.type for form in self.plain.call_forms() for argument in form.arguments}
         forms = [form.without(self.plain.definition.provided) for form in self._signature.call_forms(types)]
         return [CallForm(form.positional, (*form.named, *asked)) for form in forms]
 
@@ -249,9 +245,7 @@ def _note(value: Any, tensors: list[Tensor], key: list[Any]) -> None:
         for item in value:
             _note(item, tensors, key)
     else:
-        key.append(
-            value.__class__
-        )  # 1, 1.0 and True are equal, and not the same argument; nor are 0.0 and -0.0
+        key.append(value.__class__)  # 1, 1.0 and True are equal, and not the same argument; nor are 0.0 and -0.0
         key.append(repr(value) if value.__class__ is float else value)
 
 

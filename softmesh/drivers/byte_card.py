@@ -84,9 +84,7 @@ class ByteCard(SoftwareCard):
         self._blind_ports = frozenset(blind_ports)
         self._seen: Counter[str] = Counter()
         self._unblocked = threading.Event()
-        super().__init__(
-            data_sheet(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory
-        )
+        super().__init__(data_sheet(chip, kind=KIND, index=index, serial=serial), cables or Cables([]), ByteMemory)
         self._inject_fault("open")
 
     def peers(self) -> dict[int, tuple[str, int]]:

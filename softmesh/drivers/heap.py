@@ -38,9 +38,7 @@ def unplaced_handle(
 ) -> Handle:
     """A handle of this size with its pages, which has no place yet."""
     region = region_of(info, mem)
-    page = (
-        min(aligned(max(size, 1), region.page_alignment), info.max_page) if page_size is None else page_size
-    )
+    page = min(aligned(max(size, 1), region.page_alignment), info.max_page) if page_size is None else page_size
     count = region.banks if banks is None else banks
     if size <= 0 or not 0 < page <= info.max_page or not 0 < count <= region.banks:
         raise ArgumentValueError(

@@ -45,9 +45,7 @@ def core_args(args: Args, cores: Sequence[Xy]) -> list[list[int]]:
     else:
         lists = [list(each) for each in args]  # type: ignore[arg-type]
     if len(lists) != len(cores):
-        raise ArgumentValueError(
-            f"there are arguments for {len(lists)} cores, and the program runs on {len(cores)}"
-        )
+        raise ArgumentValueError(f"there are arguments for {len(lists)} cores, and the program runs on {len(cores)}")
     for xy, values in zip(cores, lists, strict=True):
         for place, value in enumerate(values):
             checked_u32(value, f"argument {place} of core {xy}")
@@ -110,9 +108,7 @@ class Recording:
         if launches is None:
             raise MeshError("end_trace: no trace is being recorded; start one with begin_trace()")
         if not launches:
-            raise MeshError(
-                "end_trace: nothing was submitted since begin_trace(): there is nothing to replay"
-            )
+            raise MeshError("end_trace: nothing was submitted since begin_trace(): there is nothing to replay")
         return tuple(launches)
 
 

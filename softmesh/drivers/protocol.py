@@ -219,9 +219,7 @@ class Driver(Protocol):
         """`data` has been copied when this returns, whether or not it has arrived."""
         ...
 
-    def read(
-        self, handle: Handle, out: Any = None, *, offset: int = 0, size: int | None = None
-    ) -> memoryview:
+    def read(self, handle: Handle, out: Any = None, *, offset: int = 0, size: int | None = None) -> memoryview:
         """After all work submitted to this card before."""
         ...
 

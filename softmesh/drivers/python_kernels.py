@@ -90,9 +90,7 @@ class Pages:
         pitch = aligned(page_size, region.page_alignment)
         rows = (region.end - address) // pitch if page_size > 0 and address >= region.base else 0
         if rows <= 0 or region.banks < 1:
-            raise MeshError(
-                f"no page of {page_size} bytes can lie at {hex(address)} of {region.banks} banks of {mem}"
-            )
+            raise MeshError(f"no page of {page_size} bytes can lie at {hex(address)} of {region.banks} banks of {mem}")
         self._memory = memory
         self._handle = Handle(address, rows * region.banks * page_size, page_size, mem, region.banks, pitch)
 
@@ -162,9 +160,7 @@ class Core:
         self.args, self.compile_args = list(args), compile_args
         self._pages, self._fifos, self._counters = pages, fifos, counters
 
-    def pages(
-        self, address: int, page_size: int, *, mem: MemoryKind = "dram", banks: int | None = None
-    ) -> Pages:
+    def pages(self, address: int, page_size: int, *, mem: MemoryKind = "dram", banks: int | None = None) -> Pages:
         """The card's memory from `address` on; page i lies in bank i % banks, of all of them unless told."""
         return self._pages(mem, banks, address, page_size)
 

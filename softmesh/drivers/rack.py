@@ -48,9 +48,7 @@ def serial_of(number: int) -> str:
     return f"SM-{number:04d}"
 
 
-def virtual_rack(
-    cards: int | Iterable[int], *, chip: Chip = P150, device: torch.device | str | None = None
-) -> Rack:
+def virtual_rack(cards: int | Iterable[int], *, chip: Chip = P150, device: torch.device | str | None = None) -> Rack:
     """Cards with these indexes (0, 1, ... for a number), in one ring in that order.
 
     Their memory is on `device`, or where SOFTMESH_DEVICE says.

@@ -97,9 +97,7 @@ class SerialCard:
         what = f"a write of {len(payload)} bytes at {hex(handle.address)}"
         return self._post(what, lambda: self._store_pieces(handle, offset, payload))
 
-    def read(
-        self, handle: Handle, out: Any = None, *, offset: int = 0, size: int | None = None
-    ) -> memoryview:
+    def read(self, handle: Handle, out: Any = None, *, offset: int = 0, size: int | None = None) -> memoryview:
         count = handle.size - offset if size is None else size
         self._check_access(handle, offset, count)
         what = f"a read of {count} bytes at {hex(handle.address)}"
@@ -172,9 +170,7 @@ class SerialCard:
         """Let what was submitted come to its end, unless it hangs."""
         self._worker.close(0.0 if self.failed else _CLOSING_SECONDS)
         for task in self._unfinished:
-            task.finish(
-                error=MeshError(f"{task.what} was cut off: card {self.info.serial} was reset or closed")
-            )
+            task.finish(error=MeshError(f"{task.what} was cut off: card {self.info.serial} was reset or closed"))
 
     def _launch(self, launch: Launch) -> Task:
         return self._post(self._name_of(launch.image), lambda: self._run(launch))
@@ -242,13 +238,9 @@ class SerialCard:
     def _check_access(self, handle: Handle, offset: int, size: int) -> None:
         self._check_usable()
         if offset < 0 or size < 0 or offset + size > handle.size:
-            raise ArgumentValueError(
-                f"bytes {offset} to {offset + size} do not lie in a buffer of {handle.size} bytes"
-            )
+            raise ArgumentValueError(f"bytes {offset} to {offset + size} do not lie in a buffer of {handle.size} bytes")
         if not self._heap.holds(handle):
-            raise MeshError(
-                f"there is no buffer at {hex(handle.address)} on card {self.info.serial}: it was freed"
-            )
+            raise MeshError(f"there is no buffer at {hex(handle.address)} on card {self.info.serial}: it was freed")
 
 
 def _task(event: Event) -> Task:

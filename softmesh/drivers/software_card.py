@@ -107,9 +107,7 @@ class Cables:
     def _known(self, end: End) -> End:
         if end not in self._far:
             ports = sorted(self.peers(end.serial))
-            raise MeshError(
-                f"no cable is plugged into port {end.port} of {end.serial}; there is one in {ports}"
-            )
+            raise MeshError(f"no cable is plugged into port {end.port} of {end.serial}; there is one in {ports}")
         return end
 
 
@@ -159,16 +157,11 @@ class SoftwareCard(SerialCard):
 
     def _run(self, launch: Launch) -> None:
         spec = launch.image.spec
-        counters = {
-            xy: [Counter(f"semaphore {i} of core {xy}") for i in range(spec.semaphores)]
-            for xy in launch.cores
-        }
+        counters = {xy: [Counter(f"semaphore {i} of core {xy}") for i in range(spec.semaphores)] for xy in launch.cores}
         kernels: dict[str, Callable[[], None]] = {}
         for index, xy in enumerate(launch.cores):
             fifos = {cb.index: Fifo(cb) for cb in spec.cbs}
-            core = Core(
-                index, launch.cores, launch.args[index], spec.compile_args, self._pages, fifos, counters
-            )
+            core = Core(index, launch.cores, launch.args[index], spec.compile_args, self._pages, fifos, counters)
             for role, kernel in spec.kernels.items():
                 kernels[f"{role} on core {xy}"] = partial(_on_core, kernel, core, role, spec.name)
         run_cooperatively(kernels)

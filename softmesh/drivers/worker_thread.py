@@ -55,9 +55,7 @@ class Worker:
         self._tasks.put((task, work))
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._tasks,), name=self.name, daemon=True
-                )
+                self._thread = threading.Thread(target=_serve, args=(self._tasks,), name=self.name, daemon=True)
                 self._thread.start()
         return task
 

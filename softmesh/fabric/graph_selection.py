@@ -54,9 +54,7 @@ def _restricted(mesh: LogicalMesh, requested: FabricType) -> LogicalMesh:
 
 
 def _check_offers(mesh: LogicalMesh, requested: FabricType, config: FabricConfig, source: str) -> None:
-    missing = [
-        axis for axis in (0, 1) if requested.wraps[axis] and mesh.shape[axis] > 2 and not mesh.rings[axis]
-    ]
+    missing = [axis for axis in (0, 1) if requested.wraps[axis] and mesh.shape[axis] > 2 and not mesh.rings[axis]]
     if not missing:
         return
     place = f"{source}:{mesh.line}" if mesh.line is not None else source

@@ -78,9 +78,7 @@ class MachineSystem:
 
     def _discovered(self, refused: MeshGraph) -> Match:
         """The largest mesh that is left, where nobody asked for a certain one: what is down made it smaller."""
-        asked_for = self.binding.descriptor is not None or any(
-            mesh.wraps(a) for mesh in refused.meshes for a in (0, 1)
-        )
+        asked_for = self.binding.descriptor is not None or any(mesh.wraps(a) for mesh in refused.meshes for a in (0, 1))
         if asked_for:
             raise
         self.declared = discover(self.machine)
@@ -158,9 +156,7 @@ class MachineSystem:
             )
         return node
 
-    def choose_devices(
-        self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
-    ) -> list[int]:
+    def choose_devices(self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]) -> list[int]:
         ids = self._place(shape, offset)
         taken = sorted(set(ids) & set(in_use))
         if taken:
@@ -179,9 +175,7 @@ class MachineSystem:
                 f"{self._system_hint()}"
             )
         if shape.dims() != whole.dims():
-            raise MeshError(
-                f"Requested mesh shape dimensions mismatch: {shape} is not 2D! The system mesh is {whole}."
-            )
+            raise MeshError(f"Requested mesh shape dimensions mismatch: {shape} is not 2D! The system mesh is {whole}.")
         start = self._checked_offset(offset)
         ids = self._mapped(shape, start)
         is_straight = self._fits(shape[0], shape[1], start) and ids == self._rectangle(shape, start)
@@ -211,9 +205,7 @@ class MachineSystem:
         if offset is None:
             return 0, 0
         if offset.dims() != 2 or not self.shape.contains(offset):
-            raise MeshError(
-                f"The specified offset {offset} is out of bounds for the system mesh shape {self.shape}."
-            )
+            raise MeshError(f"The specified offset {offset} is out of bounds for the system mesh shape {self.shape}.")
         row, column = offset
         return row, column
 

@@ -26,9 +26,7 @@ class Binding:
     descriptor: str | None = None
     mesh_id: int | None = None
     host_rank: int | None = None
-    places: tuple[
-        tuple[Place, str], ...
-    ] = ()  # the host, by its name in the machine, of each process that has one
+    places: tuple[tuple[Place, str], ...] = ()  # the host, by its name in the machine, of each process that has one
 
     @classmethod
     def from_environment(cls) -> Binding:

@@ -59,9 +59,7 @@ class System(Protocol):
     def pcie_chip_of(self, device_id: int) -> int:
         """The chip through which the host reaches this one."""
 
-    def choose_devices(
-        self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
-    ) -> list[int]:
+    def choose_devices(self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]) -> list[int]:
         """Physical ids for a mesh of this shape, row-major; an error where there are none."""
 
     def check_devices(self, ids: list[int]) -> None:
@@ -119,9 +117,7 @@ class ElasticSystem:
     def pcie_chip_of(self, device_id: int) -> int:
         return device_id
 
-    def choose_devices(
-        self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]
-    ) -> list[int]:
+    def choose_devices(self, shape: MeshShape, offset: MeshCoordinate | None, in_use: Collection[int]) -> list[int]:
         if offset is not None and offset.dims() != shape.dims():
             raise MeshError(
                 f"Requested mesh shape dimensions mismatch: offset {offset} has {offset.dims()} dims, "

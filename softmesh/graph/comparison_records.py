@@ -52,9 +52,7 @@ def record_tensor_comparison_data(
     }
     for name, records in given.items():
         if records is not None:
-            _RECORDS[name] += checked_all(
-                "record_tensor_comparison_data", name, records, (dict,), "records as dicts"
-            )
+            _RECORDS[name] += checked_all("record_tensor_comparison_data", name, records, (dict,), "records as dicts")
 
 
 def flush_comparison_records_to_db(report_dir: str | os.PathLike[str]) -> None:

@@ -92,9 +92,7 @@ def pretty_print(captured_graph: Any) -> None:
 def visualize_node(graphviz_graph: Any, node: Node) -> None:
     params = node["params"]
     title = params.get("name") or node["node_type"]
-    details = [
-        f"{key}: {value}" for key, value in params.items() if key in ("shape", "type", "size", "dtype")
-    ]
+    details = [f"{key}: {value}" for key, value in params.items() if key in ("shape", "type", "size", "dtype")]
     shape = _SHAPES.get(node["node_type"], "plaintext")
     graphviz_graph.node(str(node["counter"]), label="\n".join([title, *details]), shape=shape)
 

@@ -43,9 +43,7 @@ class PeakMemoryUsagePerCore:
 
 
 def checked_graph(trace: Any) -> Sequence[Node]:
-    is_graph = isinstance(trace, list | tuple) and all(
-        isinstance(n, dict) and "node_type" in n for n in trace
-    )
+    is_graph = isinstance(trace, list | tuple) and all(isinstance(n, dict) and "node_type" in n for n in trace)
     if not is_graph or not trace:
         raise ArgumentError(
             "ttnn.graph: incompatible function arguments: it takes what ttnn.graph.end_graph_capture() returned, got "
@@ -93,12 +91,7 @@ def extract_output_info(trace: Any) -> list[TensorInfo]:
 def count_intermediate_and_output_tensors(trace: Any) -> tuple[int, int]:
     """How many tensors were made on the way, and how many the last function left."""
     graph = checked_graph(trace)
-    made = {
-        at
-        for end in _of(trace, FUNCTION_END)
-        for at in end["connections"]
-        if graph[at]["node_type"] == TENSOR
-    }
+    made = {at for end in _of(trace, FUNCTION_END) for at in end["connections"] if graph[at]["node_type"] == TENSOR}
     outputs = {node["counter"] for node in _outputs(trace)}
     return len(made - outputs), len(outputs)
 
@@ -138,9 +131,7 @@ def extract_peak_L1_memory_usage(trace: Any) -> int:
     return max((sum(level.values()) for level in _l1_levels(trace, "size")), default=0)
 
 
-def extract_resource_usage_per_core(
-    trace: Any, interleaved_storage_cores: int | None = None
-) -> PeakMemoryUsagePerCore:
+def extract_resource_usage_per_core(trace: Any, interleaved_storage_cores: int | None = None) -> PeakMemoryUsagePerCore:
     """The same for one core, kind by kind. Interleaved buffers spread over all cores, whatever is named."""
     if interleaved_storage_cores is not None:
         warnings.warn(

@@ -39,9 +39,7 @@ def without_dispatch(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, An
     given = [tensor for tensor in tensors_in((args, kwargs), Tensor) if tensor.storage.data is not None]
     storages = {id(tensor.storage): tensor.storage for tensor in given}
     # A second owner makes every write go to a copy, which is then left behind.
-    before = [
-        (s, s.data, alias(s.data), s.dist, s.undefined) for s in storages.values() if s.data is not None
-    ]
+    before = [(s, s.data, alias(s.data), s.dist, s.undefined) for s in storages.values() if s.data is not None]
     programs = [(device, set(device.program_cache)) for device in open_meshes()]
     for storage in storages.values():
         storage.undefined = None  # nothing is read in a dry run: nobody needs to be warned
@@ -116,9 +114,7 @@ def begin_graph_capture(run_mode: RunMode | None = None, *, _internal: bool = Fa
 def end_graph_capture() -> list[Node]:
     """The graph of the capture that began last: a list of nodes, which JSON can hold."""
     if not _RUNNING:
-        raise MeshError(
-            "end_graph_capture: no graph capture is active. Call ttnn.graph.begin_graph_capture() first."
-        )
+        raise MeshError("end_graph_capture: no graph capture is active. Call ttnn.graph.begin_graph_capture() first.")
     running = _RUNNING.pop()
     running.attached.close()
     return running.capture.finish()
@@ -139,17 +135,13 @@ def is_graph_capture_active() -> bool:
 def track_function_start(function_name: str) -> None:
     """A function of the user's own, in all captures that are active."""
     for running in _RUNNING:
-        running.capture.begin(
-            checked("track_function_start", "function_name", function_name, str, "a name"), []
-        )
+        running.capture.begin(checked("track_function_start", "function_name", function_name, str, "a name"), [])
 
 
 def track_function_end() -> None:
     for running in _RUNNING:
         if not running.capture.depth:
-            raise MeshError(
-                "track_function_end: no function has begun. Call ttnn.graph.track_function_start(name)."
-            )
+            raise MeshError("track_function_end: no function has begun. Call ttnn.graph.track_function_start(name).")
         running.capture.end()
 
 

@@ -29,8 +29,7 @@ class HardwareConfig:
         known = cls._converters()
         if args:
             raise ArgumentError(
-                "__init__(): incompatible function arguments. "
-                f"{cls.__name__} takes keywords only: {', '.join(known)}"
+                f"__init__(): incompatible function arguments. {cls.__name__} takes keywords only: {', '.join(known)}"
             )
         for name in given:
             if name not in known:

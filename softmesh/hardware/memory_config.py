@@ -57,9 +57,7 @@ class ShardDistributionStrategy(NativeEnum):
 
 def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
     if not isinstance(value, kind):
-        raise ArgumentError(
-            f"{owner}(): incompatible function arguments. {name} is a {kind.__name__}, not {value!r}"
-        )
+        raise ArgumentError(f"{owner}(): incompatible function arguments. {name} is a {kind.__name__}, not {value!r}")
 
 
 _Spec = TypeVar("_Spec", bound="_SpecOfShards")
@@ -108,9 +106,7 @@ class ShardSpec(_SpecOfShards):
 
     __slots__ = ("_shape", "grid", "orientation")
 
-    def __init__(
-        self, grid: CoreRangeSet, shard_shape: Sequence[int], shard_orientation: ShardOrientation
-    ) -> None:
+    def __init__(self, grid: CoreRangeSet, shard_shape: Sequence[int], shard_orientation: ShardOrientation) -> None:
         _check("ShardSpec", "grid", grid, CoreRangeSet)
         _check("ShardSpec", "shard_orientation", shard_orientation, ShardOrientation)
         self.grid = grid
@@ -124,9 +120,7 @@ class ShardSpec(_SpecOfShards):
     @shape.setter
     def shape(self, shape: Sequence[int]) -> None:
         height_width = tuple(shape) if isinstance(shape, Iterable) else ()
-        if len(height_width) != 2 or not all(
-            isinstance(extent, int) and extent >= 0 for extent in height_width
-        ):
+        if len(height_width) != 2 or not all(isinstance(extent, int) and extent >= 0 for extent in height_width):
             raise ArgumentError(
                 "__init__(): incompatible function arguments. The shape of a ShardSpec is [height, width], "
                 f"two integers; got {shape!r}"
@@ -420,9 +414,7 @@ def create_sharded_memory_config(
             f"Invalid sharding core_grid: a {tensor.height} x {tensor.width} tensor does not divide into "
             f"{parts.height} x {parts.width} equal shards; pad it, or use another {core_grid!r}"
         )
-    return _l1_sharded(
-        layout, grid, (tensor.height // parts.height, tensor.width // parts.width), orientation
-    )
+    return _l1_sharded(layout, grid, (tensor.height // parts.height, tensor.width // parts.width), orientation)
 
 
 def create_sharded_memory_config_(
@@ -460,14 +452,8 @@ def _parts(layout: TensorMemoryLayout, grid: CoreRangeSet, orientation: ShardOri
         return _HeightWidth(1, grid.num_cores())
     box = grid.bounding_box().grid_size()
     if box.x * box.y != grid.num_cores():
-        raise MeshError(
-            f"Invalid sharding core_grid: block sharding needs one rectangle of cores, not {grid}"
-        )
-    return (
-        _HeightWidth(box.y, box.x)
-        if orientation is ShardOrientation.ROW_MAJOR
-        else _HeightWidth(box.x, box.y)
-    )
+        raise MeshError(f"Invalid sharding core_grid: block sharding needs one rectangle of cores, not {grid}")
+    return _HeightWidth(box.y, box.x) if orientation is ShardOrientation.ROW_MAJOR else _HeightWidth(box.x, box.y)
 
 
 def _height_and_width(shape: Sequence[int]) -> _HeightWidth:

@@ -56,9 +56,7 @@ CBIndex = IntEnum("CBIndex", [(f"c_{i}", i) for i in range(64)])  # type: ignore
 
 def datatype_to_dataformat_converter(datatype: DataType) -> DataFormat:
     if datatype not in _FORMATS:
-        raise refused(
-            "datatype_to_dataformat_converter", f"datatype must be a DataType, got {described(datatype)}"
-        )
+        raise refused("datatype_to_dataformat_converter", f"datatype must be a DataType, got {described(datatype)}")
     return _FORMATS[datatype]
 
 

@@ -48,18 +48,14 @@ from softmesh.tensor.tensor import Tensor
 Parts = Sequence[tuple[MeshCoordinateRange, Program]]
 
 
-def generic_op(
-    io_tensors: Sequence[Tensor], program_descriptor: ProgramDescriptor | MeshProgramDescriptor
-) -> Tensor:
+def generic_op(io_tensors: Sequence[Tensor], program_descriptor: ProgramDescriptor | MeshProgramDescriptor) -> Tensor:
     """Run a program that reads and writes these tensors, on every device or on those of its ranges.
 
     The last tensor is the output; it is returned, with what the program wrote into it.
     """
     tensors = checked_all("generic_op", "io_tensors", io_tensors, (Tensor,), "tensors on a mesh")
     if len(tensors) < 2:
-        raise MeshError(
-            f"io_tensors must contain at least one input tensor and one output tensor, got {len(tensors)}."
-        )
+        raise MeshError(f"io_tensors must contain at least one input tensor and one output tensor, got {len(tensors)}.")
     mesh = _mesh(tensors)
     parts = [(place, _program(one)) for place, one in _described(program_descriptor, mesh)]
     _check_ranges([place for place, _ in parts], mesh)
@@ -98,9 +94,7 @@ def _key(given: ProgramDescriptor | MeshProgramDescriptor) -> object:
     """The same for programs that differ in their runtime arguments at most."""
     if isinstance(given, ProgramDescriptor):
         return "generic_op", compute_program_descriptor_hash(given)
-    hashes = [
-        (tuple(place.start), tuple(place.end), compute_program_descriptor_hash(one)) for place, one in given
-    ]
+    hashes = [(tuple(place.start), tuple(place.end), compute_program_descriptor_hash(one)) for place, one in given]
     return "generic_op", *hashes
 
 
@@ -109,9 +103,7 @@ def _mesh(tensors: Sequence[Tensor]) -> MeshDevice:
         tensor.check_readable("generic_op")
     meshes = {id(mesh): mesh for tensor in tensors if (mesh := tensor.storage.device) is not None}
     if len(meshes) != 1 or any(tensor.storage.device is None for tensor in tensors):
-        raise MeshError(
-            "generic_op: all tensors must be on one mesh; ttnn.to_device(tensor, mesh) brings one there."
-        )
+        raise MeshError("generic_op: all tensors must be on one mesh; ttnn.to_device(tensor, mesh) brings one there.")
     return next(iter(meshes.values()))
 
 
@@ -138,9 +130,7 @@ def _check_ranges(places: Sequence[MeshCoordinateRange], mesh: MeshDevice) -> No
             raise MeshError(f"generic_op: the range {place} lies outside the mesh, which is {mesh.shape}.")
         for other in places[:i]:
             if place.intersection(other) is not None:
-                raise MeshError(
-                    f"generic_op: the ranges {place} and {other} overlap: each device runs one program."
-                )
+                raise MeshError(f"generic_op: the ranges {place} and {other} overlap: each device runs one program.")
 
 
 def _program(given: ProgramDescriptor) -> Program:
@@ -158,9 +148,7 @@ def _program(given: ProgramDescriptor) -> Program:
 
 def _kernel(given: KernelDescriptor) -> Kernel:
     where = "KernelDescriptor"
-    made = Kernel(
-        checked_function(where, given.kernel_source), checked_cores(where, given.core_ranges), _config(given)
-    )
+    made = Kernel(checked_function(where, given.kernel_source), checked_cores(where, given.core_ranges), _config(given))
     for core, words in given.runtime_args:
         if words or made.cores.contains(core):
             made.set_args([core], checked_words(where, "runtime_args", words))
@@ -176,9 +164,7 @@ def _config(given: KernelDescriptor) -> KernelConfig:
     if isinstance(config, WriterConfigDescriptor):
         return WriterDataMovementConfig(*arguments)
     if isinstance(config, DataMovementConfigDescriptor):
-        return DataMovementConfig(
-            *arguments, processor=config.processor, noc=config.noc, noc_mode=config.noc_mode
-        )
+        return DataMovementConfig(*arguments, processor=config.processor, noc=config.noc, noc_mode=config.noc_mode)
     if isinstance(config, ComputeConfigDescriptor):
         return ComputeConfig(
             *arguments,

@@ -91,9 +91,7 @@ def _check_on(machine: Machine, binding: RankBinding, mesh: LogicalMesh, needed:
         except MeshError as error:
             complaint = str(error)
     if most == 0:
-        yield _finding(
-            "visible-devices", f"rank {binding.rank}: {complaint}", binding, "list chips that are there"
-        )
+        yield _finding("visible-devices", f"rank {binding.rank}: {complaint}", binding, "list chips that are there")
     elif most < needed:
         yield _too_few(binding, mesh, f"{most} chips of {machine.name}", needed)
 
@@ -146,8 +144,7 @@ def _is_device(token: str) -> bool:
 def _too_few(binding: RankBinding, mesh: LogicalMesh, seen: str, needed: int) -> Finding:
     rows, columns = mesh.host_block
     message = (
-        f"rank {binding.rank} sees {seen}, too few for its {rows}x{columns} block of mesh {mesh.id}, "
-        f"which has {needed}"
+        f"rank {binding.rank} sees {seen}, too few for its {rows}x{columns} block of mesh {mesh.id}, which has {needed}"
     )
     return _finding("too-few-devices", message, binding, "list more chips in TT_VISIBLE_DEVICES")
 
@@ -228,18 +225,12 @@ def lint_bindings_mapping(path: Path, context: LintContext) -> FileReport:
 
 def lint_descriptor_mapping(path: Path, context: LintContext) -> FileReport:
     mapped = read_mapping(path, DESCRIPTORS, beside=True)
-    reports = {
-        id: lint_descriptor(relative_to_cwd(file), context).report for id, file in mapped.files.items()
-    }
+    reports = {id: lint_descriptor(relative_to_cwd(file), context).report for id, file in mapped.files.items()}
     return _report(mapped, DESCRIPTORS, reports, [])
 
 
-def _report(
-    mapped: MappingFile, key: str, reports: Mapping[int, FileReport], together: list[Finding]
-) -> FileReport:
-    refused = [
-        _refused(id, report, mapped.lines.get(id)) for id, report in reports.items() if report.is_refused
-    ]
+def _report(mapped: MappingFile, key: str, reports: Mapping[int, FileReport], together: list[Finding]) -> FileReport:
+    refused = [_refused(id, report, mapped.lines.get(id)) for id, report in reports.items() if report.is_refused]
     verdict = "valid"
     if errors_of(mapped.findings):
         verdict = "invalid"
@@ -258,9 +249,7 @@ def _together(mapped: MappingFile, machine: Machine | None) -> list[Finding]:
     return [*environment_conflicts(mapped, overlays), *_shared_by_overlays(mapped, overlays, machine)]
 
 
-def _shared_by_overlays(
-    mapped: MappingFile, overlays: list[RankBindings], machine: Machine | None
-) -> list[Finding]:
+def _shared_by_overlays(mapped: MappingFile, overlays: list[RankBindings], machine: Machine | None) -> list[Finding]:
     if machine is None:
         return []
     bindings = [binding for binding in merged(mapped.file, overlays).bindings if devices_of(binding)]

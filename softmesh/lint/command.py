@@ -86,12 +86,8 @@ def _source_line(file: str, line: int, sources: dict[str, list[str]]) -> str:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--system", metavar="S", help="The machine they should fit: T3000, torus:8x4, a cluster descriptor."
-)
-@click.option(
-    "--down", multiple=True, metavar="SPEC", help="What is broken in it: chip:5, link:3-7, link:3/8."
-)
+@click.option("--system", metavar="S", help="The machine they should fit: T3000, torus:8x4, a cluster descriptor.")
+@click.option("--down", multiple=True, metavar="SPEC", help="What is broken in it: chip:5, link:3-7, link:3/8.")
 @click.option("--fabric", metavar="CONFIG", help="The fabric they are for: FABRIC_1D_RING, FABRIC_2D, ...")
 @click.option(
     "--runtime/--no-runtime",

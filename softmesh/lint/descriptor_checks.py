@@ -62,9 +62,7 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _more_than_declared(
-    graph: MeshGraph, config: FabricConfig, cluster_type: ClusterType
-) -> Iterator[Finding]:
+def _more_than_declared(graph: MeshGraph, config: FabricConfig, cluster_type: ClusterType) -> Iterator[Finding]:
     """A configuration may leave wraps out; it cannot add any. Each mesh is asked alone, to name its line."""
     for mesh, _ in _templates(graph):
         try:
@@ -232,8 +230,7 @@ def lint_descriptor(path: Path, context: LintContext) -> DescriptorLint:
 def _as_the_runtime_sees(findings: Iterable[Finding]) -> list[Finding]:
     """The control plane refuses what the format only frowns upon."""
     return [
-        replace(finding, severity=Severity.ERROR) if finding.rule in _REFUSED_LATER else finding
-        for finding in findings
+        replace(finding, severity=Severity.ERROR) if finding.rule in _REFUSED_LATER else finding for finding in findings
     ]
 
 

@@ -44,9 +44,7 @@ class FileReport:
 def file_report(file: str, kind: str, verdict: str, findings: Iterable[Finding]) -> FileReport:
     """Findings in the order of their lines, each with its file."""
     placed = [finding if finding.file else replace(finding, file=file) for finding in findings]
-    return FileReport(
-        file, kind, verdict, tuple(sorted(placed, key=lambda one: (one.file != file, one.line or 0)))
-    )
+    return FileReport(file, kind, verdict, tuple(sorted(placed, key=lambda one: (one.file != file, one.line or 0))))
 
 
 def relative_to_cwd(path: Path) -> Path:

@@ -54,9 +54,7 @@ def lint(
 def _machine(system: str | Machine | None, down: Sequence[str]) -> Machine | None:
     if system is None:
         if down:
-            raise ArgumentValueError(
-                "Links and chips can be down only in a system: say which (--system T3000)."
-            )
+            raise ArgumentValueError("Links and chips can be down only in a system: say which (--system T3000).")
         return None
     machine = load(system) if isinstance(system, str) else system
     return with_down(machine, down) if down else machine

@@ -81,9 +81,7 @@ def _arch(reader: FieldReader, root: Table) -> str | None:
     arch = None if value is None else reader.string("arch", value)
     if value is not None and arch is not None and arch not in _ARCHES:
         hint = did_you_mean(arch, _ARCHES)
-        reader.error(
-            "arch", f"arch: {arch[:40]!r} has no Galaxy.{hint}", value.line, f"one of {', '.join(_ARCHES)}"
-        )
+        reader.error("arch", f"arch: {arch[:40]!r} has no Galaxy.{hint}", value.line, f"one of {', '.join(_ARCHES)}")
     return arch
 
 
@@ -121,9 +119,7 @@ def _devices(reader: FieldReader, where: str, value: Value) -> list[int]:
     return devices
 
 
-def _compare(
-    reader: FieldReader, machine: Machine, arch: str | None, trays: dict[int, list[int]], root: Table
-) -> None:
+def _compare(reader: FieldReader, machine: Machine, arch: str | None, trays: dict[int, list[int]], root: Table) -> None:
     fix = f"softmesh bindings --system {machine.name} writes the trays of this machine"
     lines = {str(key): key.line for key, _ in root.entries()}
     try:
@@ -137,7 +133,5 @@ def _compare(
         reader.error("other-machine", message, lines["arch"], fix)
     for tray, devices in trays.items():
         if sorted(devices) != own[tray]:
-            message = (
-                f"{DEVICES}.{tray}: {sorted(devices)}, while tray {tray} of {machine.name} has {own[tray]}"
-            )
+            message = f"{DEVICES}.{tray}: {sorted(devices)}, while tray {tray} of {machine.name} has {own[tray]}"
             reader.error("other-machine", message, lines[DEVICES], fix)

@@ -102,9 +102,7 @@ def _check_serials(infos: Sequence[DriverInfo]) -> None:
     serials = [info.serial for info in infos]
     for info in infos:
         if serials.count(info.serial) > 1:
-            raise MeshError(
-                f"open_mesh_device: two cards say that they are {info.serial}; a serial tells cards apart"
-            )
+            raise MeshError(f"open_mesh_device: two cards say that they are {info.serial}; a serial tells cards apart")
 
 
 def check_alike(cards: Sequence[Card], forced_banks: int | None) -> None:

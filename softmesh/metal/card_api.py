@@ -148,9 +148,7 @@ def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: Progra
 
 
 def _checked_shape(shape: object) -> MeshShape:
-    given = (
-        shape if isinstance(shape, MeshShape) else MeshShape(checked_ints("open_mesh_device", "shape", shape))
-    )
+    given = shape if isinstance(shape, MeshShape) else MeshShape(checked_ints("open_mesh_device", "shape", shape))
     if given.mesh_size() == 0:
         raise MeshError(f"open_mesh_device: a mesh of {given} has no cards")
     return given

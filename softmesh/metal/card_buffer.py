@@ -121,9 +121,7 @@ def blocks_by_rank(shape: MeshShape, whole: Shape2D, shard: Shape2D) -> dict[int
     )
     layout.check_fits()
     numbers = {rank: _shard_of(layout, *divmod(rank, columns)) for rank in range(shape.mesh_size())}
-    return {
-        rank: _block(layout.config, number) for rank, number in numbers.items() if number < layout.num_shards
-    }
+    return {rank: _block(layout.config, number) for rank, number in numbers.items() if number < layout.num_shards}
 
 
 def _shard_of(layout: ShardedLayout, row: int, column: int) -> int:
@@ -240,18 +238,14 @@ class CardMeshBuffer:
         """Values in the dtype's storage type, to some cards at once."""
         seconds = self.mesh.timeouts.transfer
         self.memory.check_alive("write")
-        packed = {
-            id(values): self._bytes(values) for values in shards.values()
-        }  # once where all get the same
+        packed = {id(values): self._bytes(values) for values in shards.values()}  # once where all get the same
         jobs = {card: self._writing(card, packed[id(values)], seconds) for card, values in shards.items()}
         self.mesh.each("write", jobs, seconds)
 
     def take(self, cards: list[Card]) -> dict[Card, torch.Tensor]:
         """The shards of some cards at once, in the dtype's storage type."""
         self.memory.check_alive("read")
-        found = self.mesh.each(
-            "read", {card: self._reading(card) for card in cards}, self.mesh.timeouts.transfer
-        )
+        found = self.mesh.each("read", {card: self._reading(card) for card in cards}, self.mesh.timeouts.transfer)
         return {card: self._values(data) for card, data in found.items()}
 
     def _writing(self, card: Card, data: torch.Tensor, seconds: float) -> Callable[[], None]:

@@ -257,16 +257,12 @@ def _passed_around(buffer: CardMeshBuffer, ring: Sequence[Link]) -> LockstepMemo
     """Memory in which every card finds the shards of all others, by rank; n - 1 steps around the ring."""
     mesh, memory = buffer.mesh, buffer.memory
     ranks = mesh.num_devices
-    scratch = LockstepMemory(
-        mesh, ranks * memory.pages, memory.page_size, memory.mem, "shards of other cards"
-    )
+    scratch = LockstepMemory(mesh, ranks * memory.pages, memory.page_size, memory.mem, "shards of other cards")
     for step in range(len(ring) - 1):
         posts = {link.card: _posting(ring, place, step, memory, scratch) for place, link in enumerate(ring)}
         what, seconds = f"step {step + 1} around the ring", mesh.timeouts.transfer
         events = mesh.each_or_fail(what, posts, seconds)
-        mesh.each_or_fail(
-            what, {card: _waiting(card, pair, seconds) for card, pair in events.items()}, seconds
-        )
+        mesh.each_or_fail(what, {card: _waiting(card, pair, seconds) for card, pair in events.items()}, seconds)
     return scratch
 
 

@@ -71,9 +71,7 @@ class Timeouts:
 class CardMesh:
     """Made by `open_mesh_device`. Cards are in row-major order: the rank of a card is its place there."""
 
-    def __init__(
-        self, shape: MeshShape, cards: Sequence[Card], timeouts: Timeouts, dram_banks: int | None
-    ) -> None:
+    def __init__(self, shape: MeshShape, cards: Sequence[Card], timeouts: Timeouts, dram_banks: int | None) -> None:
         self.shape = shape
         self.cards = tuple(cards)
         self.timeouts = timeouts
@@ -117,9 +115,7 @@ class CardMesh:
         banks = self.dram_banks if mem == "dram" else regions[0].banks
         return replace(regions[0], banks=banks, base=base, size=max(0, end - base))
 
-    def each(
-        self, what: str, jobs: Mapping[Card, Callable[[], _Result]], timeout: float
-    ) -> dict[Card, _Result]:
+    def each(self, what: str, jobs: Mapping[Card, Callable[[], _Result]], timeout: float) -> dict[Card, _Result]:
         """One job on each card: all are given out before any is waited for, all have ended before one raises."""
         results, failures = self.outcomes(what, jobs, timeout)
         if failures:

@@ -136,9 +136,7 @@ def preprocess_linear_bias(
     return _from_torch(bias.reshape(1, -1), dtype, layout, weights_mesh_mapper)
 
 
-def preprocess_layernorm_parameter(
-    parameter: torch.Tensor, *, dtype: DataType, layout: Layout = Layout.TILE
-) -> Tensor:
+def preprocess_layernorm_parameter(parameter: torch.Tensor, *, dtype: DataType, layout: Layout = Layout.TILE) -> Tensor:
     return _from_torch(parameter.reshape(1, -1), dtype, layout)
 
 
@@ -207,9 +205,7 @@ def convert_torch_model_to_ttnn_model(
     }
     if children and not parameters and list(children) == [str(index) for index in range(len(children))]:
         return ParameterList(children.values())
-    return ParameterDict(
-        parameters | {child_name: inside for child_name, inside in children.items() if inside}
-    )
+    return ParameterDict(parameters | {child_name: inside for child_name, inside in children.items() if inside})
 
 
 def _ask(
@@ -306,9 +302,7 @@ def preprocess_model(
 from_torch = preprocess_model
 
 
-def fold_batch_norm2d_into_conv2d(
-    conv: torch.nn.Conv2d, bn: torch.nn.BatchNorm2d
-) -> tuple[torch.Tensor, torch.Tensor]:
+def fold_batch_norm2d_into_conv2d(conv: torch.nn.Conv2d, bn: torch.nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
     """Weight, and bias as (1, 1, 1, out), of the one convolution that does both."""
     if bn.running_mean is None or bn.running_var is None:
         raise MeshError(

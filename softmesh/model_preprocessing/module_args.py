@@ -80,9 +80,7 @@ def _group_norm(module: Any, x: torch.Tensor) -> dict[str, Any]:
     return known | {"affine": module.affine} | _image(x)
 
 
-_KINDS: dict[
-    type[torch.nn.Module], tuple[type[ModuleArgs], Callable[[Any, torch.Tensor], dict[str, Any]]]
-] = {
+_KINDS: dict[type[torch.nn.Module], tuple[type[ModuleArgs], Callable[[Any, torch.Tensor], dict[str, Any]]]] = {
     torch.nn.Conv2d: (Conv2dArgs, _convolution),
     torch.nn.ConvTranspose2d: (ConvTranspose2dArgs, _transposed),
     torch.nn.MaxPool2d: (MaxPool2dArgs, _pooling),
@@ -147,6 +145,4 @@ def merge_ttnn_module_args_into_parameters(
         elif isinstance(value, Mapping):
             merge_ttnn_module_args_into_parameters(parameters[name], value, where)
         else:
-            raise MeshError(
-                f"Conflict at {'.'.join(where)}: a parameter of the model has the name of an argument."
-            )
+            raise MeshError(f"Conflict at {'.'.join(where)}: a parameter of the model has the name of an argument.")

@@ -78,9 +78,7 @@ class MatmulInputs:
     def factors(self) -> tuple[Tensor, Tensor]:
         found = checked_all("MatmulInputs", "input_tensors", self.input_tensors, (Tensor,), "ttnn.Tensors")
         if len(found) != 2:
-            raise MeshError(
-                f"MatmulInputs: input_tensors holds {len(found)} tensors, and a product has two factors."
-            )
+            raise MeshError(f"MatmulInputs: input_tensors holds {len(found)} tensors, and a product has two factors.")
         return found[0], found[1]
 
 
@@ -160,9 +158,7 @@ def _turned(factor: Tensor, transpose: bool) -> tuple[int, ...]:
 def _product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if a[-1] != b[-2]:
         raise MeshError(f"MatmulDeviceOperation: {list(a)} and {list(b)} have no product.")
-    batch = check_broadcast(
-        "MatmulDeviceOperation", [("input_tensors[0]", a[:-2]), ("input_tensors[1]", b[:-2])]
-    )
+    batch = check_broadcast("MatmulDeviceOperation", [("input_tensors[0]", a[:-2]), ("input_tensors[1]", b[:-2])])
     return (*batch, a[-2], b[-1])
 
 
@@ -170,9 +166,7 @@ class MatmulDeviceOperation:
     """What TT-NN decides before it runs a product, and the product itself."""
 
     @staticmethod
-    def compute_output_specs(
-        operation_attributes: MatmulParams, tensor_args: MatmulInputs
-    ) -> list[TensorSpec]:
+    def compute_output_specs(operation_attributes: MatmulParams, tensor_args: MatmulInputs) -> list[TensorSpec]:
         a, b = tensor_args.factors()
         params = operation_attributes
         shape = _product_shape(_turned(a, params.transpose_a), _turned(b, params.transpose_b))
@@ -341,9 +335,7 @@ class LayerNormParams:
     eps: float = field(default=0.0, init=False)
     output_mem_config: MemoryConfig = field(default=DRAM_MEMORY_CONFIG, init=False)
     program_config: LayerNormProgramConfig = field(default_factory=LayerNormDefaultProgramConfig, init=False)
-    compute_kernel_config: WormholeComputeKernelConfig = field(
-        default_factory=WormholeComputeKernelConfig, init=False
-    )
+    compute_kernel_config: WormholeComputeKernelConfig = field(default_factory=WormholeComputeKernelConfig, init=False)
     dtype: DataType | None = field(default=None, init=False)
 
 
@@ -384,9 +376,7 @@ class LayerNormDeviceOperation:
         return LayerNormShardedProgramFactory() if is_sharded else LayerNormMultiCoreProgramFactory()
 
     @staticmethod
-    def compute_output_specs(
-        operation_attributes: LayerNormParams, tensor_args: LayerNormInputs
-    ) -> TensorSpec:
+    def compute_output_specs(operation_attributes: LayerNormParams, tensor_args: LayerNormInputs) -> TensorSpec:
         spec, params = tensor_args.input.spec, operation_attributes
         shape = tuple(spec.shape)
         dtype = params.dtype or spec.dtype

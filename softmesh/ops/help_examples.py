@@ -17,9 +17,7 @@ from softmesh.tensor.mappers import ReplicateTensorToMesh, ShardTensorToMesh
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_torch
 
-EXPLAINED = (
-    "on 1 x 4 devices; split(8, 64, dim=1) has 8 x 16 of its elements on each, whole(8, 64) all of them"
-)
+EXPLAINED = "on 1 x 4 devices; split(8, 64, dim=1) has 8 x 16 of its elements on each, whole(8, 64) all of them"
 
 # Where the results of functions and of ops with rules of their own lie.
 PLACEMENTS = {

@@ -14,6 +14,4 @@ def check_four_dims(op: str, *operands: Operand) -> None:
 
 def check_one_shape(op: str, one: Operand, other: Operand) -> None:
     if one.shape != other.shape:
-        raise MeshError(
-            f"{op}: {one.name} {list(one.shape)} and {other.name} {list(other.shape)} must have one shape."
-        )
+        raise MeshError(f"{op}: {one.name} {list(one.shape)} and {other.name} {list(other.shape)} must have one shape.")

@@ -109,15 +109,11 @@ def _check_entries(entries: list[Any]) -> None:
 
 def _check_host_index(index: Any, steps: list[int]) -> None:
     if any(step != 1 for step in steps):
-        raise MeshError(
-            "Host tensors cannot be accessed with non-unit stride: move it with ttnn.to_device first."
-        )
+        raise MeshError("Host tensors cannot be accessed with non-unit stride: move it with ttnn.to_device first.")
     for entry in index if isinstance(index, list | tuple) else [index]:
         bounds = (entry.start, entry.stop) if isinstance(entry, slice) else ()
         if any(bound is not None and bound < 0 for bound in bounds):
-            raise MeshError(
-                "Host tensors cannot be sliced with negative bounds: move it with ttnn.to_device first."
-            )
+            raise MeshError("Host tensors cannot be sliced with negative bounds: move it with ttnn.to_device first.")
 
 
 @tensor_method("reshape")

@@ -68,9 +68,7 @@ class Distribution:
     @property
     def extents(self) -> Extents:
         """The leading extents of the data."""
-        return tuple(
-            1 if word is REPLICATE else n for word, n in zip(self.placements, self.grid, strict=True)
-        )
+        return tuple(1 if word is REPLICATE else n for word, n in zip(self.placements, self.grid, strict=True))
 
     def with_placements(self, placements: tuple[Placement, ...]) -> Distribution:
         return distribution(self.mesh, self.grid, placements, self.coords, self.label, self.spread)
@@ -185,9 +183,7 @@ def refine(dist: Distribution, fine: Extents) -> Distribution:
 
 def flatten(dist: Distribution, coords: Coordinates) -> Distribution:
     """The pieces at `coords`, as one leading dim: a word survives where every axis says it."""
-    words = {
-        word for word, n in zip(dist.placements, dist.grid, strict=True) if n > 1 or word is not REPLICATE
-    }
+    words = {word for word, n in zip(dist.placements, dist.grid, strict=True) if n > 1 or word is not REPLICATE}
     whole = coords == dist.coordinates()
     word = words.pop() if len(words) == 1 else (LOCAL if words else REPLICATE)
     if word is not REPLICATE and not whole:

@@ -68,9 +68,7 @@ class Block:
         left = None if all(n == 1 for n in spread) else spread
         return distribution(grid, grid, dist.placements, None, dist.label, left)
 
-    def widened(
-        self, data: torch.Tensor, dist: Distribution, axes: Sequence[int], gather: Gather
-    ) -> torch.Tensor:
+    def widened(self, data: torch.Tensor, dist: Distribution, axes: Sequence[int], gather: Gather) -> torch.Tensor:
         """The blocks along these mesh axes side by side; what all devices share needs no sending."""
         spread = self.spread_axes(dist, axes)
         return gather(data, spread) if spread else data

@@ -105,11 +105,7 @@ def _lined_up(at: Situation) -> Placement:
 
 def _repeats_along(at: Situation, dim: int) -> bool:
     """Whether each operand meets `dim` of the result at full extent, or is broadcast along it."""
-    extents = [
-        shape[dim - len(at.out_shape)]
-        for shape in at.shapes
-        if shape and len(at.out_shape) - dim <= len(shape)
-    ]
+    extents = [shape[dim - len(at.out_shape)] for shape in at.shapes if shape and len(at.out_shape) - dim <= len(shape)]
     return all(n in (1, at.out_shape[dim]) for n in extents)
 
 
@@ -146,9 +142,7 @@ def _first_partial(at: Situation) -> Placement:
     raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)))
 
 
-@placed(
-    "Split as the operands are, where their splits line up. A partial sum times what all devices share stays one."
-)
+@placed("Split as the operands are, where their splits line up. A partial sum times what all devices share stays one.")
 def multiplicative(at: Situation) -> Placement:
     """a * b: an addend times what all devices share is an addend."""
     partials = [word for word in at.words if isinstance(word, Partial)]
@@ -159,9 +153,7 @@ def multiplicative(at: Situation) -> Placement:
     return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
 
 
-@placed(
-    "Split as the operands are, where their splits line up. A partial sum over what all devices share stays one."
-)
+@placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
 def dividing(at: Situation) -> Placement:
     """a / b is linear in a only."""
     if isinstance(at.words[1], Partial):
@@ -169,9 +161,7 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
-@placed(
-    "Split as the operand is. Split along the dim it works on, it is Local: each device sees its own part only."
-)
+@placed("Split as the operand is. Split along the dim it works on, it is Local: each device sees its own part only.")
 def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
 
@@ -183,9 +173,7 @@ def within(*dims: int) -> SingleRule:
     return rule
 
 
-@placed(
-    "A reduction over a split dim leaves Partial contributions, to be combined by a collective; other splits stay."
-)
+@placed("A reduction over a split dim leaves Partial contributions, to be combined by a collective; other splits stay.")
 def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     """A reduction over `dims`; over a split dim it leaves contributions, combined by `op` (None: by nothing)."""
 
@@ -206,9 +194,7 @@ def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     return rule
 
 
-@placed(
-    "A split dim stays split where the new shape starts a dim at the same elements; otherwise it is Local."
-)
+@placed("A split dim stays split where the new shape starts a dim at the same elements; otherwise it is Local.")
 def reshaping(at: Situation) -> Placement:
     """A split dim survives where it starts a run of elements that the new shape also starts."""
     word = at.word
@@ -324,9 +310,7 @@ def opaque(at: Situation) -> Placement:
     return LOCAL
 
 
-@placed(
-    "Split where the operands are, dim by dim as their shapes belong together; any other split gives Local."
-)
+@placed("Split where the operands are, dim by dim as their shapes belong together; any other split gives Local.")
 def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
     """A table for ops with a fixed shape contract.
 

@@ -68,9 +68,7 @@ def _called(code: CodeType, known: dict[str, Any]) -> Iterator[object]:
         if _is_ours(called):
             yield called
     for constant in code.co_consts:
-        if (
-            isinstance(constant, CodeType) and constant.co_name != "rule"
-        ):  # which says more than those it uses
+        if isinstance(constant, CodeType) and constant.co_name != "rule":  # which says more than those it uses
             yield from _called(constant, known)
 
 

@@ -23,9 +23,7 @@ class PlacementShard:
 
     def __init__(self, dim: int, /) -> None:
         if isinstance(dim, bool) or not isinstance(dim, int):
-            raise ArgumentError(
-                f"PlacementShard(): incompatible function arguments: dim must be an int, got {dim!r}"
-            )
+            raise ArgumentError(f"PlacementShard(): incompatible function arguments: dim must be an int, got {dim!r}")
         self.dim = dim
 
     def __repr__(self) -> str:

@@ -96,27 +96,19 @@ class DistributedContext(ABC):
     def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]: ...
 
     @abstractmethod
-    def allgather(
-        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> None:
+    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
         """Blocks of one size from every rank, in rank order."""
 
     @abstractmethod
-    def allgather_bytes(
-        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> list[memoryview]:
+    def allgather_bytes(self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> list[memoryview]:
         """Blocks that may differ in size."""
 
     @abstractmethod
-    def all_to_all(
-        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
-    ) -> None:
+    def all_to_all(self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None) -> None:
         """The i-th part of `source` goes to rank i; all parts have one size."""
 
     @abstractmethod
-    def broadcast(
-        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
-    ) -> None: ...
+    def broadcast(self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None) -> None: ...
 
     @abstractmethod
     def isend(
@@ -129,14 +121,10 @@ class DistributedContext(ABC):
     ) -> Pending:
         """Exactly as many bytes as `target` holds must come."""
 
-    def send(
-        self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None
-    ) -> None:
+    def send(self, source: Buffer, dest: int, tag: int = 0, *, op: str = "send", fingerprint: object = None) -> None:
         self.isend(source, dest, tag, op=op, fingerprint=fingerprint).wait()
 
-    def recv(
-        self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None
-    ) -> None:
+    def recv(self, target: Buffer, source: int, tag: int = 0, *, op: str = "recv", fingerprint: object = None) -> None:
         self.irecv(target, source, tag, op=op, fingerprint=fingerprint).wait()
 
     def send_recv(
@@ -228,14 +216,10 @@ class SingleProcess(DistributedContext):
     def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]:
         return [value]
 
-    def allgather(
-        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> None:
+    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
         byte_view(target, written=True)[:] = byte_view(source)
 
-    def allgather_bytes(
-        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> list[memoryview]:
+    def allgather_bytes(self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> list[memoryview]:
         return [memoryview(bytes(byte_view(data)))]
 
     all_to_all, broadcast = _refusing("all_to_all"), _refusing("broadcast")

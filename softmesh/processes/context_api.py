@@ -130,15 +130,11 @@ def distributed_context_subcontext_size(subcontext_id: int | SubcontextId) -> Si
     return Size(layout.size(_number("distributed_context_subcontext_size", "subcontext_id", subcontext_id)))
 
 
-def distributed_context_local_to_world_rank(
-    subcontext_id: int | SubcontextId, local_rank: int | Rank
-) -> Rank:
+def distributed_context_local_to_world_rank(subcontext_id: int | SubcontextId, local_rank: int | Rank) -> Rank:
     where = "distributed_context_local_to_world_rank"
     layout = current_context.world_context().layout
     return Rank(
-        layout.world_rank(
-            _number(where, "subcontext_id", subcontext_id), _number(where, "local_rank", local_rank)
-        )
+        layout.world_rank(_number(where, "subcontext_id", subcontext_id), _number(where, "local_rank", local_rank))
     )
 
 

@@ -178,9 +178,7 @@ def _assembled(
     return whole
 
 
-def _is_in_rank_order(
-    whole: torch.Tensor, place: Callable[[torch.Tensor, int], torch.Tensor], count: int
-) -> bool:
+def _is_in_rank_order(whole: torch.Tensor, place: Callable[[torch.Tensor, int], torch.Tensor], count: int) -> bool:
     places = (place(whole, rank) for rank in range(count))
     each = whole.numel() // count
     return all(p.is_contiguous() and p.storage_offset() == i * each for i, p in enumerate(places))

@@ -109,9 +109,7 @@ def needs(rank: int, states: Mapping[int, RankState]) -> set[int]:
 
 def _joined(wait: WaitReport, other: RankState) -> bool:
     """In the same collective, or past it: some collectives let a rank go before the last one is served."""
-    return _is_at_or_past(other.waits_in, wait) or (
-        wait.sequence is not None and _is_at_or_past(other.done, wait)
-    )
+    return _is_at_or_past(other.waits_in, wait) or (wait.sequence is not None and _is_at_or_past(other.done, wait))
 
 
 def _is_at_or_past(there: WaitReport | None, wait: WaitReport) -> bool:
@@ -151,10 +149,7 @@ def _meetings(states: Mapping[int, RankState]) -> Iterable[dict[int, WaitReport]
 
 def _mismatched(states: Mapping[int, RankState]) -> set[int]:
     return {
-        rank
-        for calls in _meetings(states)
-        if len({call.signature for call in calls.values()}) > 1
-        for rank in calls
+        rank for calls in _meetings(states) if len({call.signature for call in calls.values()}) > 1 for rank in calls
     }
 
 
@@ -271,9 +266,7 @@ def _headline(verdict: Verdict) -> str:
     odd = _ranks(verdict.odd)
     one = len(verdict.odd) == 1
     if verdict.cause is Cause.RAISED:
-        return (
-            f"{odd} raised {verdict.states[verdict.odd[0]].error.splitlines()[0] if _error(verdict) else ''}"
-        )
+        return f"{odd} raised {verdict.states[verdict.odd[0]].error.splitlines()[0] if _error(verdict) else ''}"
     if verdict.cause is Cause.DIED:
         return f"{odd} died" + (f": {_error(verdict)}" if _error(verdict) else "")
     if verdict.cause is Cause.CYCLE:
@@ -327,9 +320,7 @@ def _places(verdict: Verdict) -> list[str]:
     together: dict[tuple[bool, str], list[int]] = {}
     for rank in sorted(verdict.states):
         together.setdefault((rank not in verdict.odd, _place(rank, verdict)), []).append(rank)
-    lines = [
-        f"  {_ranks(ranks)} {place}" for (_, place), ranks in sorted(together.items(), key=lambda g: g[0][0])
-    ]
+    lines = [f"  {_ranks(ranks)} {place}" for (_, place), ranks in sorted(together.items(), key=lambda g: g[0][0])]
     more = len(lines) - _MOST_LINES
     return lines if more <= 0 else [*lines[:_MOST_LINES], f"  ... and {more} more places"]
 

@@ -87,9 +87,7 @@ def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None
         entries = [found.get(index) for found in by_index]
         if len({entry and entry.digest for entry in entries}) > 1:
             # when the oldest command that is known differs already, the real difference may lie before it
-            return _difference_text(
-                index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1
-            )
+            return _difference_text(index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1)
     raise AssertionError("the hashes of all commands agree")
 
 

@@ -152,9 +152,7 @@ class _Window(SharedMemory):
 
 
 class MpiContext(DistributedContext):
-    def __init__(
-        self, comm: MPI.Intracomm, group: Group, nodes: tuple[int, ...], layout: SubcontextLayout
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, group: Group, nodes: tuple[int, ...], layout: SubcontextLayout) -> None:
         self._comm, self.group, self._nodes, self.layout = comm, group, nodes, layout
         self.rank, self.size = comm.rank, comm.size
         self._children: dict[str, int] = {}
@@ -167,9 +165,7 @@ class MpiContext(DistributedContext):
         self.allgather(np.array([value], dtype=np.int64), values, op=op)
         return [int(value) for value in values]
 
-    def allgather(
-        self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> None:
+    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
         mine, all_of_them = byte_view(source), byte_view(target, written=True)
         size = mine.nbytes
         self._check_total("all_gather", size, all_of_them.nbytes)
@@ -185,9 +181,7 @@ class MpiContext(DistributedContext):
         for root in range(self.size):
             self.broadcast(all_of_them[root * size : (root + 1) * size], root, op=op, fingerprint=fingerprint)
 
-    def allgather_bytes(
-        self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None
-    ) -> list[memoryview]:
+    def allgather_bytes(self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> list[memoryview]:
         mine = byte_view(data)
         sizes = self.allgather_int(mine.nbytes, op=op)
         total = memoryview(bytearray(sum(sizes)))
@@ -207,9 +201,7 @@ class MpiContext(DistributedContext):
             self.broadcast(block, root, op=op, fingerprint=fingerprint)
         return blocks
 
-    def all_to_all(
-        self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None
-    ) -> None:
+    def all_to_all(self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None) -> None:
         mine, theirs = byte_view(source), byte_view(target, written=True)
         part = mine.nbytes // self.size
         self._check_total("all_to_all", part, mine.nbytes)
@@ -232,9 +224,7 @@ class MpiContext(DistributedContext):
             to, origin = (self.rank + distance) % self.size, (self.rank - distance) % self.size
             self.send_recv(mine[places[to]], to, theirs[places[origin]], origin, op=op)
 
-    def broadcast(
-        self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None
-    ) -> None:
+    def broadcast(self, buffer: Buffer, root: int, *, op: str = "broadcast", fingerprint: object = None) -> None:
         self.checked_rank("root", root)
         for piece in in_pieces(byte_view(buffer, written=self.rank != root)):
             message = [piece, piece.nbytes, MPI.BYTE]
@@ -283,9 +273,7 @@ class MpiContext(DistributedContext):
         if len(set(members)) != len(members):
             raise MeshError(f"create_sub_context: a rank is listed twice in {members}")
         if self.rank not in members:
-            raise MeshError(
-                f"create_sub_context: rank {self.rank} is not in the list {members}, and must not call it"
-            )
+            raise MeshError(f"create_sub_context: rank {self.rank} is not in the list {members}, and must not call it")
         self._meet(members)
         group = self._comm.Get_group().Incl(members)
         comm = MPI.Intracomm(self._comm.Create_group(group))
@@ -300,9 +288,7 @@ class MpiContext(DistributedContext):
 
     def shared_array(self, nbytes: int) -> SharedMemory:
         if not self.one_host:
-            raise MeshError(
-                "shared_array: the ranks of this context are on several hosts, which share no memory"
-            )
+            raise MeshError("shared_array: the ranks of this context are on several hosts, which share no memory")
         self.barrier(op="shared_array")
         window = MPI.Win.Allocate_shared(nbytes, 1, comm=self._comm)
         return _Window(window, self.size, lambda: self.barrier(op="shared_array"))
@@ -310,9 +296,7 @@ class MpiContext(DistributedContext):
     def abort(self, code: int) -> None:
         MPI.COMM_WORLD.Abort(code)
 
-    def _collective(
-        self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request]
-    ) -> None:
+    def _collective(self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request]) -> None:
         """`call` takes no arguments: it starts the operation. What ranks must agree on is under way meanwhile."""
         wait = self.collective(op, fingerprint, nbytes)
         digests = np.zeros(self.size if isinstance(fingerprint, str) else 0, dtype=np.int64)
@@ -337,17 +321,13 @@ class MpiContext(DistributedContext):
     def _check_peer(self, op: str, peer: int, tag: int) -> None:
         self.checked_rank(f"{op}: rank", peer)
         if peer == self.rank:
-            raise MeshError(
-                f"{op}: rank {peer} is this process itself, which cannot send and receive at once"
-            )
+            raise MeshError(f"{op}: rank {peer} is this process itself, which cannot send and receive at once")
         if tag < 0:
             raise MeshError(f"{op}: a tag is 0 or more, got {tag}")
 
     def _check_total(self, op: str, each: int, total: int) -> None:
         if total != each * self.size:
-            raise MeshError(
-                f"{op}: {each} bytes from each of {self.size} ranks do not make a buffer of {total} bytes"
-            )
+            raise MeshError(f"{op}: {each} bytes from each of {self.size} ranks do not make a buffer of {total} bytes")
 
     def _meet(self, members: Sequence[int]) -> None:
         """A barrier of some ranks, before they have a group of their own."""

@@ -116,9 +116,7 @@ def _abort_on_errors(MPI: ModuleType) -> None:
             f"softmesh: rank {MPI.COMM_WORLD.rank} ends the job; last completed: {last or 'nothing'}",
             file=sys.stderr,
         )
-        rank_reporter.send_last(
-            rank_reporter.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last)
-        )
+        rank_reporter.send_last(rank_reporter.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last))
         sys.stdout.flush()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(1)

@@ -82,9 +82,7 @@ class RankGrid:
         assembly.open(lambda own: own[0].copy_(data.detach()))
         return assembly.keep()
 
-    def _gathering(
-        self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str
-    ) -> AllGatherExchange:
+    def _gathering(self, group: RankGroup, axes: tuple[int, ...], data: torch.Tensor, op: str) -> AllGatherExchange:
         key = (op, data.shape, data.dtype, axes)
         found = self._gathers.get(key)
         if found is None:
@@ -100,9 +98,7 @@ class RankGrid:
         pieces = "x".join(map(str, data.shape[:lead]))
         along = ", ".join(map(str, axes))
         dtype = str(data.dtype).removeprefix("torch.")
-        return (
-            f"{dtype} {list(data.shape[lead:])}, {pieces} pieces, ax{'i' if len(axes) == 1 else 'e'}s {along}"
-        )
+        return f"{dtype} {list(data.shape[lead:])}, {pieces} pieces, ax{'i' if len(axes) == 1 else 'e'}s {along}"
 
     def side_by_side(
         self, shape: tuple[int, ...], dtype: torch.dtype, axes: Sequence[int], first: int = 0

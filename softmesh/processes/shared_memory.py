@@ -92,9 +92,7 @@ def _found(key: np.ndarray) -> int:
         descriptor = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return -1
-    if os.fstat(descriptor).st_size == SPAN and os.pread(descriptor, 8, SPAN - 8) == proof.to_bytes(
-        8, "little"
-    ):
+    if os.fstat(descriptor).st_size == SPAN and os.pread(descriptor, 8, SPAN - 8) == proof.to_bytes(8, "little"):
         return descriptor
     os.close(descriptor)
     return -1

@@ -41,8 +41,7 @@ class SubcontextLayout:
     def _check(self, subcontext_id: int) -> None:
         if not 0 <= subcontext_id < len(self.sizes):
             raise RankIndexError(
-                f"subcontext_id out of range: expected 0 <= subcontext_id < {len(self.sizes)}, "
-                f"got {subcontext_id}"
+                f"subcontext_id out of range: expected 0 <= subcontext_id < {len(self.sizes)}, got {subcontext_id}"
             )
 
 

@@ -32,9 +32,7 @@ def tints(count: int) -> list[str]:
 def shaded_tints(hues: int, shades: int) -> list[list[str]]:
     """`shades` steps from light to dark in each of `hues` hues."""
     steps = [step / max(shades - 1, 1) for step in range(shades)]
-    return [
-        [_hex(hue / hues, 0.20 + 0.22 * step, 0.99 - 0.14 * step) for step in steps] for hue in range(hues)
-    ]
+    return [[_hex(hue / hues, 0.20 + 0.22 * step, 0.99 - 0.14 * step) for step in steps] for hue in range(hues)]
 
 
 def _hex(hue: float, saturation: float, value: float) -> str:

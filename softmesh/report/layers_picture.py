@@ -59,9 +59,7 @@ def layers_svg(layers: Layers) -> str:
         row = _row(layer, tint)
         content.put(row, 0, y)
         y += row.height + _GAP
-    content.text(
-        _PADDING, y + _HEADING, "Imports point down, and within a layer to the right.", _SAID, fill=FADED
-    )
+    content.text(_PADDING, y + _HEADING, "Imports point down, and within a layer to the right.", _SAID, fill=FADED)
     return picture(content, "The layers of softmesh, from programs down to the ground")
 
 

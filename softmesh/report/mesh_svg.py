@@ -92,9 +92,7 @@ class _CellSize:
 def _cell_size(cells: Sequence[MeshCell], pitch: float) -> _CellSize:
     gap = 6.0 if pitch > 48 else 3.0 if pitch > 16 else 1.0
     written = [cell.writing.lines for cell in cells if cell.writing.lines]
-    wanted = max(
-        (text_width(text, _SIZE) for lines in written for line in lines for text in line[0]), default=0
-    )
+    wanted = max((text_width(text, _SIZE) for lines in written for line in lines for text in line[0]), default=0)
     width = max(_NARROWEST_CELL, min(_WIDEST_CELL, pitch - gap, wanted + 2 * _PADDING))
     forms = tuple(_widest_fitting(column, width) for column in zip(*written, strict=True))
     count = sum(len(written[0][line][form]) for line, form in enumerate(forms) if form is not None)
@@ -161,9 +159,7 @@ def _draw_cell(panel: Panel, cell: MeshCell, x: float, y: float, size: _CellSize
     ]
     first = y + size.height / 2 - _LEADING * (len(lines) - 1) / 2 + 3.8
     for number, text in enumerate(lines):
-        panel.text(
-            x + size.width / 2, first + number * _LEADING, text, _SIZE, anchor="middle", bold=number == 0
-        )
+        panel.text(x + size.width / 2, first + number * _LEADING, text, _SIZE, anchor="middle", bold=number == 0)
 
 
 _MESH_FILL = "#dbe7f3"
@@ -178,9 +174,7 @@ def mesh_svg(shape: Sequence[int], ids: Sequence[int], title: str | None = None)
     extents = tuple(shape)
     coordinates = mesh_coordinates(extents)
     if len(ids) != len(coordinates):
-        raise MeshError(
-            f"mesh_svg: {len(ids)} ids for a mesh of {device_count(extents)} ({grid_text(extents)})."
-        )
+        raise MeshError(f"mesh_svg: {len(ids)} ids for a mesh of {device_count(extents)} ({grid_text(extents)}).")
     cells = [
         MeshCell(
             Writing(_id_and_place(device_id, coordinate), _tip([f"Dev. ID: {device_id}"], coordinate)),
@@ -194,12 +188,8 @@ def mesh_svg(shape: Sequence[int], ids: Sequence[int], title: str | None = None)
     return picture(page, heading)
 
 
-def _id_and_place(
-    device_id: int | None, coordinate: MeshCoordinate
-) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    ids = (
-        () if device_id is None else (((f"Dev. ID: {device_id}",), (f"dev {device_id}",), (str(device_id),)),)
-    )
+def _id_and_place(device_id: int | None, coordinate: MeshCoordinate) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    ids = () if device_id is None else (((f"Dev. ID: {device_id}",), (f"dev {device_id}",), (str(device_id),)),)
     return *ids, ((coordinate_text(tuple(coordinate)),),)
 
 
@@ -244,10 +234,7 @@ def _fills(tensor: PlacedTensor) -> dict[MeshCoordinate, str]:
         return {coordinate: colours[group] for coordinate, group in groups.items()}
     shade, hue = sorted(cutting_axes, key=lambda axis: (grid[axis], -axis))  # more hues than shades
     shades = shaded_tints(grid[hue], grid[shade])
-    return {
-        piece.coordinate: shades[piece.position[hue]][piece.position[shade]]
-        for piece in tensor.cutting.pieces
-    }
+    return {piece.coordinate: shades[piece.position[hue]][piece.position[shade]] for piece in tensor.cutting.pieces}
 
 
 def _cells(tensor: PlacedTensor, fills: dict[MeshCoordinate, str]) -> list[MeshCell]:

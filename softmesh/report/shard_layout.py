@@ -43,9 +43,7 @@ def planes(shape: Extents) -> list[Plane]:
     """
     rows, columns = shape[-2:] if len(shape) > 1 else (1, shape[0])
     leading = product(*map(range, shape[:-2]))
-    return [
-        Plane(_label(index), rows, columns, number * rows * columns) for number, index in enumerate(leading)
-    ]
+    return [Plane(_label(index), rows, columns, number * rows * columns) for number, index in enumerate(leading)]
 
 
 def _label(index: Extents) -> str:
@@ -98,10 +96,7 @@ class Cutting:
 
     def slice_text(self, piece: Piece) -> str:
         """As one would index the whole tensor: `[:, 0:32]`, a bare colon for a dim that is not split."""
-        spans = (
-            f"{start}:{stop}" if dim in self.split_dims else ":"
-            for dim, (start, stop) in enumerate(piece.spans)
-        )
+        spans = (f"{start}:{stop}" if dim in self.split_dims else ":" for dim, (start, stop) in enumerate(piece.spans))
         return f"[{', '.join(spans)}]"
 
     def groups(self) -> dict[MeshCoordinate, int]:

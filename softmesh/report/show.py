@@ -54,18 +54,14 @@ def _parse_mesh(text: str) -> MeshShape:
         raise click.BadParameter(f"{text} has {len(extents)} axes; at most {_MOST_AXES} can be drawn.")
     shape = MeshShape(map(int, extents))
     if shape.mesh_size() > _MOST_DEVICES:
-        raise click.BadParameter(
-            f"{text} has {shape.mesh_size()} devices; at most {_MOST_DEVICES} can be drawn."
-        )
+        raise click.BadParameter(f"{text} has {shape.mesh_size()} devices; at most {_MOST_DEVICES} can be drawn.")
     return shape
 
 
 def _parse_shape(text: str) -> list[int]:
     extents = [extent.strip() for extent in text.split(",")]
     if not all(map(_is_extent, extents)):
-        raise click.BadParameter(
-            f"{text!r} is not a shape; write its extents as in 1,1,64,256, each at least 1."
-        )
+        raise click.BadParameter(f"{text!r} is not a shape; write its extents as in 1,1,64,256, each at least 1.")
     if len(extents) > _MOST_AXES:
         raise click.BadParameter(f"{text} has {len(extents)} dims; at most {_MOST_AXES} can be drawn.")
     shape = list(map(int, extents))
@@ -77,9 +73,7 @@ def _parse_shape(text: str) -> list[int]:
 def _parse_splits(text: str) -> Splits:
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not all(map(_is_dim, entries)):
-        raise click.BadParameter(
-            f"{text!r} names no dims; write 3, or one for each mesh axis such as 0,3 or none,3."
-        )
+        raise click.BadParameter(f"{text!r} names no dims; write 3, or one for each mesh axis such as 0,3 or none,3.")
     return tuple(None if entry == "none" else int(entry) for entry in entries)
 
 
@@ -106,9 +100,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("target", required=False)
 @click.option("--system", metavar="NAME", help="Draw TARGET, a descriptor or bindings, onto this machine.")
-@click.option(
-    "--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8. Repeatable."
-)
+@click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8. Repeatable.")
 @click.option(
     "--fabric",
     callback=when_given(_parse_fabric),
@@ -158,14 +150,11 @@ def show(
 
 
 _TWO_PICTURES = (
-    "--mesh, --shape and --shard draw a tensor on a mesh; they do not go with TARGET, --system, --down or "
-    "--fabric."
+    "--mesh, --shape and --shard draw a tensor on a mesh; they do not go with TARGET, --system, --down or --fabric."
 )
 
 
-def _request(
-    target: str | None, system: str | None, down: tuple[str, ...], fabric: FabricConfig | None
-) -> Request:
+def _request(target: str | None, system: str | None, down: tuple[str, ...], fabric: FabricConfig | None) -> Request:
     """The machine may be given by itself, as `show T3000` or as `show --system T3000`."""
     if target is not None:
         return Request(target, system, down, fabric)
@@ -187,9 +176,7 @@ def _show_wiring(request: Request, output: Path | None) -> None:
         write_picture(output, wiring_page(wiring) if is_page(output) else wiring_svg(wiring))
 
 
-def _show_mesh(
-    mesh: MeshShape | None, shape: list[int] | None, splits: Splits | None, output: Path | None
-) -> None:
+def _show_mesh(mesh: MeshShape | None, shape: list[int] | None, splits: Splits | None, output: Path | None) -> None:
     mesh = _own_shape() if mesh is None else mesh
     ids = _device_ids(mesh)
     tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
@@ -237,15 +224,11 @@ def _dims_of(splits: Splits, rank: int) -> Splits:
     """Counted from the front, and checked."""
     for dim in splits:
         if dim is not None and not -rank <= dim < rank:
-            raise click.UsageError(
-                f"--shard: dim {dim} is outside a tensor of rank {rank} ({-rank} to {rank - 1})."
-            )
+            raise click.UsageError(f"--shard: dim {dim} is outside a tensor of rank {rank} ({-rank} to {rank - 1}).")
     dims = tuple(None if dim is None else dim % rank for dim in splits)
     split = [dim for dim in dims if dim is not None]
     if len(set(split)) < len(split):
-        raise click.UsageError(
-            "--shard names one dim twice; to split it over all devices, name it once, alone."
-        )
+        raise click.UsageError("--shard names one dim twice; to split it over all devices, name it once, alone.")
     return dims
 
 

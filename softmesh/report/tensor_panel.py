@@ -81,9 +81,7 @@ def tensor_panel(tensor: PlacedTensor, fills: Mapping[MeshCoordinate, str], room
     size = drawn.size(room, _TALLEST if len(sheets) == 1 else _TALLEST_OF_MANY, strips)
     panel = Panel()
     for spans, pieces in list(sheets.items())[:_MOST_SHEETS]:
-        title = ", ".join(
-            f"dim {dim} = {start}:{stop}" for dim, (start, stop) in zip(others, spans, strict=True)
-        )
+        title = ", ".join(f"dim {dim} = {start}:{stop}" for dim, (start, stop) in zip(others, spans, strict=True))
         sheet = _sheet(tensor, drawn, pieces, fills, title, size)
         panel.put(sheet, 0, panel.height + 12 if panel.height else 0)
     if len(sheets) > _MOST_SHEETS:
@@ -97,9 +95,7 @@ def _no_whole() -> Panel:
     width = 250.0
     panel.rectangle(_LEFT, _TICK, width, _SHORTEST, EMPTY, dashed=True, radius=4)
     for number, line in enumerate(("no one tensor: the devices hold", "values of their own (Local)")):
-        panel.text(
-            _LEFT + width / 2, _TICK + 34 + 16 * number, line, 11, anchor="middle", fill=FADED, mono=False
-        )
+        panel.text(_LEFT + width / 2, _TICK + 34 + 16 * number, line, 11, anchor="middle", fill=FADED, mono=False)
     return panel
 
 
@@ -185,9 +181,7 @@ def _names(tensor: PlacedTensor, held: list[MeshCoordinate]) -> tuple[str, str]:
     return f"{before}{len(held)} devices", str(len(held))
 
 
-def _mark_edges(
-    panel: Panel, drawn: Drawn, pieces: list[Piece], top: float, size: tuple[float, float]
-) -> None:
+def _mark_edges(panel: Panel, drawn: Drawn, pieces: list[Piece], top: float, size: tuple[float, float]) -> None:
     """The positions of the cuts, as many as do not touch."""
     width, height = size
     across = sorted({edge for piece in pieces for edge in _span(piece, drawn.across)})

@@ -135,11 +135,7 @@ def _whose(device_id: int, is_own: bool) -> tuple[str, str]:
 
 
 def _mesh_title(shape: Extents) -> str:
-    return (
-        f"MeshDevice(rows={shape[0]}, cols={shape[1]})"
-        if len(shape) == 2
-        else f"MeshDevice({grid_text(shape)})"
-    )
+    return f"MeshDevice(rows={shape[0]}, cols={shape[1]})" if len(shape) == 2 else f"MeshDevice({grid_text(shape)})"
 
 
 def _id_text(device_id: int) -> str:

@@ -147,9 +147,7 @@ def detach(observer: Observer) -> None:
 def observe(observer: Observer) -> Iterator[Observer]:
     """Attach `observer` to the stream for the length of a `with` block."""
     if not callable(getattr(observer, "on_command", None)):
-        raise refused(
-            "observe", f"observer must have a method on_command(command), got {described(observer)}"
-        )
+        raise refused("observe", f"observer must have a method on_command(command), got {described(observer)}")
     attach(observer)
     try:
         yield observer

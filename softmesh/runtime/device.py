@@ -52,9 +52,7 @@ class ChipQueries:
 
     def _side(self, method: str, axis: int) -> int:
         if self._shape.dims() != 2:
-            raise MeshError(
-                f"{method}: {self._shape} has {self._shape.dims()} axes: ask mesh.shape for them."
-            )
+            raise MeshError(f"{method}: {self._shape} has {self._shape.dims()} axes: ask mesh.shape for them.")
         return int(self._shape[axis])
 
     def num_dram_channels(self) -> int:
@@ -201,9 +199,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def _device_at(self, where: str, coord: MeshCoordinate) -> int:
         if not self._shape.contains(checked(where, "coord", coord, MeshCoordinate, A_COORDINATE)):
-            raise MeshError(
-                f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}."
-            )
+            raise MeshError(f"Device ID requested for MeshCoord {coord} not found. The mesh is {self._shape}.")
         return self._ids[self._shape.index(coord)]
 
     def is_remote_only(self) -> bool:
@@ -318,9 +314,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
             for piece in submesh_shape.coordinates()
         ]
         holding = part(self._holding, tuple(start), tuple(submesh_shape))
-        submesh = MeshDevice(
-            submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding
-        )
+        submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding)
         self._submeshes.append(weakref.ref(submesh))
         return submesh
 
@@ -332,9 +326,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
                 f"Submesh shape {shape} and mesh device shape {self._shape} must have the same number of dimensions."
             )
         if offset is not None and offset.dims() != shape.dims():
-            raise MeshError(
-                f"Submesh shape {shape} and offset {offset} must have the same number of dimensions."
-            )
+            raise MeshError(f"Submesh shape {shape} and offset {offset} must have the same number of dimensions.")
         start = [0] * shape.dims() if offset is None else list(offset)
         if any(a + n > m for a, n, m in zip(start, shape, self._shape, strict=True)):
             raise MeshError(
@@ -406,9 +398,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         if key in self.program_cache or not self._program_cache_enabled:
             return
         if not self._program_cache_misses_allowed:
-            raise MeshError(
-                f"Device operation {key!r}: program cache miss occurred, but cache misses are forbidden"
-            )
+            raise MeshError(f"Device operation {key!r}: program cache miss occurred, but cache misses are forbidden")
         self.program_cache.add(key)
 
     @property
@@ -417,9 +407,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def check_open(self, doing: str) -> None:
         if self.closed:
-            raise MeshError(
-                f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape})."
-            )
+            raise MeshError(f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape}).")
 
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""

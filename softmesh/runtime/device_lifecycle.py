@@ -191,9 +191,7 @@ def _check_physical_ids(ids: list[int], shape: MeshShape) -> list[int]:
         )
     twice = sorted({i for i in ids if ids.count(i) > 1})
     if twice:
-        raise MeshError(
-            f"physical_device_ids names device {twice[0]} twice: {ids}. Each chip has one place in a mesh."
-        )
+        raise MeshError(f"physical_device_ids names device {twice[0]} twice: {ids}. Each chip has one place in a mesh.")
     if any(i < 0 for i in ids):
         raise MeshError(f"physical_device_ids must not be negative: {ids}.")
     taken = sorted(set(ids) & _ids_in_use())
@@ -305,9 +303,7 @@ def CloseDevices(devices: dict[int, MeshDevice]) -> None:
         close_mesh_device(device)
 
 
-def open_device_mesh(
-    grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (), **options: object
-) -> MeshDevice:
+def open_device_mesh(grid: DeviceGrid | MeshShape, device_ids: Sequence[int] = (), **options: object) -> MeshDevice:
     """The tutorials' older spelling of `open_mesh_device`."""
     shape = grid.as_shape() if isinstance(grid, DeviceGrid) else grid
     return open_mesh_device(shape, physical_device_ids=device_ids, **options)  # type: ignore[arg-type]

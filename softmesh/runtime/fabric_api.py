@@ -46,9 +46,7 @@ def set_fabric_config(
         checked(_WHERE, "config", config, FabricConfig, "a ttnn.FabricConfig"),
         _checked_reliability(reliability_mode),
         _checked_planes(num_planes),
-        checked(
-            _WHERE, "fabric_tensix_config", fabric_tensix_config, FabricTensixConfig, "a FabricTensixConfig"
-        ),
+        checked(_WHERE, "fabric_tensix_config", fabric_tensix_config, FabricTensixConfig, "a FabricTensixConfig"),
         checked(_WHERE, "fabric_udm_mode", fabric_udm_mode, FabricUDMMode, "a FabricUDMMode"),
         checked(_WHERE, "fabric_manager_mode", fabric_manager_mode, FabricManagerMode, "a FabricManagerMode"),
         _checked_payload(router_config),
@@ -153,18 +151,14 @@ def get_all_mgd_fabric_types() -> list[FabricType]:
     return [mesh.fabric_type for mesh in current_system().meshes if not mesh.is_switch]
 
 
-def get_eth_forwarding_direction(
-    src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId
-) -> int | None:
+def get_eth_forwarding_direction(src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId) -> int | None:
     """The device's number for the direction of the first hop; None where no links lead there."""
     network = machine_system("get_eth_forwarding_direction").network
     direction = network.told_direction(_node(src_fabric_node_id), _node(dst_fabric_node_id))
     return None if direction is None else ETH_DIRECTION.get(direction)
 
 
-def get_forwarding_link_indices(
-    src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId
-) -> list[int]:
+def get_forwarding_link_indices(src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId) -> list[int]:
     network = machine_system("get_forwarding_link_indices").network
     return network.told_links(_node(src_fabric_node_id), _node(dst_fabric_node_id))
 

@@ -84,7 +84,5 @@ def watch(ranks: RankGrid) -> None:
 def is_wanted() -> bool:
     asked = os.environ.get(VARIABLE, "").strip()
     if asked not in ("", "0", "1"):
-        raise MeshError(
-            f"{VARIABLE}={asked[:20]!r}: set it to 1 to compare ranks at each collective, or to 0."
-        )
+        raise MeshError(f"{VARIABLE}={asked[:20]!r}: set it to 1 to compare ranks at each collective, or to 0.")
     return asked == "1"

@@ -153,7 +153,5 @@ class MeshDeviceView:
 
     def _sides(self, method: str) -> tuple[int, int]:
         if not self.is_mesh_2d():
-            raise MeshError(
-                f"{method}: {self._shape} has {self._shape.dims()} axes, and it takes rows and columns."
-            )
+            raise MeshError(f"{method}: {self._shape} has {self._shape.dims()} axes, and it takes rows and columns.")
         return int(self._shape[0]), int(self._shape[1])

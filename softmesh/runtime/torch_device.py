@@ -27,7 +27,5 @@ def chosen_torch_device() -> torch.device:
             f"unset {_VARIABLE} to run on the CPU."
         )
     if int(named[1] or 0) >= there:
-        raise MeshError(
-            f"{_VARIABLE}={chosen}: torch finds {there} of them; choose cuda:0 to cuda:{there - 1}."
-        )
+        raise MeshError(f"{_VARIABLE}={chosen}: torch finds {there} of them; choose cuda:0 to cuda:{there - 1}.")
     return torch.device(chosen)

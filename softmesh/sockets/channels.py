@@ -55,9 +55,7 @@ class Fifo:
 class LocalChannel:
     """Both ends are in this process: messages wait here, however large they are."""
 
-    def __init__(
-        self, mesh: MeshDevice, fifo_size: int, senders: frozenset[int], receivers: frozenset[int]
-    ) -> None:
+    def __init__(self, mesh: MeshDevice, fifo_size: int, senders: frozenset[int], receivers: frozenset[int]) -> None:
         self.fifo = Fifo(fifo_size)
         self.senders, self.receivers = senders, receivers
         self._messages: deque[tuple[TensorMessage, CallSite]] = deque()
@@ -142,9 +140,7 @@ class RankChannel:
         _AWAITING_CREDIT.add(self)
         while len(self.fifo):
             if self._credit is None:
-                self._credit = self._pair.irecv(
-                    self._credit_byte, self._peer, self._credit_tag, op="send_async"
-                )
+                self._credit = self._pair.irecv(self._credit_byte, self._peer, self._credit_tag, op="send_async")
             if not self._credit.test():
                 return
             self._credit = None

@@ -75,20 +75,14 @@ class CompiledSend(CompiledTransfer):
         self._channel, self._blocks, self._load = channel, blocks, load
 
     @classmethod
-    def of(
-        cls, tensor: Tensor, channel: object, routes: Routes, message: TensorMessage
-    ) -> CompiledSend | None:
+    def of(cls, tensor: Tensor, channel: object, routes: Routes, message: TensorMessage) -> CompiledSend | None:
         """After the tensor was sent as this message; None where the next one like it takes the ordinary way too."""
         storage = tensor.storage
-        is_simple = (
-            isinstance(channel, SharedChannel) and not storage.is_pending and tensor.shard_positions is None
-        )
+        is_simple = isinstance(channel, SharedChannel) and not storage.is_pending and tensor.shard_positions is None
         if not is_simple or storage.data is None or not is_sent_whole(tensor, routes):
             return None
         assert isinstance(channel, SharedChannel)
-        blocks = channel.blocks_for(
-            message.description, MessageFormat(tuple(storage.data.shape), storage.data.dtype)
-        )
+        blocks = channel.blocks_for(message.description, MessageFormat(tuple(storage.data.shape), storage.data.dtype))
         return None if blocks is None else cls(tensor, channel, blocks, message.load)
 
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -128,12 +122,7 @@ class CompiledReceive(CompiledTransfer):
         """After a message of this description came to the tensor, which lay so `before`."""
         storage = output.storage
         mesh, data, after = storage.device, pending_tensor.data_now(storage), pending_tensor.dist_now(storage)
-        if (
-            not isinstance(channel, SharedChannel)
-            or output.shard_positions is not None
-            or data is None
-            or mesh is None
-        ):
+        if not isinstance(channel, SharedChannel) or output.shard_positions is not None or data is None or mesh is None:
             return None
         dists = {dist: received_distribution(dist, description, routes) for dist in (before, after)}
         whole = {dist: found for dist, found in dists.items() if found is not None}

@@ -46,9 +46,7 @@ class InterProcessCounterChannel:
         deadline = time.monotonic() + seconds
         file = SharedFile.wait_for(_path(name), _LAYOUT.size, deadline, _is_ready)
         if file is None:
-            raise MeshError(
-                f"InterProcessCounterChannel.connect: nobody made {name!r} within {connect_timeout_ms} ms."
-            )
+            raise MeshError(f"InterProcessCounterChannel.connect: nobody made {name!r} within {connect_timeout_ms} ms.")
         channel = cls.__new__(cls)
         channel._name, channel._file, channel._is_owner = name, file, False
         with channel._locked():

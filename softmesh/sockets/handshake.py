@@ -21,9 +21,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.socket_checks import ALONE, check_ranks
 from softmesh.sockets.socket_config import SocketConfig, SocketConnection, SocketEndpoint
 
-_PAIRS: weakref.WeakKeyDictionary[DistributedContext, dict[int, DistributedContext]] = (
-    weakref.WeakKeyDictionary()
-)
+_PAIRS: weakref.WeakKeyDictionary[DistributedContext, dict[int, DistributedContext]] = weakref.WeakKeyDictionary()
 _COUNTS: weakref.WeakKeyDictionary[DistributedContext, int] = weakref.WeakKeyDictionary()
 
 
@@ -37,17 +35,13 @@ class Side:
     def rank_of(self, coord: MeshCoordinate) -> int:
         if not self.blocks:
             return self.ranks[0]
-        return next(
-            rank for rank, block in zip(self.ranks, self.blocks, strict=True) if block.contains(tuple(coord))
-        )
+        return next(rank for rank, block in zip(self.ranks, self.blocks, strict=True) if block.contains(tuple(coord)))
 
 
 Sides = tuple[Side, Side]
 
 
-def sides_of(
-    config: SocketConfig, mesh: MeshDevice, world: DistributedContext
-) -> tuple[Sides, SocketEndpoint]:
+def sides_of(config: SocketConfig, mesh: MeshDevice, world: DistributedContext) -> tuple[Sides, SocketEndpoint]:
     """Sender and receiver as ranks of the context, and which of the two this process is."""
     sender, receiver = config._mesh_ids
     if sender is None or receiver is None:
@@ -214,9 +208,7 @@ def check_agreement(mine: HandshakeMessage, theirs: HandshakeMessage) -> None:
 def _difference(name: str, words: str, here: Any, there: Any) -> str:
     remedy = "Both ends of a socket are made of the same ttnn.SocketConfig, in the same order on both ranks."
     if name != "connections":
-        return (
-            f"Mismatch in {words} during handshake. It is {here} here and {there} on the other end. {remedy}"
-        )
+        return f"Mismatch in {words} during handshake. It is {here} here and {there} on the other end. {remedy}"
     if len(here) != len(there):
         return (
             f"Mismatch in number of socket connections during handshake. There are {len(here)} here and "
@@ -224,9 +216,7 @@ def _difference(name: str, words: str, here: Any, there: Any) -> str:
         )
     number = next(i for i, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
     parts = ("sender device", "sender core", "receiver device", "receiver core")
-    part, a, b = next(
-        (part, a, b) for part, a, b in zip(parts, here[number], there[number], strict=True) if a != b
-    )
+    part, a, b = next((part, a, b) for part, a, b in zip(parts, here[number], there[number], strict=True) if a != b)
     return (
         f"Mismatch in socket connections during handshake. The {part} of connection {number} is {a} here and {b} "
         f"on the other end. {remedy}"

@@ -29,9 +29,7 @@ from softmesh.tensor.undefined import warn_if_undefined
 
 
 @SocketOperation
-def recv_async_h2d(
-    output_tensor: Tensor, h2d_socket: H2DSocket, *, queue_id: int | None = None
-) -> list[Tensor]:
+def recv_async_h2d(output_tensor: Tensor, h2d_socket: H2DSocket, *, queue_id: int | None = None) -> list[Tensor]:
     """The shard on the socket's device takes what the host writes; reading the tensor waits for it."""
     op = "recv_async_h2d"
     checked(op, "h2d_socket", h2d_socket, H2DSocket, "a ttnn.H2DSocket")
@@ -55,9 +53,7 @@ def recv_async_h2d(
 
 
 @SocketOperation
-def send_async_d2h(
-    input_tensor: Tensor, d2h_socket: D2HSocket, *, queue_id: int | None = None
-) -> list[Tensor]:
+def send_async_d2h(input_tensor: Tensor, d2h_socket: D2HSocket, *, queue_id: int | None = None) -> list[Tensor]:
     """The shard on the socket's device goes to whom reads the socket."""
     op = "send_async_d2h"
     checked(op, "d2h_socket", d2h_socket, D2HSocket, "a ttnn.D2HSocket")

@@ -76,9 +76,7 @@ class MeshSocket:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
         self._address = next(_ADDRESSES)
         self._nodes = nodes
-        self.compiled_transfers: dict[
-            tuple[str, TensorSpec], CompiledSend | CompiledReceive | CheckedTransfer
-        ] = {}
+        self.compiled_transfers: dict[tuple[str, TensorSpec], CompiledSend | CompiledReceive | CheckedTransfer] = {}
 
     def keep_compiled(
         self, op: str, spec: TensorSpec, compiled: CompiledSend | CompiledReceive | CheckedTransfer | None
@@ -160,14 +158,11 @@ def create_socket_pair(
     check_connections(connections)
     for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True):
         check_end(mesh, endpoint, connections, config._memory)
-    devices = [
-        _devices(mesh, connections, endpoint) for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True)
-    ]
+    devices = [_devices(mesh, connections, endpoint) for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True)]
     check_fabric(set(devices[0] | devices[1]), len({mesh.get_system_mesh_id() for mesh in meshes}) == 1)
     channel = LocalChannel(meshes[0], config._memory.fifo_size, *devices)
     nodes: _Nodes = {
-        endpoint: _nodes(mesh, connections, endpoint)
-        for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True)
+        endpoint: _nodes(mesh, connections, endpoint) for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True)
     }
     ends = []
     for mesh, endpoint, held in zip(meshes, SocketEndpoint, devices, strict=True):
@@ -198,8 +193,7 @@ def _between_ranks(
     found: dict[tuple[int, int], list[SocketConnection]] = {}
     for connection in config._connections:
         sender, receiver = (
-            side.rank_of(connection.end(end).device_coord)
-            for side, end in zip(sides, SocketEndpoint, strict=True)
+            side.rank_of(connection.end(end).device_coord) for side, end in zip(sides, SocketEndpoint, strict=True)
         )
         if rank == (sender, receiver)[endpoint.value]:
             found.setdefault((sender, receiver), []).append(connection)
@@ -242,9 +236,7 @@ def _check_mesh_ids(config: SocketConfig, ends: tuple[HandshakeMessage, Handshak
             )
 
 
-def _devices(
-    mesh: MeshDevice, connections: Sequence[SocketConnection], endpoint: SocketEndpoint
-) -> frozenset[int]:
+def _devices(mesh: MeshDevice, connections: Sequence[SocketConnection], endpoint: SocketEndpoint) -> frozenset[int]:
     return frozenset(mesh.get_device_id(connection.end(endpoint).device_coord) for connection in connections)
 
 
@@ -266,8 +258,7 @@ def _nodes(
 def _routes(mesh: MeshDevice, connections: Sequence[SocketConnection], endpoint: SocketEndpoint) -> Routes:
     """One for each pair of devices, in the order in which the connections name them."""
     pairs = Counter(
-        (connection.sender_core.device_coord, connection.receiver_core.device_coord)
-        for connection in connections
+        (connection.sender_core.device_coord, connection.receiver_core.device_coord) for connection in connections
     )
     held = [_held(mesh, pair[endpoint.value]) for pair in pairs]
     routes = tuple(Route(coord, count) for coord, count in zip(held, pairs.values(), strict=True))

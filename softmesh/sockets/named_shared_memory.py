@@ -115,9 +115,7 @@ class SharedFile:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except PermissionError:
-                raise MeshError(
-                    f"{path} was made by another user of this host: choose another name."
-                ) from None
+                raise MeshError(f"{path} was made by another user of this host: choose another name.") from None
             if os.fstat(handle).st_size >= smallest:
                 return cls(handle, path, mine=False)
             os.close(handle)

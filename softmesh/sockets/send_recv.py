@@ -161,25 +161,19 @@ def send_async(input_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int |
 
 
 @SocketOperation
-def recv_async(
-    output_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None
-) -> list[Tensor]:
+def recv_async(output_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None) -> list[Tensor]:
     """The next message into the shards at the receivers; reading the tensor waits for it."""
     return receive("recv_async", output_tensor, mesh_socket, queue_id)
 
 
 @SocketOperation
-def send_direct_async(
-    input_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None
-) -> list[Tensor]:
+def send_direct_async(input_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None) -> list[Tensor]:
     """As `send_async`; on a chip the data goes straight into the receiver's tensor."""
     return _send("send_direct_async", input_tensor, mesh_socket, queue_id)
 
 
 @SocketOperation
-def recv_direct_async(
-    output_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None
-) -> list[Tensor]:
+def recv_direct_async(output_tensor: Tensor, mesh_socket: MeshSocket, *, queue_id: int | None = None) -> list[Tensor]:
     """As `recv_async`, for what `send_direct_async` sends."""
     return receive("recv_direct_async", output_tensor, mesh_socket, queue_id)
 
@@ -210,9 +204,7 @@ def _send_again(op: str, tensor: Tensor, socket: MeshSocket) -> list[Tensor]:
 def _start_send(op: str, messages: Sequence[TensorMessage], socket: MeshSocket) -> None:
     for lane, message in zip(socket.lanes, messages, strict=True):
         with TRANSFERS.lock:
-            is_sent = (
-                TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(message)
-            )
+            is_sent = TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(message)
             if not is_sent:
                 TRANSFERS.submit(_send_task(op, message, socket, lane))
 
@@ -277,9 +269,7 @@ def _submit_receive(
             steps = _from_rank(op, channel, output, pending_receive, socket, lane, compiled)
             if TRANSFERS.is_idle and channel.ready is not None and channel.ready() and _ends_at_once(steps):
                 return
-            task = task_of(
-                op, socket, lane, steps, partial(_wait_for, op, channel, output, lane), channel.ready
-            )
+            task = task_of(op, socket, lane, steps, partial(_wait_for, op, channel, output, lane), channel.ready)
         pending_receive.submit(task)
         _check_possible(op, task, pending_receive, socket, channel)
 

@@ -32,9 +32,7 @@ from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMe
 
 WORD = 8
 RING = 4096  # bytes of a channel
-FIRST_RING = (
-    2 * SLOTS * WORD
-)  # before: for each process, how often the other has done with each of its blocks
+FIRST_RING = 2 * SLOTS * WORD  # before: for each process, how often the other has done with each of its blocks
 MOST_CHANNELS = (FIRST - FIRST_RING) // RING
 _HALVES = (FIRST, SPAN // 2, SPAN - RING)  # of the addresses
 
@@ -341,7 +339,5 @@ class SharedChannel(RankChannel):
             target.buffer = block.share_view(there)
 
 
-def _part(
-    begin: int, nbytes: int, dtype: torch.dtype, shape: tuple[int, ...], memory: torch.Tensor
-) -> torch.Tensor:
+def _part(begin: int, nbytes: int, dtype: torch.dtype, shape: tuple[int, ...], memory: torch.Tensor) -> torch.Tensor:
     return memory[begin : begin + nbytes].view(dtype).view(shape)

@@ -53,9 +53,7 @@ class StreamService(Exportable):
         where = type(self).__name__
         self._mesh: MeshDevice | None = checked(where, "mesh_device", mesh, MeshDevice, "a MeshDevice")
         self._mesh.check_open(where)
-        self._spec = checked(
-            where, "global_spec", global_spec, TensorSpec, "a ttnn.TensorSpec of the whole tensor"
-        )
+        self._spec = checked(where, "global_spec", global_spec, TensorSpec, "a ttnn.TensorSpec of the whole tensor")
         if cores is not None:
             raise NotModelled(f"{where}: {_NEEDS_KERNELS}: leave worker_cores out.")
         self._mapper = _checked_mapper(where, mapper, self._mesh)
@@ -74,9 +72,7 @@ class StreamService(Exportable):
 
     @metadata.setter
     def metadata(self, given: bytes) -> None:
-        self._metadata[:] = self._checked_metadata(
-            "metadata", given
-        )  # in place: ends of one process share it
+        self._metadata[:] = self._checked_metadata("metadata", given)  # in place: ends of one process share it
 
     def _checked_metadata(self, where: str, given: object) -> bytes:
         beside = checked(where, "metadata", given, bytes, "bytes")
@@ -152,18 +148,14 @@ class StreamService(Exportable):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("get_"):
-            raise NotModelled(
-                f"{type(self).__name__}.{name}: {_NEEDS_KERNELS}, so there is nothing for it to name."
-            )
+            raise NotModelled(f"{type(self).__name__}.{name}: {_NEEDS_KERNELS}, so there is nothing for it to name.")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
 def _checked_mapper(where: str, mapper: object, mesh: MeshDevice) -> TensorToMesh:
     given = ReplicateTensorToMesh(mesh) if mapper is None else mapper
     if not isinstance(given, TensorToMesh | ReplicateTensorToMeshWrapper):
-        raise refused(
-            where, f"mapper must be one such as ttnn.ShardTensorToMesh(...), got {described(mapper)}"
-        )
+        raise refused(where, f"mapper must be one such as ttnn.ShardTensorToMesh(...), got {described(mapper)}")
     return given.unwrap()
 
 

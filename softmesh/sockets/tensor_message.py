@@ -217,9 +217,7 @@ def check_spec(op: str, description: Description, spec: TensorSpec) -> None:
 
 
 @lru_cache(maxsize=1024)
-def received_distribution(
-    dist: Distribution, description: Description, routes: Routes
-) -> Distribution | None:
+def received_distribution(dist: Distribution, description: Description, routes: Routes) -> Distribution | None:
     """How a tensor that is received into lies afterwards; None where pieces must be put in one by one."""
     coords, words = dist.coordinates(), description.source_layout
     if routes.devices != frozenset(coords):
@@ -240,9 +238,7 @@ class ReceiveTarget:
     def __init__(self, storage: Storage, output: Tensor, description: Description, routes: Routes) -> None:
         self._storage, self._output, self._description, self._routes = storage, output, description, routes
         self._dist = (
-            None
-            if output.shard_positions is not None
-            else received_distribution(storage.dist, description, routes)
+            None if output.shard_positions is not None else received_distribution(storage.dist, description, routes)
         )
         lead = (description.pieces,) if self._dist is None else self._dist.extents
         assert storage.data is not None

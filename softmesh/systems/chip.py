@@ -35,9 +35,7 @@ class Chip(NamedTuple):
     dram_bank_bytes: int
     dram_reserved_bytes: int  # at the bottom of each bank
     dram_alignment: int
-    write_alignment: (
-        int  # of writes over the NoC and PCIe, to any memory; reads follow the memory's alignment
-    )
+    write_alignment: int  # of writes over the NoC and PCIe, to any memory; reads follow the memory's alignment
     dram_gb_per_s: float
     ethernet_ports: int
     ethernet_l1_bytes: int  # of each Ethernet core

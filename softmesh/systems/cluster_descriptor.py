@@ -34,11 +34,7 @@ def load_cluster(path: str | Path) -> Machine:
     """Either kind of file; its keys tell which."""
     file = Path(path)
     document = read_table(file)
-    return (
-        _mapped(file, document)
-        if MAPPING_KEY in document
-        else _joined([described(file, document)], file.stem)
-    )
+    return _mapped(file, document) if MAPPING_KEY in document else _joined([described(file, document)], file.stem)
 
 
 def load_descriptor(path: str | Path) -> Machine:
@@ -66,9 +62,7 @@ def load_mapping(path: str | Path) -> Machine:
     file = Path(path)
     document = read_table(file)
     if MAPPING_KEY not in document:
-        raise FileError(
-            file, f"no `{MAPPING_KEY}`, so not a mapping; load_descriptor reads a single host's file"
-        )
+        raise FileError(file, f"no `{MAPPING_KEY}`, so not a mapping; load_descriptor reads a single host's file")
     return _mapped(file, document)
 
 
@@ -147,8 +141,7 @@ def _check_fit_together(hosts: Sequence[HostDescription]) -> None:
     for host in hosts:
         if host.arch is not first.arch:
             what = (
-                f"chips of {host.arch.name}, while {first.path} has {first.arch.name}; "
-                "one machine has one architecture"
+                f"chips of {host.arch.name}, while {first.path} has {first.arch.name}; one machine has one architecture"
             )
             raise FileError(host.path, what)
         for asic in host.asics.values():
@@ -182,9 +175,7 @@ def _renumbered(host: HostDescription, ids: dict[int, int]) -> HostDescription:
     )
 
 
-def _links_between_hosts(
-    asics: dict[int, Asic], outside: Sequence[OutsideLink]
-) -> tuple[set[Link], list[OutsideLink]]:
+def _links_between_hosts(asics: dict[int, Asic], outside: Sequence[OutsideLink]) -> tuple[set[Link], list[OutsideLink]]:
     """The links both ends report, and the reports that found no answer."""
     ids = {asic.unique_id: id for id, asic in asics.items()}
     reports = {link.near: link for link in outside}
@@ -242,11 +233,7 @@ class _Writer:
         yield from self.table("chip_to_bus_id", ((id, f"0x{bus_id:02x}") for id, bus_id in bus_ids.items()))
         yield from _listed("boards", self.boards())
         yield from self.table("asic_locations", ((asic.id, asic.location) for asic in asics))
-        trays = [
-            (asic.id, asic.tray)
-            for asic in asics
-            if asic.tray != self.tray_by_rule(asic, bus_ids.get(asic.id))
-        ]
+        trays = [(asic.id, asic.tray) for asic in asics if asic.tray != self.tray_by_rule(asic, bus_ids.get(asic.id))]
         if trays:
             yield from self.table("asic_trays", trays)
 

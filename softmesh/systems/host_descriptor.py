@@ -86,9 +86,7 @@ class _Reader(YamlFields):
         entries = self.chip_table("arch")
         if not entries:
             keys = ", ".join(list(self.document)[:8]) or "nothing"
-            raise FileError(
-                self.path, f"no `arch` table, so no chips; a cluster descriptor has one (found {keys})"
-            )
+            raise FileError(self.path, f"no `arch` table, so no chips; a cluster descriptor has one (found {keys})")
         if len(entries) > MAX_CHIPS:
             raise self.wrong(entries, f"arch: {len(entries)} chips; at most {MAX_CHIPS} are taken")
         names: dict[Arch, Value] = {}
@@ -127,12 +125,8 @@ class _Reader(YamlFields):
         asics = {}
         for chip in self.chips:
             board = boards.get(chip, "unknown")
-            tray, location = position(
-                self.arch, board, bus_ids.get(chip), locations.get(chip), chip not in pcie
-            )
-            asics[chip] = Asic(
-                chip, unique_ids[chip], host, trays.get(chip, tray), location, board, pcie.get(chip)
-            )
+            tray, location = position(self.arch, board, bus_ids.get(chip), locations.get(chip), chip not in pcie)
+            asics[chip] = Asic(chip, unique_ids[chip], host, trays.get(chip, tray), location, board, pcie.get(chip))
         return asics
 
     def read_harvest_masks(self) -> Iterator[int]:
@@ -149,9 +143,7 @@ class _Reader(YamlFields):
         made_up = zlib.crc32(self.path.name.encode()) << 32
         ids = {chip: given.get(chip, made_up | chip) for chip in self.chips}
         if len(set(ids.values())) < len(ids):
-            raise self.wrong(
-                self.chip_table("chip_unique_ids"), "chip_unique_ids: two chips have one unique id"
-            )
+            raise self.wrong(self.chip_table("chip_unique_ids"), "chip_unique_ids: two chips have one unique id")
         return ids
 
     def read_pcie(self) -> dict[int, int]:
@@ -205,9 +197,7 @@ class _Reader(YamlFields):
         used: dict[Port, int] = {}
         for row in self.rows_of(key):
             near, far = self.ends(row, key)
-            unique_id = self.number(
-                self.field(far, "remote_chip_id"), f"{key}: remote_chip_id", MAX_UNIQUE_ID
-            )
+            unique_id = self.number(self.field(far, "remote_chip_id"), f"{key}: remote_chip_id", MAX_UNIQUE_ID)
             yield OutsideLink(self.port(near, used), unique_id, self.channel(far))
 
     def ends(self, row: Value, key: str) -> tuple[Table, Table]:

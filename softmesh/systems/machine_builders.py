@@ -31,9 +31,7 @@ def build(system_file: SystemFile, name: str, find: Callable[[str], tuple[System
     else:
         base, base_name = find(system_file.like)
         if base.like is not None:
-            raise MeshError(
-                f"{system_file.path}: {system_file.like} is itself like another system; name that one"
-            )
+            raise MeshError(f"{system_file.path}: {system_file.like} is itself like another system; name that one")
         assembly.fill(base, base.variants[base_name])
         assembly.add_cables(system_file, variant)
     return assembly.machine(system_file, variant)
@@ -84,9 +82,7 @@ class _Assembly:
             yield from ((host, host) for host in range(len(self.system_file.hosts)))
 
     def port(self, host: int, tray: int, board_port: BoardPort) -> Port:
-        return Port(
-            host * self.chips_per_host + self.boards[tray].ids[board_port.location], board_port.channel
-        )
+        return Port(host * self.chips_per_host + self.boards[tray].ids[board_port.location], board_port.channel)
 
     def join(self, one: Port, other: Port, user: str) -> None:
         for port in (one, other):
@@ -124,9 +120,7 @@ class _Assembly:
 class _CableEnd:
     """`[host:]tray.connector[/location]`: a connector, or the channels of one chip behind it."""
 
-    def __init__(
-        self, file: DataFile, text: Text, hosts: tuple[str, ...], boards: dict[int, PlacedBoard]
-    ) -> None:
+    def __init__(self, file: DataFile, text: Text, hosts: tuple[str, ...], boards: dict[int, PlacedBoard]) -> None:
         parts = _CABLE_END.fullmatch(text)
         if parts is None:
             raise file.wrong(text, f"expected an end such as 1.qsfp-1 or box-0:1.qsfp-1, found {shown(text)}")
@@ -137,16 +131,12 @@ class _CableEnd:
         if self.tray not in boards:
             raise file.wrong(text, f"{text}: no tray {self.tray}, only {', '.join(map(str, boards))}")
         board = boards[self.tray].board
-        connector = file.one_of(
-            part_of(text, parts["connector"]), board.connectors, f"connector of {board.name}"
-        )
+        connector = file.one_of(part_of(text, parts["connector"]), board.connectors, f"connector of {board.name}")
         self.board_ports = board.connectors[connector]
         if parts["location"] is not None:
             self.board_ports = tuple(s for s in self.board_ports if s.location == int(parts["location"]))
             if not self.board_ports:
-                raise file.wrong(
-                    text, f"{text}: no channel of location {parts['location']} is behind {connector}"
-                )
+                raise file.wrong(text, f"{text}: no channel of location {parts['location']} is behind {connector}")
 
 
 # Generated machines: `mesh:16x16`, `torus:32x32`, `line:64`, of Wormhole chips with 4 links per edge.

@@ -45,18 +45,14 @@ def with_down(machine: Machine, specs: Sequence[str]) -> Machine:
         else:
             raise MeshError(f"{text[:60]!r} names nothing that can be down: write {FORMS}")
     if len(chips) == len(machine.asics):
-        raise MeshError(
-            f"{', '.join(specs)[:200]}: that is all of {machine.name}; leave at least one chip up"
-        )
+        raise MeshError(f"{', '.join(specs)[:200]}: that is all of {machine.name}; leave at least one chip up")
     return machine.without(chips, links) if chips or links else machine
 
 
 def _known_chip(machine: Machine, spec: str, chip: int) -> int:
     if chip not in machine.asics:
         down = " (it is down already)" if any(asic.id == chip for asic in machine.down_chips) else ""
-        raise MeshError(
-            f"{spec}: {machine.name} has no chip {chip}{down}; it has {_listed(list(machine.asics))}"
-        )
+        raise MeshError(f"{spec}: {machine.name} has no chip {chip}{down}; it has {_listed(list(machine.asics))}")
     return chip
 
 

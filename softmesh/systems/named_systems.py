@@ -69,9 +69,7 @@ def _folded(name: str) -> str:
 def _system_files() -> dict[str, SystemFile]:
     """The file in which each system is described, by its full name."""
     files = sorted(SYSTEMS_FOLDER.glob("*.yaml"))
-    return {
-        name: system_file for system_file in map(read_system_file, files) for name in system_file.variants
-    }
+    return {name: system_file for system_file in map(read_system_file, files) for name in system_file.variants}
 
 
 @lru_cache(maxsize=1)

@@ -80,9 +80,7 @@ def ubb_bus_id(arch: Arch, tray: int, location: int) -> int:
     return _TRAY_NIBBLES[arch][tray - 1] * 16 + location
 
 
-def position(
-    arch: Arch, board: str, bus_id: int | None, location: int | None, is_remote: bool
-) -> tuple[int, int]:
+def position(arch: Arch, board: str, bus_id: int | None, location: int | None, is_remote: bool) -> tuple[int, int]:
     """(tray, location); `location` is the descriptor's own statement, where it makes one."""
     if board in UBB_BOARDS:
         tray, place = UNKNOWN_POSITION if bus_id is None else ubb_position(arch, bus_id)

@@ -86,9 +86,7 @@ def _system_request(system: Machine | str | None, down: tuple[str, ...]) -> _Sys
         return _SystemRequest(system, down, "", "", "", "", "", visible)
     mock = said(MOCK_DESCRIPTOR, "")
     host = said(HOST, "") or os.path.basename(mock)
-    return _SystemRequest(
-        None, (), said(SYSTEM, ""), mock, said(MOCK_HOSTS, ""), host, said(DOWN, ""), visible
-    )
+    return _SystemRequest(None, (), said(SYSTEM, ""), mock, said(MOCK_HOSTS, ""), host, said(DOWN, ""), visible)
 
 
 def _machine(request: _SystemRequest) -> Machine | None:
@@ -110,11 +108,7 @@ def _machine(request: _SystemRequest) -> Machine | None:
 
 def _whole_machine(request: _SystemRequest) -> Machine | None:
     if request.in_program is not None:
-        return (
-            _named(request.in_program)
-            if isinstance(request.in_program, str)
-            else _checked(request.in_program)
-        )
+        return _named(request.in_program) if isinstance(request.in_program, str) else _checked(request.in_program)
     if request.mock_descriptor:
         _warn_where_two_are_named(request)
         return _blaming(MOCK_DESCRIPTOR, request.mock_descriptor, lambda own: _mock(own, request.mock_hosts))
@@ -157,9 +151,7 @@ def _checked(system: object) -> Machine:
     from softmesh.systems.machine import Machine
 
     if not isinstance(system, Machine):
-        raise ArgumentError(
-            f"use_system takes the name of a system, a Machine or None, not {type(system).__name__}"
-        )
+        raise ArgumentError(f"use_system takes the name of a system, a Machine or None, not {type(system).__name__}")
     return system
 
 

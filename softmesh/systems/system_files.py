@@ -230,9 +230,7 @@ class SystemFile:
 
 def read_system_file(path: Path) -> SystemFile:
     file = DataFile(path)
-    fields = file.fields(
-        read_table(path), ["systems", "cluster_type"], ["boards", "like", "hosts", "cabling"]
-    )
+    fields = file.fields(read_table(path), ["systems", "cluster_type"], ["boards", "like", "hosts", "cabling"])
     if ("boards" in fields) == ("like" in fields):
         raise file.wrong(fields["systems"], "give either the boards of a host, or the system it is like")
     groups = file.table(fields.get("cabling", Table()))
@@ -293,9 +291,7 @@ def _placed(file: DataFile, value: Value) -> PlacedBoard:
     def by_location(key: str, locations: tuple[int, ...]) -> dict[int, int]:
         numbers = file.numbers(fields[key])
         if len(numbers) != len(locations):
-            raise file.wrong(
-                fields[key], f"{board.name} needs {len(locations)} {key}, here are {len(numbers)}"
-            )
+            raise file.wrong(fields[key], f"{board.name} needs {len(locations)} {key}, here are {len(numbers)}")
         return dict(zip(locations, numbers, strict=True))
 
     return PlacedBoard(board, by_location("ids", board.locations), by_location("pcie", board.pcie))

@@ -79,9 +79,7 @@ class DeviceInfo(_Record):
 def get_buffers(devices: MeshDevice | Sequence[MeshDevice]) -> list[BufferInfo]:
     """Every buffer and tensor that is allocated, by memory and address."""
     return [
-        BufferInfo(
-            mesh.id(), held.address, held.bytes_per_bank, held.buffer_type, _memory_layout(held.owner, memory)
-        )
+        BufferInfo(mesh.id(), held.address, held.bytes_per_bank, held.buffer_type, _memory_layout(held.owner, memory))
         for mesh, held, memory in _allocated("get_buffers", devices)
     ]
 
@@ -96,9 +94,7 @@ def get_buffer_pages(devices: MeshDevice | Sequence[MeshDevice]) -> list[BufferP
     ]
 
 
-def _allocated(
-    where: str, devices: object
-) -> Iterator[tuple[MeshDevice, Allocation, MemoryWithLayout | None]]:
+def _allocated(where: str, devices: object) -> Iterator[tuple[MeshDevice, Allocation, MemoryWithLayout | None]]:
     given = [devices] if isinstance(devices, MeshDevice) else devices
     for mesh in checked_all(where, "devices", given, (MeshDevice,), "MeshDevices"):
         mesh.check_open(where)
@@ -120,9 +116,7 @@ def _pages(mesh: MeshDevice, held: Allocation, memory: MemoryWithLayout) -> Iter
         bank, slot = layout.page_map.slot(page)
         core = CoreCoord(bank, 0) if cores is None else cores[bank]
         at = held.address + slot * layout.aligned_page_size
-        yield BufferPageInfo(
-            mesh.id(), held.address, core.y, core.x, bank, page, at, layout.aligned_page_size, kind
-        )
+        yield BufferPageInfo(mesh.id(), held.address, core.y, core.x, bank, page, at, layout.aligned_page_size, kind)
 
 
 def get_device_info(device: MeshDevice) -> DeviceInfo:

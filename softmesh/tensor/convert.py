@@ -127,9 +127,7 @@ def to_storage(
     tensor([255,   0], dtype=torch.uint8)
     """
     if t.is_complex() or t.is_quantized:
-        raise ArgumentError(
-            f"a tensor of {t.dtype} has no counterpart on the mesh; convert it to a real type"
-        )
+        raise ArgumentError(f"a tensor of {t.dtype} has no counterpart on the mesh; convert it to a real type")
     facts = FACTS[dtype]
     torch_first = torch_converts or t.dtype not in _HOST_DTYPES
     if facts.mantissa_bits is not None:
@@ -156,11 +154,7 @@ def to_integers(values: torch.Tensor, dtype: DataType) -> torch.Tensor:
     whole = torch.where(fits, wide, _LOWEST_INT32).to(torch.int64)
     if dtype is DataType.UINT32:
         return whole.bitwise_and(2**32 - 1)
-    low, high = (
-        (0, 2**facts.bits - 1)
-        if dtype in _UNSIGNED
-        else (-(2 ** (facts.bits - 1)), 2 ** (facts.bits - 1) - 1)
-    )
+    low, high = (0, 2**facts.bits - 1) if dtype in _UNSIGNED else (-(2 ** (facts.bits - 1)), 2 ** (facts.bits - 1) - 1)
     return whole.clamp_(low, high).to(facts.storage)
 
 

@@ -40,9 +40,7 @@ class TensorBytes(PagedBase):
         tensor.check_readable("TensorBytes")
         device = tensor.storage.device
         if device is None:
-            raise MeshError(
-                "TensorBytes: the tensor is on the host. Move it with ttnn.to_device(tensor, mesh)."
-            )
+            raise MeshError("TensorBytes: the tensor is on the host. Move it with ttnn.to_device(tensor, mesh).")
         super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor.storage.address)
         self.tensor = tensor
         self.encoded: TensorBytes.Encoded | None = None

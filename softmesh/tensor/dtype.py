@@ -80,9 +80,7 @@ FACTS: Mapping[DataType, DtypeFacts] = MappingProxyType(
         DataType.UINT8: _integer(8, torch.uint8, torch.uint8),
         DataType.UINT16: _integer(16, torch.int32, torch.uint16),
         DataType.INT32: _integer(32, torch.int32, torch.int32),
-        DataType.FP8_E4M3: DtypeFacts(
-            8, torch.float32, torch.float8_e4m3fn, is_float=True, exact_storage=False
-        ),
+        DataType.FP8_E4M3: DtypeFacts(8, torch.float32, torch.float8_e4m3fn, is_float=True, exact_storage=False),
         DataType.INT8: _integer(8, torch.int8, torch.int8),
     }
 )

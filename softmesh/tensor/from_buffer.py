@@ -40,9 +40,7 @@ def from_buffer(
     wanted = checked("from_buffer", "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
     if wanted not in _KINDS:
         known = ", ".join(str(kind) for kind in _KINDS)
-        raise MeshError(
-            f"Unreachable: from_buffer makes no {wanted}; take one of {known}, then ttnn.typecast."
-        )
+        raise MeshError(f"Unreachable: from_buffer makes no {wanted}; take one of {known}, then ttnn.typecast.")
     sizes = checked_ints("from_buffer", "shape", shape)
     try:
         values = torch.as_tensor(buffer, dtype=_KINDS[wanted])

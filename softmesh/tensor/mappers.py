@@ -83,9 +83,7 @@ def piece_coordinates(shape: Extents, mesh: Extents, offset: Extents | None = No
     )
 
 
-def compute_distribution_to_mesh_mapping(
-    distribution_shape: MeshShape, mesh_shape: MeshShape
-) -> list[MeshCoordinate]:
+def compute_distribution_to_mesh_mapping(distribution_shape: MeshShape, mesh_shape: MeshShape) -> list[MeshCoordinate]:
     """The ordered mesh coordinates of a distribution, cut off at the mesh's size."""
     where = "compute_distribution_to_mesh_mapping"
     shape = tuple(checked(where, "distribution_shape", distribution_shape, MeshShape, "a MeshShape"))
@@ -342,9 +340,7 @@ def ShardTensor2dMesh(
 ) -> TensorToMesh:
     """Split `dims[0]` over the mesh rows and `dims[1]` over its columns; None replicates."""
     if not isinstance(dims, Sequence) or isinstance(dims, str) or len(dims) != 2:
-        raise refused(
-            "ShardTensor2dMesh", f"dims must hold two entries (rows, columns), got {described(dims)}"
-        )
+        raise refused("ShardTensor2dMesh", f"dims must hold two entries (rows, columns), got {described(dims)}")
     shape = MeshShape(checked_ints("ShardTensor2dMesh", "mesh_shape", mesh_shape))
     return create_mesh_mapper(mesh_device, MeshMapperConfig([_placement(dim) for dim in dims], shape))
 

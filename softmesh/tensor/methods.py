@@ -269,9 +269,7 @@ def has_tile_padding(tensor: Tensor, *, dim: int | None = None) -> bool:
         return tensor.volume() != tensor.logical_volume()
     rank, at = len(shape), checked_int("has_tile_padding", "dim", dim)
     if not -rank <= at < rank:
-        raise MeshError(
-            f"has_tile_padding: dim={at} is out of range for {tensor.shape}: use {-rank} to {rank - 1}."
-        )
+        raise MeshError(f"has_tile_padding: dim={at} is out of range for {tensor.shape}: use {-rank} to {rank - 1}.")
     return shape[at] != padded[at % rank - rank]
 
 

@@ -57,9 +57,7 @@ def experimental_to_single_device(
     return to_device(host, mesh_device, memory_config)
 
 
-def get_optimal_worker_cores_for_sharded_tensor(
-    tensor: Tensor, noc: NOC = NOC.RISCV_0_default
-) -> list[CoreCoord]:
+def get_optimal_worker_cores_for_sharded_tensor(tensor: Tensor, noc: NOC = NOC.RISCV_0_default) -> list[CoreCoord]:
     """For each shard the worker core that reads it best: for DRAM that next to its bank, for L1 its own."""
     where = "get_optimal_worker_cores_for_sharded_tensor"
     config = checked(where, "tensor", tensor, Tensor, "a ttnn.Tensor").memory_config()
@@ -85,9 +83,7 @@ def tilize_and_pack_bfp4_b(data: Any, H: int, W: int, tile_h: int = 32, tile_w: 
     return _packed("tilize_and_pack_bfp4_b", data, (H, W), (tile_h, tile_w), DataType.BFLOAT4_B)
 
 
-def _packed(
-    where: str, data: Any, shape: tuple[int, int], tile_shape: tuple[int, int], dtype: DataType
-) -> bytes:
+def _packed(where: str, data: Any, shape: tuple[int, int], tile_shape: tuple[int, int], dtype: DataType) -> bytes:
     if not isinstance(data, np.ndarray) or data.dtype != np.float32:
         raise refused(where, f"data must be a numpy array of float32, got {described(data)}")
     tile = Tile(tile_shape)

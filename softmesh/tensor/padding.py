@@ -78,9 +78,7 @@ def unpad(self: Tensor, output_tensor_start: Sequence[int], output_tensor_end: S
         0 <= a < b <= n for a, b, n in zip(starts, ends, padded, strict=True)
     )
     if not inside:
-        raise MeshError(
-            f"unpad: from {starts} to {ends} does not lie within the padded shape {list(padded)}."
-        )
+        raise MeshError(f"unpad: from {starts} to {ends} does not lie within the padded shape {list(padded)}.")
     dist = self.view_distribution()
     cuts = (slice(None),) * dist.lead + tuple(slice(a, b) for a, b in zip(starts, ends, strict=True))
     data = with_padding(self.view_data(), self.spec)[cuts].contiguous()
@@ -99,9 +97,7 @@ def unpad_from_tile(self: Tensor, output_tensor_shape: Sequence[int]) -> Tensor:
         raise MeshError(
             f"unpad_from_tile: {sizes} must equal the padded shape {list(padded)} apart from the last two dims."
         )
-    if any(
-        n <= size - edge for n, size, edge in zip(sizes[-2:], padded[-2:], self.tile.tile_shape, strict=True)
-    ):
+    if any(n <= size - edge for n, size, edge in zip(sizes[-2:], padded[-2:], self.tile.tile_shape, strict=True)):
         raise MeshError(f"unpad_from_tile: {sizes} leaves off whole tiles of {list(padded)}: use unpad.")
     return unpad(self, [0] * len(sizes), sizes)
 

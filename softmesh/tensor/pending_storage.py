@@ -82,9 +82,7 @@ def held(storage: Storage, slot: str) -> Any:
     return _SLOTS[slot].__get__(storage)
 
 
-def hold(
-    storage: Storage, data: torch.Tensor | None, dist: Distribution, undefined: Undefined | None = None
-) -> None:
+def hold(storage: Storage, data: torch.Tensor | None, dist: Distribution, undefined: Undefined | None = None) -> None:
     """Put these in without waiting; lazy values that were to come are made first, and written over."""
     materialize_values(storage)
     for name, value in (("data", data), ("dist", dist), ("undefined", undefined)):

@@ -44,9 +44,7 @@ _SCI_MODES: dict[str, bool | None] = {"true": True, "false": False, "default": N
 _options = PrintOptions()
 
 
-def set_printoptions(
-    *, profile: str, sci_mode: str | bool | None = None, precision: int | None = None
-) -> None:
+def set_printoptions(*, profile: str, sci_mode: str | bool | None = None, precision: int | None = None) -> None:
     """Choose how tensors print from now on; what is left out goes back to its default.
 
     >>> set_printoptions(profile="full", sci_mode=False, precision=2)
@@ -64,8 +62,7 @@ def _parse_profile(text: str) -> Profile:
     known = [profile.value for profile in Profile]
     if text.lower() not in known:
         raise MeshError(
-            f"unknown print profile {text!r}; choose one of {', '.join(known)}."
-            f"{did_you_mean(text.lower(), known)}"
+            f"unknown print profile {text!r}; choose one of {', '.join(known)}.{did_you_mean(text.lower(), known)}"
         )
     return Profile(text.lower())
 
@@ -75,9 +72,7 @@ def _parse_sci_mode(mode: str | bool | None) -> bool | None:
         return mode
     checked("set_printoptions", "sci_mode", mode, str, "True, False, None or one of their names")
     if mode.lower() not in _SCI_MODES:
-        raise MeshError(
-            f"unknown sci_mode {mode!r}; choose True, False, None or one of {', '.join(_SCI_MODES)}"
-        )
+        raise MeshError(f"unknown sci_mode {mode!r}; choose True, False, None or one of {', '.join(_SCI_MODES)}")
     return _SCI_MODES[mode.lower()]
 
 
@@ -127,10 +122,7 @@ def format_shards(
 
 
 def _enclose(body: str, shape: Sequence[int], dtype: DataType, layout: Layout) -> str:
-    return (
-        f"{_OPENING}{body}, shape=Shape({list(shape)}), "
-        f"dtype=DataType::{dtype.name}, layout=Layout::{layout.name})"
-    )
+    return f"{_OPENING}{body}, shape=Shape({list(shape)}), dtype=DataType::{dtype.name}, layout=Layout::{layout.name})"
 
 
 def _format_values(values: torch.Tensor, entry: Callable[[float], str], depth: int) -> str:
@@ -144,9 +136,7 @@ def _format_values(values: torch.Tensor, entry: Callable[[float], str], depth: i
     return f"[{f',{line_break}{indent}'.join(blocks)}]"
 
 
-def _shorten(
-    values: torch.Tensor, texts: Callable[[torch.Tensor], Iterable[str]], ellipsis: str
-) -> list[str]:
+def _shorten(values: torch.Tensor, texts: Callable[[torch.Tensor], Iterable[str]], ellipsis: str) -> list[str]:
     """The texts of all entries along the first dim, or of both ends with an ellipsis between."""
     if _options.profile is Profile.FULL or len(values) <= 2 * _EDGE:
         return list(texts(values))

@@ -180,18 +180,12 @@ def config_of_a_tensor(config: MemoryConfig, padded: Sequence[int]) -> MemoryCon
     is_block = config.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
     strategy = ShardDistributionStrategy.GRID_2D if is_block else ShardDistributionStrategy.ROUND_ROBIN_1D
     shape = flat.shape[1:] if len(padded) == 1 else flat.shape
-    return config.of_a_tensor(
-        config.memory_layout, flat, NdShardSpec(shape, flat.grid, flat.orientation, strategy)
-    )
+    return config.of_a_tensor(config.memory_layout, flat, NdShardSpec(shape, flat.grid, flat.orientation, strategy))
 
 
 def _two_dims(nd: NdShardSpec, padded: tuple[int, ...]) -> tuple[TensorMemoryLayout, tuple[int, int]] | None:
     shard = tuple(nd.shard_shape)
-    if (
-        nd.shard_distribution_strategy is ShardDistributionStrategy.CONTIGUOUS_1D
-        or not all(shard)
-        or not shard
-    ):
+    if nd.shard_distribution_strategy is ShardDistributionStrategy.CONTIGUOUS_1D or not all(shard) or not shard:
         return None
     height = _folded_height(shard, padded)
     if height is None:

@@ -105,9 +105,7 @@ class TensorSpec:
         buffer_type: BufferType = BufferType.DRAM,
         tile: Tile | None = None,
     ) -> None: ...
-    def __init__(
-        self, shape: Sequence[int], dtype: DataType, layout: Layout, *memory: Any, **named: Any
-    ) -> None:
+    def __init__(self, shape: Sequence[int], dtype: DataType, layout: Layout, *memory: Any, **named: Any) -> None:
         given = _by_name(memory, named)
         config = _memory_config(given)
         extents = Shape(checked_ints("TensorSpec", "shape", shape))
@@ -237,9 +235,7 @@ class TensorSpec:
             shape = checked_ints("sharded", "shard_shape", shard_shape)
             cores = checked("sharded", "grid", grid, CoreRangeSet, "a CoreRangeSet")
             cut = NdShardSpec(shape, cores, orientation, shard_distribution_strategy)
-        cut.shard_shape = self._aligned_shard(
-            cut.shard_shape, shard_alignment or ShardShapeAlignment.RECOMMENDED
-        )
+        cut.shard_shape = self._aligned_shard(cut.shard_shape, shard_alignment or ShardShapeAlignment.RECOMMENDED)
         return self.with_memory_config(MemoryConfig(self.memory_config.buffer_type, cut))
 
     def _aligned_shard(self, shape: Sequence[int], alignment: ShardShapeAlignment) -> list[int]:

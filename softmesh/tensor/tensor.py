@@ -148,9 +148,7 @@ class Tensor:
 
     def device_coords(self) -> list[MeshCoordinate]:
         if self.storage.device is None:
-            raise MeshError(
-                "StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device."
-            )
+            raise MeshError("StorageType::HOST doesn't support device_coords: move the tensor with ttnn.to_device.")
         return list(self.mesh_coordinates())
 
     def mesh_coordinates(self) -> Coordinates:
@@ -219,9 +217,7 @@ class Tensor:
 
     def _check_device_buffer(self, method: str) -> None:
         if self.storage.device is None:
-            raise MeshError(
-                f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device."
-            )
+            raise MeshError(f"StorageType::HOST doesn't support {method} method: move the tensor with ttnn.to_device.")
         self.check_allocated(method)
 
     # -- how it is distributed -------------------------------------------------------------------
@@ -293,9 +289,7 @@ class Tensor:
         positions = dict(zip(mine, self.shard_positions or range(len(mine)), strict=True))
         shared = tuple(coord for coord in given if coord in positions)
         if not shared:
-            raise MeshError(
-                f"Nothing to overwrite: the values are for {given[0]}, the tensor is at {mine[0]}."
-            )
+            raise MeshError(f"Nothing to overwrite: the values are for {given[0]}, the tensor is at {mine[0]}.")
         for coord, piece in zip(shared, pieces_at(data, dist, shared), strict=True):
             self.storage.write_piece(positions[coord], piece)
 

@@ -72,9 +72,7 @@ def from_torch(
         form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
     if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
         if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
-            raise MeshError(
-                "from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec."
-            )
+            raise MeshError("from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec.")
         source = source.transpose(-2, -1)
     host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
@@ -97,9 +95,7 @@ def created(
     if device is not None:
         checked_open(where, "device", device)
         device.note_write(where, queue)
-    host = _host_tensor(
-        where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0
-    )
+    host = _host_tensor(where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0)
     result = host if device is None else _place(host, device, host.spec)
     if observed():
         emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
@@ -130,9 +126,7 @@ def _checked_form(
         layout = Layout.TILE if facts(dtype).is_block else Layout.ROW_MAJOR
     checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
     if dtype is DataType.FP8_E4M3 and (layout is not Layout.ROW_MAJOR or source.dtype is not torch.float32):
-        raise MeshError(
-            f"fp8_e4m3 supports ROW_MAJOR layout and float32 input only: got {layout} and {source.dtype}."
-        )
+        raise MeshError(f"fp8_e4m3 supports ROW_MAJOR layout and float32 input only: got {layout} and {source.dtype}.")
     if tile is not None:
         checked(where, "tile", tile, Tile, "a ttnn.Tile")
     return _Form(dtype, layout, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
@@ -146,9 +140,7 @@ def _checked_pad_value(value: float | None) -> float:
     return float(value)
 
 
-def _host_tensor(
-    where: str, source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float
-) -> Tensor:
+def _host_tensor(where: str, source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float) -> Tensor:
     pieces, dist, topology = _split(source, mapper, where)
     data = _own_memory(_stored(pieces, form, source, pad_value), source)
     spec = make_spec(tuple(data.shape[dist.lead :]), *form)
@@ -164,9 +156,7 @@ def _as_torch(tensor: object, where: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise refused(where, f"tensor must be a torch.Tensor or a numpy array, got {described(tensor)}")
     if tensor.layout is not torch.strided or tensor.is_meta:
-        kind = (
-            "a meta tensor without values" if tensor.is_meta else f"{tensor.layout}; call .to_dense() first"
-        )
+        kind = "a meta tensor without values" if tensor.is_meta else f"{tensor.layout}; call .to_dense() first"
         raise refused(where, f"tensor must hold plain values, got {kind}")
     return tensor.detach()
 
@@ -176,9 +166,7 @@ def _from_numpy(array: np.ndarray, where: str) -> torch.Tensor:
         usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
         return torch.from_numpy(array if usable else array.copy())
     except TypeError as error:
-        raise refused(
-            where, f"tensor is a numpy array of {array.dtype}, which torch does not have"
-        ) from error
+        raise refused(where, f"tensor is a numpy array of {array.dtype}, which torch does not have") from error
 
 
 def _check_spec_alone(spec: TensorSpec, source: torch.Tensor, **others: object) -> None:
@@ -262,9 +250,7 @@ def _check_own_part(host: Tensor, device: MeshDevice) -> None:
         )
 
 
-def _own_part(
-    data: torch.Tensor, dist: Distribution, device: MeshDevice
-) -> tuple[torch.Tensor, Distribution]:
+def _own_part(data: torch.Tensor, dist: Distribution, device: MeshDevice) -> tuple[torch.Tensor, Distribution]:
     """What this process keeps of a tensor on the whole mesh."""
     return (data, dist) if device.block is None else device.block.own_part(*along_the_mesh(data, dist))
 
@@ -369,9 +355,7 @@ def _warn_partial(tensor: Tensor, dist: Distribution, doing: str) -> None:
             )
 
 
-def _hand_over(
-    whole: torch.Tensor, data: torch.Tensor, dtype: DataType, wanted: torch.dtype | None
-) -> torch.Tensor:
+def _hand_over(whole: torch.Tensor, data: torch.Tensor, dtype: DataType, wanted: torch.dtype | None) -> torch.Tensor:
     result = from_storage(whole, dtype).detach().cpu()
     if wanted is not None:
         result = result.to(wanted)
@@ -400,9 +384,7 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
         return tensor
     ranks = device.ranks
     axes = range(dist.lead)
-    data = device.block.widened(
-        tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing)
-    )
+    data = device.block.widened(tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing))
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
 
 
@@ -553,9 +535,7 @@ def allocate_tensor_on_host(
 
 
 @reject_unknown_keywords
-def copy_host_to_device_tensor(
-    host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None
-) -> None:
+def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None) -> None:
     """Overwrite a device tensor in place with a host tensor of the same spec.
 
     A host tensor that covers only some devices leaves the others as they are.
@@ -575,9 +555,7 @@ def copy_device_to_host_tensor(
     device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | QueueId | None = None
 ) -> None:
     """Overwrite a host tensor in place with a device tensor of the same spec."""
-    check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local(
-        "copy_device_to_host_tensor"
-    )
+    check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local("copy_device_to_host_tensor")
     queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
     warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
     device_tensor = _from_all_ranks(device_tensor, "copy_device_to_host_tensor")
@@ -643,8 +621,7 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     here = {coord: shard for shard in own for coord in shard.own_coordinates()}
     coords = held.view_distribution().coordinates()
     return [
-        here.get(coord) or _plain_host(piece, tensor.spec)
-        for coord, piece in zip(coords, held.pieces(), strict=True)
+        here.get(coord) or _plain_host(piece, tensor.spec) for coord, piece in zip(coords, held.pieces(), strict=True)
     ]
 
 
@@ -729,9 +706,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
     if tensor.storage.device is not None:
         raise MeshError("TensorToMesh only supports host tensors; got storage type: StorageType::DEVICE")
     unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
-    checked(
-        where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}"
-    )
+    checked(where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}")
     _check_undistributed(tensor, "distribute_tensor: tensor")
     pieces, dist, topology = _split(tensor.pieces()[0], mapper, where)
     spec = tensor.spec

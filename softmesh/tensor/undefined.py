@@ -93,18 +93,14 @@ def _decided(operand: Tensor) -> Undefined | None:
 def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:
     if a is None or b is None or a is b:
         return a or b
-    return a._replace(
-        coords=a.coords | b.coords, in_rows=a.in_rows or b.in_rows, is_hidden=a.is_hidden or b.is_hidden
-    )
+    return a._replace(coords=a.coords | b.coords, in_rows=a.in_rows or b.in_rows, is_hidden=a.is_hidden or b.is_hidden)
 
 
 def mark(result: Tensor, undefined: Undefined | None) -> None:
     """Devices that the result is not on have nothing to do with it, and marks of other shards stay."""
     if undefined is not None:
         storage = result.storage
-        storage.undefined = _joined(
-            storage.undefined, undefined.within(devices_of(result.view_distribution()))
-        )
+        storage.undefined = _joined(storage.undefined, undefined.within(devices_of(result.view_distribution())))
 
 
 def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinate] | None = None) -> None:

@@ -73,9 +73,7 @@ def visualize_node(graphviz_graph: Any, graph: nx.MultiDiGraph, node: Node, verb
 
 def visualize_edge(graphviz_graph: Any, edge: tuple[Node, Node, dict[str, int]]) -> None:
     source, sink, data = edge
-    graphviz_graph.edge(
-        str(source), str(sink), label=f"{data['source_output_index']}->{data['sink_input_index']}"
-    )
+    graphviz_graph.edge(str(source), str(sink), label=f"{data['source_output_index']}->{data['sink_input_index']}")
 
 
 def visualize(

@@ -152,9 +152,7 @@ class _Tracer(TorchFunctionMode):
             self.scope.record(name, partial(TorchFunction, func), args, kwargs, output)
         return output
 
-    def observe_op(
-        self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed
-    ) -> Any:
+    def observe_op(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
         self._hidden += 1
         try:
             output = proceed(*args, **kwargs)
@@ -166,17 +164,14 @@ class _Tracer(TorchFunctionMode):
             self.scope.record(name.rpartition(".")[2], made, args, kwargs, output)
         return output
 
-    def called_module(
-        self, forward: Callable[..., Any], module: torch.nn.Module, args: Any, kwargs: Any
-    ) -> Any:
+    def called_module(self, forward: Callable[..., Any], module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         if self._hidden:
             return forward(module, *args, **kwargs)
         outer, inner = self.scope, Scope()
         given = tensors_in([args, kwargs], _TENSORS)
         places = [outer.place(tensor) for tensor in given]
         inputs = [
-            inner.add(f"input_{at}", TorchModuleInput(f"input_{at}"), [tensor])
-            for at, tensor in enumerate(given)
+            inner.add(f"input_{at}", TorchModuleInput(f"input_{at}"), [tensor]) for at, tensor in enumerate(given)
         ]
         self.scopes.append(inner)
         try:
@@ -186,9 +181,7 @@ class _Tracer(TorchFunctionMode):
             self.scopes.pop()
             for tensor, place in zip(given, places, strict=True):
                 put(tensor, place)
-        made = partial(
-            TorchModule, module, inner.graph, inputs, [(place.node, place.output) for place in outputs]
-        )
+        made = partial(TorchModule, module, inner.graph, inputs, [(place.node, place.output) for place in outputs])
         outer.record(type(module).__name__, made, args, kwargs, output)
         return output
 

@@ -158,7 +158,5 @@ def _check_divides(what: str, values: torch.Tensor, mesh: MeshDevice, splits: Ma
     extents = list(values.shape)
     for axis, dim in splits.items():
         if not 0 <= dim < len(extents):
-            raise MeshError(
-                f"{what} has the shape {list(values.shape)}, and mesh axis {axis!r} is to split dim {dim}."
-            )
+            raise MeshError(f"{what} has the shape {list(values.shape)}, and mesh axis {axis!r} is to split dim {dim}.")
         extents[dim] = divided(f"{what}, dim {dim} of {list(values.shape)}", extents[dim], mesh, axis)

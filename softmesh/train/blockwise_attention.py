@@ -103,9 +103,7 @@ def attention_block(
     )
 
 
-def _attended(
-    block: Block, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _attended(block: Block, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention over this block alone, and the logarithm of the sum of its weights (..., rows, 1)."""
     asking = group(q, -3, (k.shape[-3], q.shape[-3] // k.shape[-3]))
     k, v = k.unsqueeze(-3), v.unsqueeze(-3)

@@ -80,9 +80,7 @@ def broadcast(x: Tensor, axis: Axis) -> Tensor:
 def all_gather(x: Tensor, dim: int, axis: Axis, *, gradients: str = "partial") -> Tensor:
     """All pieces side by side. `gradients`: each device brings a contribution ("partial"), or all the same one."""
     if gradients not in ("partial", "replicated"):
-        raise ArgumentValueError(
-            f'all_gather: gradients must be "partial" or "replicated", got {gradients!r}.'
-        )
+        raise ArgumentValueError(f'all_gather: gradients must be "partial" or "replicated", got {gradients!r}.')
     along = _along("all_gather", x, axis)
     if along is None:
         return x

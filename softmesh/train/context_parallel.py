@@ -114,9 +114,7 @@ class _RingAttention(Function):
                 block = ring.shifted(*block)
                 so_far[1:] = ring.shifted(*so_far[1:])  # a block's gradients go with it
             so_far = list(
-                attention_block_gradient(
-                    q, *block, place, out, weight, gradient, *so_far, **ring.block_arguments(step)
-                )
+                attention_block_gradient(q, *block, place, out, weight, gradient, *so_far, **ring.block_arguments(step))
             )
         so_far[1:] = ring.shifted(*so_far[1:])  # and come home with the last step
         return *(_rounded(each, like.dtype) for each, like in zip(so_far, (q, k, v), strict=True)), None

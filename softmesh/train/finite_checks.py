@@ -30,9 +30,7 @@ class NotFinite(MeshError):
 class NotFiniteLoss(NotFinite):
     """`devices` are the coordinates whose loss it was."""
 
-    def __init__(
-        self, step: int, devices: list[tuple[int, ...]], value: float, checkpoint: Path | None
-    ) -> None:
+    def __init__(self, step: int, devices: list[tuple[int, ...]], value: float, checkpoint: Path | None) -> None:
         self.devices, self.value = devices, value
         more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
         named = ", ".join(map(str, devices[:_MOST_NAMED]))
@@ -69,9 +67,7 @@ def checked_loss(loss: Tensor, step: int, checkpoint: Path | None) -> float:
     """The mean of what the devices have as loss."""
     device = loss.device()
     whole = loss if device is None or device.ranks is None else from_device(loss)
-    values = (
-        whole.pieces().detach().double().reshape(len(whole.view_distribution().coordinates()), -1).mean(1)
-    )
+    values = whole.pieces().detach().double().reshape(len(whole.view_distribution().coordinates()), -1).mean(1)
     wrong = (~values.isfinite()).nonzero().flatten().tolist()
     if wrong:
         places = whole.view_distribution().coordinates()

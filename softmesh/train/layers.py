@@ -54,9 +54,7 @@ class Linear(Module):
         scale = 1 / math.sqrt(in_features) if std is None else std
         values = initial.normal(1, 1, out_features, in_features, std=scale)
         self.weight = parameter(values, mesh, splits, initial.dtype)
-        self.bias = (
-            parameter(torch.zeros(1, 1, 1, out_features), mesh, bias_splits, initial.dtype) if bias else None
-        )
+        self.bias = parameter(torch.zeros(1, 1, 1, out_features), mesh, bias_splits, initial.dtype) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return _op["linear"](x, self.weight, bias=self.bias, transpose_b=True)
@@ -128,9 +126,7 @@ class RowParallelLinear(Linear):
 class Embedding(Module):
     """Rows of a table (1, 1, rows, features), for ids (batch, tokens): (batch, 1, tokens, features)."""
 
-    def __init__(
-        self, mesh: MeshDevice, rows: int, features: int, initial: Initial, *, std: float = 0.02
-    ) -> None:
+    def __init__(self, mesh: MeshDevice, rows: int, features: int, initial: Initial, *, std: float = 0.02) -> None:
         self.weight = parameter(initial.normal(1, 1, rows, features, std=std), mesh, dtype=initial.dtype)
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -125,7 +125,5 @@ def is_first_holder(tensor: Tensor) -> bool:
     if storage.dist.spread is None or block is None:
         return True
     return all(
-        at == 0
-        for at, word in zip(block.at, storage.dist.placements, strict=True)
-        if isinstance(word, Replicate)
+        at == 0 for at, word in zip(block.at, storage.dist.placements, strict=True) if isinstance(word, Replicate)
     )

@@ -68,9 +68,7 @@ class Optimizer:
         for name in names:
             self._write_back(name, self.params[name])
 
-    def update(
-        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
-    ) -> None:
+    def update(self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         raise NotImplementedError
 
     def kept(self, names: Sequence[str], slot: str) -> list[torch.Tensor]:
@@ -86,22 +84,17 @@ class Optimizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if not {"steps", "lr", "state"} <= set(state):
-            raise MeshError(
-                f"This is no state of an optimizer: it has {sorted(state)}, not steps, lr and state."
-            )
+            raise MeshError(f"This is no state of an optimizer: it has {sorted(state)}, not steps, lr and state.")
         for name, slots in state["state"].items():
             self._check_slots(name, slots)
         self.steps, self.lr = int(state["steps"]), float(state["lr"])
         self._state = {
-            name: {slot: values.clone() for slot, values in slots.items()}
-            for name, slots in state["state"].items()
+            name: {slot: values.clone() for slot, values in slots.items()} for name, slots in state["state"].items()
         }
 
     def _check_slots(self, name: str, slots: dict[str, torch.Tensor]) -> None:
         if name not in self.params:
-            raise MeshError(
-                f"The optimizer's state is for another model: this one has no parameter {name!r}."
-            )
+            raise MeshError(f"The optimizer's state is for another model: this one has no parameter {name!r}.")
         data = self.params[name].storage.data
         for slot, values in slots.items():
             if data is not None and values.shape != data.shape:
@@ -196,9 +189,7 @@ class SGD(Optimizer):
             raise ArgumentValueError("SGD: nesterov needs a momentum.")
         self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
 
-    def update(
-        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
-    ) -> None:
+    def update(self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         moves = list(gradients)
         if self.weight_decay:
             moves = list(torch._foreach_add(moves, list(values), alpha=self.weight_decay))
@@ -229,9 +220,7 @@ class AdamW(Optimizer):
             raise ArgumentValueError(f"AdamW: betas must lie in [0, 1), got {betas}.")
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
-    def update(
-        self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
-    ) -> None:
+    def update(self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         torch._fused_adamw_(
             list(values),
             [gradient.contiguous() for gradient in gradients],

@@ -204,9 +204,7 @@ class _Use(torch.autograd.Function):
     """The whole, computed from the pieces."""
 
     @staticmethod
-    def forward(
-        ctx: Any, scope: GatherScope, at: int, whole: torch.Tensor, pieces: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(ctx: Any, scope: GatherScope, at: int, whole: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
         ctx.scope, ctx.at = scope, at
         return whole.view_as(whole)
 

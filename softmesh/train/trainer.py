@@ -68,11 +68,7 @@ class Callbacks:
             given = [name for name in dir(callback) if name.startswith("on_")]
             unknown = [name for name in given if name not in EVENTS]
             if unknown or not given:
-                what = (
-                    f"{unknown[0]!r} is never called.{did_you_mean(unknown[0], EVENTS)}"
-                    if unknown
-                    else "has none."
-                )
+                what = f"{unknown[0]!r} is never called.{did_you_mean(unknown[0], EVENTS)}" if unknown else "has none."
                 raise ArgumentError(
                     f"Trainer: callback {type(callback).__name__}: {what} The methods are {', '.join(EVENTS)}."
                 )
@@ -161,9 +157,7 @@ class Trainer:
                 f"{path} was not saved by a Trainer: it does not say which batch comes next. Load it with "
                 "softmesh.train.checkpoints.load(path, model, optimizer), and train from there."
             )
-        found = checkpoints.load(
-            path, self.model, self.optimizer, scheduler=self.scheduler, restore_random=True
-        )
+        found = checkpoints.load(path, self.model, self.optimizer, scheduler=self.scheduler, restore_random=True)
         self._feed.restore(state)
         self.step, self.last_checkpoint = found.step, path
         return self.step
@@ -211,9 +205,7 @@ class Trainer:
             norm = self._update()
         self.step += 1
         rows = sum(len(batch[0]) for batch in batches)
-        measured = Measured(
-            self.step, loss, lr, perf_counter() - started, rows, _tokens(batches), norm, traffic
-        )
+        measured = Measured(self.step, loss, lr, perf_counter() - started, rows, _tokens(batches), norm, traffic)
         if self._metrics is not None:
             self._metrics.write(measured.as_record())
         return measured
@@ -245,9 +237,7 @@ class Trainer:
         """What the loss of one of several batches weighs in their mean."""
         if self.accumulate == 1:
             return None
-        return on_mesh(
-            torch.full(tuple(loss.shape), 1 / self.accumulate), self.mesh, {}, loss.dtype, loss.layout
-        )
+        return on_mesh(torch.full(tuple(loss.shape), 1 / self.accumulate), self.mesh, {}, loss.dtype, loss.layout)
 
     def _loss_of(self, batch: Batch) -> Tensor:
         what = f"Trainer: the batch of step {self.step + 1}"
@@ -290,9 +280,7 @@ def _mesh_of(optimizer: Optimizer) -> MeshDevice:
 
 def _check_count(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentValueError(
-            f"Trainer: {name} must be a whole number of at least {least}, got {value!r}."
-        )
+        raise ArgumentValueError(f"Trainer: {name} must be a whole number of at least {least}, got {value!r}.")
 
 
 def _tokens(batches: Sequence[Batch]) -> int | None:

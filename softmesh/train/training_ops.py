@@ -200,9 +200,7 @@ def _check_ids(what: str, ids: torch.Tensor, rows: int) -> None:
         raise MeshError(f"{what} is {outside}, and the vocabulary has the rows 0 to {rows - 1}.")
 
 
-def own_index(
-    ids: torch.Tensor, first: torch.Tensor, rows: int, lead: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def own_index(ids: torch.Tensor, first: torch.Tensor, rows: int, lead: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Where in a device's slice of `rows` an id is, and whether it is there."""
     start = first.long().reshape(*first.shape[:lead], *(1,) * (ids.dim() - lead))
     local = ids - start
@@ -245,9 +243,7 @@ def split_heads(x: Operand, heads: int) -> Local:
 def join_heads(x: Operand) -> Local:
     batch, heads, tokens, width = x.shape
     shape = (batch, 1, tokens, heads * width)
-    return Local(
-        lambda data: data.transpose(-3, -2).reshape(*data.shape[:-4], *shape), _moved(_FEATURES_FROM_HEADS)
-    )
+    return Local(lambda data: data.transpose(-3, -2).reshape(*data.shape[:-4], *shape), _moved(_FEATURES_FROM_HEADS))
 
 
 # Collectives that training has and TT-NN has not.

@@ -54,9 +54,7 @@ def _published() -> dict[str, ModuleType]:
 
 def _members(module: ModuleType) -> dict[str, object]:
     return {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        name: value for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
 
 

@@ -94,11 +94,7 @@ def _is_alias(name: str, found: object) -> bool:
 
 def _ops_of(module: ModuleType) -> dict[int, tuple[str, str]]:
     """Where its ops are found: the module and the name, by identity."""
-    return {
-        id(value): (module.__name__, name)
-        for name, value in vars(module).items()
-        if isinstance(value, EntryPoint)
-    }
+    return {id(value): (module.__name__, name) for name, value in vars(module).items() if isinstance(value, EntryPoint)}
 
 
 def _home(found: object) -> tuple[str, str] | None:

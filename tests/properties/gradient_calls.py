@@ -163,15 +163,11 @@ HEADS: dict[str, Given] = {
     "experimental.concatenate_heads": Given({"input_tensor": tiles(1, 16, 32, 64)}),
     "experimental.nlp_concat_heads": Given({"input_tensor": tiles(2, 3, 4, 8)}),
     "experimental.nlp_concat_heads_decode": Given({"input_tensor": tiles(1, 2, 32, 32)}, {"num_heads": 3}),
-    "experimental.create_qkv_heads": Given(
-        {"input": tiles(2, 1, 32, 4 * 32)}, {"num_heads": 2, "num_kv_heads": 1}
-    ),
+    "experimental.create_qkv_heads": Given({"input": tiles(2, 1, 32, 4 * 32)}, {"num_heads": 2, "num_kv_heads": 1}),
     "experimental.create_qkv_heads_from_separate_tensors": Given(
         {"input": tiles(2, 1, 32, 64), "input_kv": tiles(2, 1, 32, 64)}, {"num_heads": 2, "num_kv_heads": 1}
     ),
-    "experimental.nlp_create_qkv_heads": Given(
-        {"input": tiles(2, 1, 4, 4 * 8)}, {"num_heads": 2, "num_kv_heads": 1}
-    ),
+    "experimental.nlp_create_qkv_heads": Given({"input": tiles(2, 1, 4, 4 * 8)}, {"num_heads": 2, "num_kv_heads": 1}),
     "experimental.nlp_create_qkv_heads_decode": Given(
         {"input_tensor": tiles(1, 1, 2, 4 * 32)}, {"num_heads": 2, "num_kv_heads": 1}
     ),
@@ -181,9 +177,7 @@ HEADS: dict[str, Given] = {
     "experimental.split_query_key_value_and_split_heads": Given(
         {"input_tensor": tiles(1, 1, 32, 3072)}, {"num_heads": 16}
     ),
-    "transformer.split_query_key_value_and_split_heads": Given(
-        {"input_tensor": tiles(2, 4, 3 * 64)}, {"num_heads": 2}
-    ),
+    "transformer.split_query_key_value_and_split_heads": Given({"input_tensor": tiles(2, 4, 3 * 64)}, {"num_heads": 2}),
     "experimental.rotary_embedding_llama_fused_qk": Given(
         {
             "q_input_tensor": tiles(1, 2, 4, 32),
@@ -278,9 +272,7 @@ MOVEMENT: dict[str, Given] = {
         {"input_tensor": tiles(1, 1, 4, 32), "recip_tensor": tiles(1, 32, values="positive")},
         {"dtype": ttnn.float32},
     ),
-    "experimental.repeat_and_interleave_eltwise_mul": Given(
-        {"a": tiles(1, 1, 32, 32), "b": tiles(1, 1, 32, 3)}
-    ),
+    "experimental.repeat_and_interleave_eltwise_mul": Given({"a": tiles(1, 1, 32, 32), "b": tiles(1, 1, 32, 3)}),
     "interleaved_to_sharded_partial": Given(
         {"input_tensor": tiles(1, 1, 64, 32)},
         {

@@ -126,9 +126,7 @@ def _own_dims(rank: int) -> Splits:
 
 def _some_layout(draw: st.DrawFn, dtype: ttnn.DataType) -> ttnn.Layout:
     only_tiles = dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
-    return draw(
-        st.sampled_from([ttnn.TILE_LAYOUT] if only_tiles else [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT])
-    )
+    return draw(st.sampled_from([ttnn.TILE_LAYOUT] if only_tiles else [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT]))
 
 
 def _some_dtype(draw: st.DrawFn, dtype: ttnn.DataType) -> ttnn.DataType:
@@ -181,8 +179,7 @@ def _broadcast_parts(draw: st.DrawFn, count: int) -> tuple[Extents, list[Extents
 def _broadcast_splits(out: Extents, parts: Sequence[Extents]) -> Splits:
     rank = len(out)
     return {
-        d: tuple(d - rank + len(part) if d - rank + len(part) >= 0 else None for part in parts)
-        for d in range(rank)
+        d: tuple(d - rank + len(part) if d - rank + len(part) >= 0 else None for part in parts) for d in range(rank)
     }
 
 
@@ -247,9 +244,7 @@ def _topk(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     dim = draw(st.integers(0, len(shape) - 1))
     k = draw(st.integers(1, shape[dim]))
     largest = draw(st.booleans())
-    return Call(
-        (Like(shape, ttnn.float32),), _given(k, dim - len(shape), largest, True), _own_dims(len(shape))
-    )
+    return Call((Like(shape, ttnn.float32),), _given(k, dim - len(shape), largest, True), _own_dims(len(shape)))
 
 
 @_entry("cumsum")
@@ -389,9 +384,7 @@ def _concat(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     shape = draw(shapes(1))
     dim, count = draw(st.integers(0, len(shape) - 1)), draw(st.integers(1, 3))
     first = _moved(draw, shape, dtype)
-    likes = tuple(
-        replace(first, shape=(*shape[:dim], draw(extents), *shape[dim + 1 :])) for _ in range(count)
-    )
+    likes = tuple(replace(first, shape=(*shape[:dim], draw(extents), *shape[dim + 1 :])) for _ in range(count))
     splits: Splits = {d: (d,) * count for d in range(len(shape)) if d != dim}
     return Call(likes, _listed(dim - len(shape)), splits)
 
@@ -414,9 +407,7 @@ def _repeat(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
 @_entry("repeat_interleave")
 def _repeat_interleave(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     shape = draw(shapes(1, 3))
-    return Call(
-        (_moved(draw, shape, dtype),), _given(draw(st.integers(1, 2)), draw(st.integers(0, len(shape) - 1)))
-    )
+    return Call((_moved(draw, shape, dtype),), _given(draw(st.integers(1, 2)), draw(st.integers(0, len(shape) - 1))))
 
 
 @_entry("expand")
@@ -516,9 +507,7 @@ def _untilize_with_unpadding(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     kept = [draw(st.none() | st.integers(0, n - 2)) if n > 1 else None for n in shape]
 
     def run(op: Operation, tensors: Sequence[ttnn.Tensor], wanted: Extents) -> Any:
-        return op(
-            *tensors, [n - 1 if end is None else end for n, end in zip(tensors[0].shape, kept, strict=True)]
-        )
+        return op(*tensors, [n - 1 if end is None else end for n, end in zip(tensors[0].shape, kept, strict=True)])
 
     return Call((Like(shape, dtype),), run, _own_dims(len(shape)))
 
@@ -526,9 +515,7 @@ def _untilize_with_unpadding(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
 def _over_one_core(shape: Extents) -> ttnn.MemoryConfig:
     padded = [-(-n // 32) * 32 for n in shape[-2:]]
     height = math.prod(shape[:-2]) * padded[0]
-    return ttnn.create_sharded_memory_config(
-        (height, padded[1]), ttnn.CoreGrid(x=1, y=1), ttnn.ShardStrategy.HEIGHT
-    )
+    return ttnn.create_sharded_memory_config((height, padded[1]), ttnn.CoreGrid(x=1, y=1), ttnn.ShardStrategy.HEIGHT)
 
 
 @_entry("interleaved_to_sharded")
@@ -702,9 +689,7 @@ def _statistics(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     return Call(likes, _by_name(names, dtype=ttnn.float32), splits)
 
 
-def _normalised(
-    centred: bool, epsilon: float, total: int, names: Sequence[str]
-) -> Callable[..., torch.Tensor]:
+def _normalised(centred: bool, epsilon: float, total: int, names: Sequence[str]) -> Callable[..., torch.Tensor]:
     """The norm of a whole row from whole statistics, each in column 0 of its tile of 32."""
 
     def reference(values: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -157,9 +157,7 @@ def users(width: int) -> Entry:
         count, heads = draw(extents), draw(extents)
         likes = (Like((1, count, heads, width), dtype), *_angles((1, count, 1, width), dtype))
         splits: Splits = {1: (1, 1, 1), 2: (2, None, None)}
-        return Call(
-            likes, lambda op, tensors, wanted: op(*tensors, is_decode_mode=True), splits, tiles_only=True
-        )
+        return Call(likes, lambda op, tensors, wanted: op(*tensors, is_decode_mode=True), splits, tiles_only=True)
 
     return entry
 
@@ -226,9 +224,7 @@ def by_user(kv_heads: st.SearchStrategy[int]) -> Entry:
         def run(op: Operation, tensors: Sequence[ttnn.Tensor], wanted: Extents) -> Any:
             """Several devices with a matrix each are, as a whole, groups."""
             one = tensors[1].shape[1] == 1
-            return (op if one else ttnn.experimental.group_attn_matmul)(
-                *tensors, compute_with_storage_grid_size=(8, 8)
-            )
+            return (op if one else ttnn.experimental.group_attn_matmul)(*tensors, compute_with_storage_grid_size=(8, 8))
 
         return Call(likes, run, splits, summed=(3, 2), tiles_only=True)
 

@@ -68,9 +68,7 @@ def _to_hwc(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     def run(op: Operation, tensors: Sequence[ttnn.Tensor], wanted: Extents) -> Any:
         if tensors[0].shape[0] == 1:
             return op(*tensors)
-        several = [
-            op(part) for part in ttnn.split(tensors[0], 1, 0)
-        ]  # whole values may stand one behind the other
+        several = [op(part) for part in ttnn.split(tensors[0], 1, 0)]  # whole values may stand one behind the other
         return ttnn.concat(several, 0)
 
     return Call((like,), run, {3: (2,)})

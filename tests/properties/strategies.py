@@ -123,9 +123,7 @@ def words_together(
     return [tuple(several) if can_be_made(tuple(several)) else (several[0], REPLICATE) for several in words]
 
 
-def placed(
-    mesh: ttnn.MeshDevice, like: Like, words: Words, seed: int, *, uneven_dim: int | None = None
-) -> ttnn.Tensor:
+def placed(mesh: ttnn.MeshDevice, like: Like, words: Words, seed: int, *, uneven_dim: int | None = None) -> ttnn.Tensor:
     """A tensor with a word of our choice on each mesh axis.
 
     A Partial or Local axis first gets a tensor dim of its own, split over that axis. Reducing it leaves
@@ -145,9 +143,7 @@ def placed(
         shape[len(own) + uneven_dim] -= 1
     source = draw_values(tuple(shape), like.values, seed)
     with ttnn.lenient() if uneven_dim is not None else nullcontext():
-        tensor = ttnn.from_torch(
-            source, like.dtype, layout=like.layout, device=mesh, mesh_mapper=_mapper(mesh, dims)
-        )
+        tensor = ttnn.from_torch(source, like.dtype, layout=like.layout, device=mesh, mesh_mapper=_mapper(mesh, dims))
     assert tensor is not None
     for axis in own:
         word = words[axis]
@@ -237,9 +233,7 @@ def on_other_grids(draw: st.DrawFn, mesh: ttnn.MeshDevice, like: Like, seed: int
         row, column = draw(st.integers(0, rows - 1)), draw(st.integers(0, columns - 1))
         shape = (draw(st.integers(1, rows - row)), draw(st.integers(1, columns - column)))
         offset = ttnn.MeshCoordinate(row, column)
-    dims: list[int | None] = [
-        d if draw(st.booleans()) else None for d in draw(st.permutations(range(len(like.shape))))
-    ]
+    dims: list[int | None] = [d if draw(st.booleans()) else None for d in draw(st.permutations(range(len(like.shape))))]
     dims = [*dims, None, None][: len(shape)]
     whole = list(like.shape)
     for dim, n in zip(dims, shape, strict=True):

@@ -212,9 +212,7 @@ def test_a_tensors_bytes_are_its_values(dtype, tiled, shape, data):
     values = torch.randint(0, 100, (2, *shape)).float()
     mapper = ttnn.ShardTensorToMesh(mesh, dim=0) if data.draw(st.booleans()) else None
     tensor = ttnn.from_torch(values, dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper)
-    copy = ttnn.from_torch(
-        torch.zeros_like(values), dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper
-    )
+    copy = ttnn.from_torch(torch.zeros_like(values), dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper)
     source, target = TensorBytes(tensor), TensorBytes(copy)
     target.data.copy_(source.data)
     target.store()

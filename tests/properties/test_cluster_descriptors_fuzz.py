@@ -68,9 +68,7 @@ def test_hiding_chips_keeps_every_channel_of_those_in_sight(machine: Machine, da
     assert set(listed) <= set(old.values())
 
     def channels(machine: Machine, chip: int) -> set[int]:
-        inside = {
-            link.near_end(chip).channel for links in machine.neighbours[chip].values() for link in links
-        }
+        inside = {link.near_end(chip).channel for links in machine.neighbours[chip].values() for link in links}
         return inside | {link.near.channel for link in machine.outside if link.near.chip == chip}
 
     for chip in seen.asics:

@@ -57,9 +57,7 @@ def held(tensor: ttnn.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.stack(pieces).reshape(*shape, *pieces[0].shape)
 
 
-def agrees(
-    result: ttnn.Tensor, shape: tuple[int, ...], expected: dict[tuple[int, ...], torch.Tensor]
-) -> bool:
+def agrees(result: ttnn.Tensor, shape: tuple[int, ...], expected: dict[tuple[int, ...], torch.Tensor]) -> bool:
     found = held(result, shape)
     return leading_extents_are_true(result) and all(torch.equal(found[at], expected[at]) for at in expected)
 
@@ -98,15 +96,12 @@ def test_reduce_scatter_deals_the_sum_of_a_group(case):
     tensor, shape, axis, dim, before = case
     members = groups(shape, axis)
     expected = {
-        at: sum(before[m] for m in members[at]).chunk(len(members[at]), dim)[members[at].index(at)]
-        for at in members
+        at: sum(before[m] for m in members[at]).chunk(len(members[at]), dim)[members[at].index(at)] for at in members
     }
     with ttnn.lenient():
         assert agrees(ttnn.reduce_scatter(tensor, dim, cluster_axis=axis), shape, expected)
         for how in BY_HAND:
-            assert agrees(
-                mode_collectives.reduce_scatter(tensor, dim, cluster_axis=axis, **how), shape, expected
-            )
+            assert agrees(mode_collectives.reduce_scatter(tensor, dim, cluster_axis=axis, **how), shape, expected)
 
 
 @settings(LAWS, max_examples=60)

@@ -77,9 +77,7 @@ class World:
         self._undo: dict[str, Callable[[], object]] = {}
 
     def _put(self, values: torch.Tensor, mapper: object) -> ttnn.Tensor:
-        return ttnn.from_torch(
-            values, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=self.mesh, mesh_mapper=mapper
-        )
+        return ttnn.from_torch(values, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=self.mesh, mesh_mapper=mapper)
 
     def change(self, what: str) -> None:
         """Switch it on, or off again."""

@@ -54,9 +54,7 @@ def as_list(results: Any) -> list[ttnn.Tensor]:
 @pytest.mark.parametrize("name", names_with_calls())
 @settings(LAWS, max_examples=4)
 @given(data=st.data())
-def test_a_contribution_stays_one_or_a_warning_names_the_op_and_the_collective(
-    name: str, data: st.DataObject
-) -> None:
+def test_a_contribution_stays_one_or_a_warning_names_the_op_and_the_collective(name: str, data: st.DataObject) -> None:
     op = OPERATIONS[name]
     call = data.draw(calls(name, [ttnn.float32]))
     which = data.draw(st.integers(0, len(call.operands) - 1))
@@ -278,9 +276,7 @@ def test_slices_of_slices_stay_slices() -> None:
     ("words", "merged"),
     [((Shard(0), Shard(1)), (Shard(0), Shard(0))), ((Shard(1), Shard(0)), (LOCAL, LOCAL))],
 )
-def test_two_split_dims_merge_only_where_the_outer_axis_splits_the_outer_dim(
-    words: Words, merged: Words
-) -> None:
+def test_two_split_dims_merge_only_where_the_outer_axis_splits_the_outer_dim(words: Words, merged: Words) -> None:
     t = on_four(Like((1, 3)), words)
     assert ttnn.placements(ttnn.reshape(t, [3])) == merged
     assert ttnn.placements(ttnn.squeeze(t, 0)) == merged

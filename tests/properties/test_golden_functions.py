@@ -174,9 +174,7 @@ def widened(tensor: ttnn.Tensor) -> torch.Tensor:
 
 
 def agree(found: torch.Tensor, golden: torch.Tensor) -> bool:
-    expected = (
-        golden.double().broadcast_to(found.shape) if golden.numel() == found.numel() else golden.double()
-    )
+    expected = golden.double().broadcast_to(found.shape) if golden.numel() == found.numel() else golden.double()
     finite = expected[expected.isfinite()].abs()
     scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
     return found.shape == golden.shape and torch.allclose(

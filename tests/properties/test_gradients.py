@@ -104,11 +104,7 @@ def by_name() -> list[str]:
 def element_wise() -> list[str]:
     """Ops whose operands are tensors of one shape: derivatives, and those that are compared with torch that way."""
     taken = {*CALLS, *GIVEN}
-    return [
-        name
-        for name in differentiable()
-        if name not in taken and (name.endswith("_bw") or name in written_out())
-    ]
+    return [name for name in differentiable() if name not in taken and (name.endswith("_bw") or name in written_out())]
 
 
 def real(like: Like, name: str) -> Like:

@@ -12,9 +12,7 @@ _SIZE, _DEVICES = 24, 3
 _stretches = st.tuples(st.integers(0, _SIZE - 1), st.integers(1, _SIZE)).map(
     lambda pair: (pair[0], min(pair[1], _SIZE - pair[0]))
 )
-_acts = st.lists(
-    st.tuples(st.sampled_from(["read", "write alike", "write own"]), _stretches), min_size=1, max_size=30
-)
+_acts = st.lists(st.tuples(st.sampled_from(["read", "write alike", "write own"]), _stretches), min_size=1, max_size=30)
 
 
 @given(_acts, st.booleans())

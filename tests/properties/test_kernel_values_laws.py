@@ -58,9 +58,7 @@ class Turns:
         values = self._in_pages(numbers)
         mapper = ttnn.ReplicateTensorToMesh(self.mesh) if is_shared else ttnn.ShardTensorToMesh(self.mesh, 0)
         given = values[0] if is_shared else values.flatten(0, 1)
-        return ttnn.from_torch(
-            given, dtype=ttnn.float32, layout=self._layout, device=self.mesh, mesh_mapper=mapper
-        )
+        return ttnn.from_torch(given, dtype=ttnn.float32, layout=self._layout, device=self.mesh, mesh_mapper=mapper)
 
     def launch(self, is_shared: bool, moves: Sequence[tuple[Page, Page]], only: int | None) -> None:
         """A kernel moves pages, one after the other through the same place; on one device, where that is said."""
@@ -74,9 +72,7 @@ class Turns:
         def kernel() -> None:
             cb_reserve_back(0, 1)
             for ends in moves:
-                for call, (which, page) in zip(
-                    (noc_async_read_tile, noc_async_write_tile), ends, strict=True
-                ):
+                for call, (which, page) in zip((noc_async_read_tile, noc_async_write_tile), ends, strict=True):
                     call(page, InterleavedAddrGen(addresses[which], self._page_size), get_write_ptr(0))
                     noc_async_read_barrier()
                 noc_async_write_barrier()

@@ -19,9 +19,7 @@ from softmesh.systems.machine import Asic, Link, Machine, Port, numbered
 few = settings(max_examples=40, deadline=None)
 
 
-def machine_of(
-    chips: int, pairs: list[tuple[int, int]], links: int, hosts: list[str] | None = None
-) -> Machine:
+def machine_of(chips: int, pairs: list[tuple[int, int]], links: int, hosts: list[str] | None = None) -> Machine:
     channels = [count() for _ in range(chips)]
     made = [
         Link.between(Port(one, next(channels[one])), Port(other, next(channels[other])))
@@ -103,9 +101,7 @@ def test_planted_meshes_are_found_and_hold(case: tuple[MeshGraph, Machine]) -> N
 @st.composite
 def unplanted(draw: st.DrawFn) -> tuple[MeshGraph, Machine]:
     """A small mesh and a small machine that have nothing to do with each other."""
-    shape = draw(
-        st.sampled_from([(1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3), (3, 1), (6, 1), (3, 3), (2, 4)])
-    )
+    shape = draw(st.sampled_from([(1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3), (3, 1), (6, 1), (3, 3), (2, 4)]))
     mesh = LogicalMesh(0, "M", shape, draw(st.tuples(st.booleans(), st.booleans())))
     chips = mesh.size + draw(st.integers(0, 3))
     every = [(one, other) for other in range(chips) for one in range(other)]
@@ -129,9 +125,7 @@ def test_a_mesh_is_found_exactly_where_another_solver_finds_it(case: tuple[MeshG
 
 @given(planted(), st.data())
 @few
-def test_without_a_link_the_match_changes_or_is_refused(
-    case: tuple[MeshGraph, Machine], data: st.DataObject
-) -> None:
+def test_without_a_link_the_match_changes_or_is_refused(case: tuple[MeshGraph, Machine], data: st.DataObject) -> None:
     graph, machine = case
     before = match(graph, machine)
     (mesh,) = graph.meshes
@@ -163,7 +157,5 @@ def test_a_match_with_two_chips_exchanged_is_told_from_a_good_one(
     chips = {**found.chips, one: found.chips[other], other: found.chips[one]}
     (mesh,) = graph.meshes
     wanted = mesh.channels if mesh.strict else 1
-    holds = all(
-        len(machine.links_between(chips[Node(0, a)], chips[Node(0, b)])) >= wanted for a, b, _ in mesh.edges()
-    )
+    holds = all(len(machine.links_between(chips[Node(0, a)], chips[Node(0, b)])) >= wanted for a, b, _ in mesh.edges())
     assert (violations(replace(found, chips=chips)) == []) == holds

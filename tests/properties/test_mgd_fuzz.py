@@ -72,8 +72,7 @@ def mutated_fixtures(draw: st.DrawFn) -> str:
         at = draw(st.integers(0, len(tokens) - 1))
         until = at + draw(st.integers(0, 12))
         piece = draw(
-            st.sampled_from([[], tokens[at:until] * 2])
-            | st.lists(numbers | st.sampled_from(TOKENS), max_size=2)
+            st.sampled_from([[], tokens[at:until] * 2]) | st.lists(numbers | st.sampled_from(TOKENS), max_size=2)
         )
         tokens[at:until] = piece
         tokens = tokens or ["{"]
@@ -174,9 +173,9 @@ def test_nearly_right_graphs_get_an_answer(text):
 
 @FUZZ
 @given(
-    st.lists(
-        st.sampled_from([*"01259.|()*+?", "{2}", "{1,}", "{,2}", "[12]", "[^0]", r"\d", "(?:"]), max_size=8
-    ).map("".join)
+    st.lists(st.sampled_from([*"01259.|()*+?", "{2}", "{1,}", "{,2}", "[12]", "[^0]", r"\d", "(?:"]), max_size=8).map(
+        "".join
+    )
 )
 def test_regular_expressions_of_digits_mean_what_pythons_do(pattern):
     try:

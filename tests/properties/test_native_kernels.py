@@ -30,9 +30,7 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype, seed: int, *, odd: bool) -
     values = torch.randn(shape, generator=draw) * torch.logspace(-3, 3, shape[-1])
     if odd:
         chosen = torch.randint(len(ODD_VALUES), shape, generator=draw)
-        values = torch.where(
-            torch.rand(shape, generator=draw) < 0.1, torch.tensor(ODD_VALUES)[chosen], values
-        )
+        values = torch.where(torch.rand(shape, generator=draw) < 0.1, torch.tensor(ODD_VALUES)[chosen], values)
     return values.to(dtype)
 
 
@@ -102,9 +100,7 @@ def test_sums_of_other_types_are_left_to_torch(dtype: torch.dtype) -> None:
 
 def shapes() -> st.SearchStrategy[tuple[list[int], int]]:
     """Extents, and elements of a run: of many dims short ones only."""
-    many = st.tuples(
-        st.lists(st.integers(1, 5), min_size=1, max_size=5), st.sampled_from([64, 68, 128, 1024])
-    )
+    many = st.tuples(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.sampled_from([64, 68, 128, 1024]))
     few = st.tuples(
         st.lists(st.integers(1, 3), min_size=1, max_size=2),
         st.sampled_from([1 << 15, (1 << 15) + 8, 1 << 16]),

@@ -134,9 +134,7 @@ def test_a_bfloat16_result_is_the_float32_result_rounded_once(name: str) -> None
     values = torch.linspace(-3, 3, 2001).to(torch.bfloat16)
     operands = [values, values.flip(0) * 0.7][: FLOAT_OPS[name]]
     narrow, wide = (
-        OPERATIONS[name](
-            *(ttnn.from_torch(x, dtype, layout=ttnn.TILE_LAYOUT, device=one_device()) for x in operands)
-        )
+        OPERATIONS[name](*(ttnn.from_torch(x, dtype, layout=ttnn.TILE_LAYOUT, device=one_device()) for x in operands))
         for dtype in (ttnn.bfloat16, ttnn.float32)
     )
     once = ttnn.to_torch(wide).to(torch.bfloat16)

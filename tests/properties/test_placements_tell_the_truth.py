@@ -80,9 +80,7 @@ def as_list(results: Any) -> list[ttnn.Tensor]:
     return list(results) if isinstance(results, list | tuple) else [results]
 
 
-def run_and_hear(
-    call: Call, name: str, tensors: Sequence[ttnn.Tensor]
-) -> tuple[list[ttnn.Tensor], list[str]]:
+def run_and_hear(call: Call, name: str, tensors: Sequence[ttnn.Tensor]) -> tuple[list[ttnn.Tensor], list[str]]:
     """The results, and the texts of the PartialWarnings given on the way."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -101,9 +99,7 @@ def operands(draw: st.DrawFn, call: Call, mesh: ttnn.MeshDevice) -> list[ttnn.Te
         uneven = draw(st.sampled_from(shortable)) if shortable and draw(st.integers(0, 9)) == 0 else None
         is_odd = draw(st.integers(0, 9)) == 0
         seed = draw(seeds)
-        tensors.append(
-            draw(odd_ones(mesh, like, seed)) if is_odd else placed(mesh, like, own, seed, uneven_dim=uneven)
-        )
+        tensors.append(draw(odd_ones(mesh, like, seed)) if is_odd else placed(mesh, like, own, seed, uneven_dim=uneven))
     return tensors
 
 
@@ -175,9 +171,7 @@ def check_needs_repeating(
     assert agree(claimed, true), f"{name} has a value without repeating operands, and it is another"
 
 
-def check_warnings(
-    name: str, spreads: Sequence[Spread], outs: Sequence[Spread], heard: Sequence[str]
-) -> None:
+def check_warnings(name: str, spreads: Sequence[Spread], outs: Sequence[Spread], heard: Sequence[str]) -> None:
     """A contribution that was used up as if it were whole has been announced."""
     for axis in range(len(outs[0].words)):
         words = [spread.words[axis] for spread in spreads]

@@ -95,9 +95,7 @@ def test_any_bytes_give_bindings_or_an_error(tmp_path, data):
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["A", "B", "rank"]), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["A", "B", "rank"]), inner, max_size=3),
     max_leaves=6,
 )
 BINDINGS = st.dictionaries(

@@ -134,9 +134,7 @@ def shards(draw: st.DrawFn, rank: int) -> Extents:
 
 
 MESH_SHAPES: list[Extents] = [(1,), (3,), (4,), (1, 1), (1, 4), (2, 2), (2, 3), (2, 4), (2, 2, 2), (1, 2, 3)]
-OVERRIDES: dict[
-    Extents, list[Extents]
-] = {  # shapes that do not fit their mesh dim by dim: laid out row-major
+OVERRIDES: dict[Extents, list[Extents]] = {  # shapes that do not fit their mesh dim by dim: laid out row-major
     (2, 4): [(4, 2), (2, 2, 2), (8,), (5,), (8, 1), (2, 1, 3)],
     (2, 3): [(3, 2), (6,), (1, 6), (4,)],
     (2, 2, 2): [(8,), (2, 4), (4, 2), (5,)],
@@ -184,9 +182,7 @@ def by_config(draw: st.DrawFn) -> Split:
         source,
         _counted(mesh, shape, offset),
         ttnn.create_mesh_mapper(device, ttnn.MeshMapperConfig(words, None, over, start)),
-        lambda along: ttnn.create_mesh_composer(
-            device, ttnn.MeshComposerConfig(list(along), None, over, start)
-        ),
+        lambda along: ttnn.create_mesh_composer(device, ttnn.MeshComposerConfig(list(along), None, over, start)),
     )
 
 
@@ -301,9 +297,7 @@ def test_composing_undoes_sharding(split: Split, kind: tuple[ttnn.DataType, ttnn
 
 @LAWS
 @given(splits, kinds(), seeds)
-def test_each_device_holds_its_chunk(
-    split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int
-) -> None:
+def test_each_device_holds_its_chunk(split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int) -> None:
     source = numbers(split.source, seed)
     pieces = expected_pieces(split, source, kind[0])
     host = distributed(split, source, kind)
@@ -359,9 +353,7 @@ def test_moving_to_a_mesh_and_back_changes_nothing(
 
 @LAWS
 @given(splits, kinds().filter(lambda kind: kind[0] is not ttnn.fp8_e4m3), seeds)  # which files cannot hold
-def test_a_file_gives_back_what_was_written(
-    split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int
-) -> None:
+def test_a_file_gives_back_what_was_written(split: Split, kind: tuple[ttnn.DataType, ttnn.Layout], seed: int) -> None:
     host = distributed(split, numbers(split.source, seed), kind)
     device = mesh_of(split.mesh)
     with tempfile.TemporaryDirectory() as folder:
@@ -428,9 +420,7 @@ def uneven(draw: st.DrawFn) -> tuple[ttnn.TensorToMesh, Extents, int, str]:
     if not is_1d:
         mapper = ttnn.ShardTensor2dMesh(mesh_of(mesh), mesh, (None, dim))
     if not is_1d and count != devices:
-        message = (
-            f"ND sharding requires the number of chunks {count} to match the mesh dimension size {devices}"
-        )
+        message = f"ND sharding requires the number of chunks {count} to match the mesh dimension size {devices}"
     elif short:
         full, last = list(shape), list(shape)
         full[dim], last[dim] = chunk, short

@@ -148,9 +148,7 @@ shard_transfers = st.tuples(
 )
 
 
-def buffer_program(
-    mesh: ttnn.MeshDevice, drawn: list[tuple[str, int, frozenset[int], range, int]]
-) -> Program:
+def buffer_program(mesh: ttnn.MeshDevice, drawn: list[tuple[str, int, frozenset[int], range, int]]) -> Program:
     buffer = MeshBuffer.create(ReplicatedBufferConfig(2 * PAGE), DeviceLocalBufferConfig(PAGE), mesh)
     made = Program({"mesh": mesh, "buffer": buffer, "queues": mesh.queues, "shards": shards, "box": box})
     for kind, queue, devices, pages, number in drawn:
@@ -227,9 +225,7 @@ class Engine:
         touches = [Touch(done, cell in step.writes, EVERYWHERE, None) for cell in step.cells]
         pairs = zip(step.cells, touches, strict=True)
         return [
-            old
-            for cell, touch in pairs
-            for old in self.memories.setdefault(cell[0], History()).add(touch, agent.clock)
+            old for cell, touch in pairs for old in self.memories.setdefault(cell[0], History()).add(touch, agent.clock)
         ]
 
 

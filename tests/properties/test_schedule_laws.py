@@ -100,9 +100,7 @@ def test_all_reduce_gives_everyone_the_sum(mesh: Mesh, elements: int, accumulate
 
 @LAWS
 @given(mesh=meshes(), data=st.data())
-def test_what_is_broadcast_is_what_the_root_has_and_reduce_to_brings_all_home(
-    mesh: Mesh, data: st.DataObject
-) -> None:
+def test_what_is_broadcast_is_what_the_root_has_and_reduce_to_brings_all_home(mesh: Mesh, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, mesh.devices - 1))
     values = whole_numbers(mesh.devices, 5)
     copies = run(mesh.schedule("broadcast", root=root), {(root, 0): values[root]})

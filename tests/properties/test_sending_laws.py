@@ -89,8 +89,7 @@ def test_broadcasts_put_the_right_piece_everywhere(case: Case, data: st.DataObje
         one = broadcast(case.tensor, coordinate, cluster_axis=case.axis)
         every = all_broadcast(case.tensor, cluster_axis=case.axis)
     wanted = [
-        case.pieces[sender] if sender in line else own
-        for own, line in zip(case.pieces, case.groups(), strict=True)
+        case.pieces[sender] if sender in line else own for own, line in zip(case.pieces, case.groups(), strict=True)
     ]
     assert_pieces(one, wanted)
     for i, result in enumerate(every):

@@ -52,9 +52,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.integers(0, len(FILES) - 1),
-    changes=st.lists(
-        st.tuples(st.integers(0, 2000), st.sampled_from([1, 2, 4]), NUMBERS), min_size=1, max_size=4
-    ),
+    changes=st.lists(st.tuples(st.integers(0, 2000), st.sampled_from([1, 2, 4]), NUMBERS), min_size=1, max_size=4),
 )
 def test_changed_headers(path: Path, which: int, changes: list[tuple[int, int, int]]):
     content = bytearray(FILES[which])

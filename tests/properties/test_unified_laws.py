@@ -281,9 +281,7 @@ def test_attention_may_be_split_by_batch_heads_and_sequence(shape):
             q = torch.randn(batch, heads, rows, width)
             k, v = torch.randn(2, batch, kv_heads, rows, width)
             alike = some_layout(case.draw, k.shape, case.mesh, contributions=False)
-            placed = [
-                spread(t, case.mesh, alike) if case.draw.random() < 0.6 else case.placed(t) for t in (q, k, v)
-            ]
+            placed = [spread(t, case.mesh, alike) if case.draw.random() < 0.6 else case.placed(t) for t in (q, k, v)]
             causal = case.draw.random() < 0.5
             mask = None if causal else torch.randn(case.draw.choice([1, batch]), 1, rows, rows)
             whole = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)

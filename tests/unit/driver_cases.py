@@ -116,9 +116,7 @@ def shared_sum(core: Any) -> None:
     sources = {True: core.pages(own, page_size), False: core.pages(scratch, page_size)}
     target = core.pages(out, page_size)
     for number in range(core.index, pages, core.count):
-        places = [
-            (r == rank, number if r == rank else r * pages + number) for r in range(min(ranks, holders))
-        ]
+        places = [(r == rank, number if r == rank else r * pages + number) for r in range(min(ranks, holders))]
         shards = [torch.frombuffer(sources[own][place], dtype=torch.float32) for own, place in places]
         total = shards[0]
         for shard in shards[1:]:

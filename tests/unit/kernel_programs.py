@@ -71,9 +71,7 @@ def program_of(
     return program
 
 
-def tiles(
-    mesh: ttnn.MeshDevice, values: torch.Tensor, dtype: Any = ttnn.bfloat16, **options: Any
-) -> ttnn.Tensor:
+def tiles(mesh: ttnn.MeshDevice, values: torch.Tensor, dtype: Any = ttnn.bfloat16, **options: Any) -> ttnn.Tensor:
     """A tensor of tiles, the same on all devices unless a mapper says otherwise."""
     return ttnn.from_torch(values, dtype=dtype, layout=ttnn.TILE_LAYOUT, device=mesh, **options)
 

@@ -153,10 +153,7 @@ def wrong_lists(source: Source, layers: Layers) -> list[str]:
     held = [unit for layer in layers.layers for unit in layer.holds]
     return [
         *(f"{unit} is in no layer" for unit in sorted(source.units - set(held))),
-        *(
-            f"{unit} is in a layer, and there is no such package or module"
-            for unit in set(held) - source.units
-        ),
+        *(f"{unit} is in a layer, and there is no such package or module" for unit in set(held) - source.units),
         *(f"{unit} is in more than one layer" for unit in sorted(source.units) if held.count(unit) > 1),
     ]
 

@@ -46,6 +46,4 @@ def some_pages(users: int, pages: int, blocks: int) -> torch.Tensor:
 
 
 def assert_close(result: ttnn.Tensor, expected: torch.Tensor, tolerance: float = 2e-5) -> None:
-    torch.testing.assert_close(
-        ttnn.compose(result).float(), expected.float(), rtol=tolerance * 10, atol=tolerance
-    )
+    torch.testing.assert_close(ttnn.compose(result).float(), expected.float(), rtol=tolerance * 10, atol=tolerance)

@@ -34,9 +34,7 @@ class GPT(Module):
         else:
             self.embedding = layers.VocabParallelEmbedding(mesh, VOCABULARY, FEATURES, initial, axis=self.tp)
         self.positions = parameter(initial.normal(1, 1, TOKENS, FEATURES, std=0.02), mesh, dtype=dtype)
-        self.blocks = [
-            layers.TransformerBlock(mesh, FEATURES, HEADS, initial, tp=self.tp) for _ in range(blocks)
-        ]
+        self.blocks = [layers.TransformerBlock(mesh, FEATURES, HEADS, initial, tp=self.tp) for _ in range(blocks)]
         self.norm = layers.LayerNorm(mesh, FEATURES, initial)
         self.head = layers.column(mesh, FEATURES, VOCABULARY, initial, self.tp, bias=False)
 

@@ -348,12 +348,8 @@ class TestOutOfMemory:
 class TestBanks:
     def test_every_core_has_one_bank_of_l1_and_every_bank_a_core(self, allocator):
         cores = [allocator.get_logical_core_from_bank_id(bank) for bank in range(allocator.get_num_banks(L1))]
-        assert sorted((core.x, core.y) for core in cores) == sorted(
-            (x, y) for x in range(8) for y in range(8)
-        )
-        assert [allocator.get_bank_ids_from_logical_core(L1, core) for core in cores] == [
-            [i] for i in range(64)
-        ]
+        assert sorted((core.x, core.y) for core in cores) == sorted((x, y) for x in range(8) for y in range(8))
+        assert [allocator.get_bank_ids_from_logical_core(L1, core) for core in cores] == [[i] for i in range(64)]
 
     def test_banks_are_shuffled_the_same_way_every_time(self, allocator):
         cores = allocator.memory_map.core_of_bank
@@ -475,7 +471,5 @@ class TestSubDevices:
             take(allocator.local(ttnn.SubDeviceId(0)), 32, DRAM)
 
     def test_names_sub_devices_that_are_not_loaded(self, allocator):
-        with pytest.raises(
-            MeshError, match="SubDevice index 1 out of bounds: the loaded sub-device manager has 1"
-        ):
+        with pytest.raises(MeshError, match="SubDevice index 1 out of bounds: the loaded sub-device manager has 1"):
             allocator.local(ttnn.SubDeviceId(1))

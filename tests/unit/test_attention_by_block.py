@@ -37,8 +37,7 @@ def expected(q, k, v, table, positions) -> torch.Tensor:
             continue
         pages = table[user, : last // BLOCK + 1].long()
         keys, values = (
-            x[pages].double().transpose(0, 1).flatten(1, 2)[:, : last + 1].repeat_interleave(group, 0)
-            for x in (k, v)
+            x[pages].double().transpose(0, 1).flatten(1, 2)[:, : last + 1].repeat_interleave(group, 0) for x in (k, v)
         )
         scores = torch.einsum("hw,hsw->hs", q[0, user].double(), keys) * WIDTH**-0.5
         out[0, user] = torch.einsum("hs,hsw->hw", scores.softmax(-1), values)
@@ -89,9 +88,7 @@ def test_pages_beyond_a_users_position_may_be_numbered_at_will(mesh):
     positions = [319, 10, 100, 319]
     wanted = expected(q, k, v, table, positions)
     table[1, 1:], table[2, 4:] = -1, table[0, 0]
-    torch.testing.assert_close(
-        decoded(mesh, q, k, v, table, positions).double(), wanted, atol=2e-5, rtol=2e-5
-    )
+    torch.testing.assert_close(decoded(mesh, q, k, v, table, positions).double(), wanted, atol=2e-5, rtol=2e-5)
 
 
 def test_users_may_share_the_pages_of_a_common_beginning(mesh):
@@ -103,9 +100,7 @@ def test_users_may_share_the_pages_of_a_common_beginning(mesh):
     table[:, :2] = table[0, :2]
     positions = [319, 250, 300, 70]
     wanted = expected(q, k, v, table, positions)
-    torch.testing.assert_close(
-        decoded(mesh, q, k, v, table, positions).double(), wanted, atol=2e-5, rtol=2e-5
-    )
+    torch.testing.assert_close(decoded(mesh, q, k, v, table, positions).double(), wanted, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("number", [-1, BLOCKS])

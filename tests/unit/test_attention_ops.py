@@ -97,9 +97,7 @@ def test_a_mask_is_added_to_the_scaled_scores_and_repeated_where_it_is_one(devic
     q, _, _ = qkv(2, 8, 4, 5)
     _, k, v = qkv(2, 8, 4, 7)
     mask = random(*shape) * 3
-    result = sdpa(
-        *(put(x, device) for x in (q, k, v)), attn_mask=put(mask, device), is_causal=False, scale=0.3
-    )
+    result = sdpa(*(put(x, device) for x in (q, k, v)), attn_mask=put(mask, device), is_causal=False, scale=0.3)
     assert_close(result, softmax_attention(q, k, v, bias=mask, scale=0.3))
 
 
@@ -199,10 +197,7 @@ def test_causal_attention_over_a_split_sequence_is_local(pair):
     q, k, v = qkv(1, 4, 2, 8)
     result = sdpa(*(put(x, pair, (R, S(2))) for x in (q, k, v)))
     assert ttnn.placements(result) == (R, ttnn.Local())
-    halves = [
-        softmax_attention(*parts, causal(4))
-        for parts in zip(*(x.chunk(2, 2) for x in (q, k, v)), strict=True)
-    ]
+    halves = [softmax_attention(*parts, causal(4)) for parts in zip(*(x.chunk(2, 2) for x in (q, k, v)), strict=True)]
     for piece, half in zip(ttnn.get_device_tensors(result), halves, strict=True):
         torch.testing.assert_close(ttnn.to_torch(piece), half, rtol=1e-4, atol=1e-5)
 
@@ -287,9 +282,7 @@ def test_bfloat16_decode_agrees_with_torch(device):
 @pytest.mark.parametrize("current", [[3, 23], [9, -1]])
 def test_a_decode_window_ends_at_the_position(device, current):
     q, k, v = decode_inputs(2, 8, 2)
-    result = sdpa_decode(
-        *(put(x, device) for x in (q, k, v)), cur_pos=current, sliding_window_size=6, scale=0.2
-    )
+    result = sdpa_decode(*(put(x, device) for x in (q, k, v)), cur_pos=current, sliding_window_size=6, scale=0.2)
     assert_close(result, decode_reference(q, k, v, current, window=6, scale=0.2))
 
 
@@ -297,9 +290,7 @@ def test_a_decode_window_ends_at_the_position(device, current):
 def test_a_decode_sink_is_read_from_the_first_column(device, current):
     q, k, v = decode_inputs(2, 8, 2)
     sink = random(8, 32) * 4
-    result = sdpa_decode(
-        *(put(x, device) for x in (q, k, v)), cur_pos=current, attention_sink=put(sink, device)
-    )
+    result = sdpa_decode(*(put(x, device) for x in (q, k, v)), cur_pos=current, attention_sink=put(sink, device))
     assert_close(result, decode_reference(q, k, v, current, sink=sink[:, :1].reshape(1, 8, 1, 1)))
 
 
@@ -327,9 +318,7 @@ def test_users_and_heads_of_a_decode_step_may_be_split(mesh, q_words, kv_words):
     q, k, v = decode_inputs(4, 16, 4)
     users_word = tuple(S(0) if word is S(0) else R for word in kv_words)
     current = positions([3, 23, -1, 9], mesh, users_word)
-    result = sdpa_decode(
-        put(q, mesh, q_words), put(k, mesh, kv_words), put(v, mesh, kv_words), cur_pos_tensor=current
-    )
+    result = sdpa_decode(put(q, mesh, q_words), put(k, mesh, kv_words), put(v, mesh, kv_words), cur_pos_tensor=current)
     assert ttnn.placements(result) == q_words
     assert_close(result, decode_reference(q, k, v, [3, 23, -1, 9]))
 
@@ -337,9 +326,7 @@ def test_users_and_heads_of_a_decode_step_may_be_split(mesh, q_words, kv_words):
 def test_positions_alone_may_differ_between_devices(pair):
     q, k, v = decode_inputs(2, 4, 2)
     for current in ([3, 9, 5, -1], [6, 6, 6, 6]):
-        result = sdpa_decode(
-            *(put(x, pair) for x in (q, k, v)), cur_pos_tensor=positions(current, pair, (R, S(0)))
-        )
+        result = sdpa_decode(*(put(x, pair) for x in (q, k, v)), cur_pos_tensor=positions(current, pair, (R, S(0))))
         assert ttnn.placements(result) == (R, S(1))
         both = [decode_reference(q, k, v, half) for half in (current[:2], current[2:])]
         assert_close(result, torch.cat(both, 1))
@@ -365,9 +352,7 @@ def on_each_device(*tensors: ttnn.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     return zip(*pieces, strict=True)
 
 
-SEVERAL = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SEVERAL = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SEVERAL
@@ -416,9 +401,7 @@ def test_padding_heads_are_dropped_when_decode_heads_are_joined(device):
 
 
 def test_a_row_split_over_devices_holds_each_devices_own_heads(mesh):
-    fused = random(
-        1, 1, 64, 4 * (2 + 1 + 1) * 32
-    )  # four devices along a row of the mesh, 2 + 1 + 1 heads each
+    fused = random(1, 1, 64, 4 * (2 + 1 + 1) * 32)  # four devices along a row of the mesh, 2 + 1 + 1 heads each
     x = put(fused, mesh, (S(2), S(3)))
     q, k, v = nlp_create_qkv_heads_decode(x, num_heads=2, num_kv_heads=1)
     assert [ttnn.placements(t) for t in (q, k, v)] == [(S(1), S(2))] * 3
@@ -446,9 +429,7 @@ def test_a_slice_of_users_starts_at_each_devices_offset(pair):
 @pytest.mark.parametrize("transpose", [True, False])
 def test_prefill_heads_are_cut_from_each_tokens_row(device, transpose):
     fused = random(2, 1, 6, (4 + 2 * 2) * 32)
-    q, k, v = nlp_create_qkv_heads(
-        put(fused, device), num_heads=4, num_kv_heads=2, transpose_k_heads=transpose
-    )
+    q, k, v = nlp_create_qkv_heads(put(fused, device), num_heads=4, num_kv_heads=2, transpose_k_heads=transpose)
     expected = fused.reshape(2, 6, 8, 32).transpose(1, 2).split([4, 2, 2], 1)
     assert torch.equal(ttnn.compose(q), expected[0])
     assert torch.equal(ttnn.compose(k), expected[1].mT if transpose else expected[1])
@@ -457,9 +438,7 @@ def test_prefill_heads_are_cut_from_each_tokens_row(device, transpose):
 
 def test_keys_and_values_may_come_from_a_tensor_of_their_own(pair):
     rows, kv_rows = random(2, 1, 6, 4 * 32), random(2, 1, 6, 2 * 2 * 32)
-    q, k, v = nlp_create_qkv_heads(
-        put(rows, pair, (R, S(3))), put(kv_rows, pair), num_heads=2, num_kv_heads=2
-    )
+    q, k, v = nlp_create_qkv_heads(put(rows, pair, (R, S(3))), put(kv_rows, pair), num_heads=2, num_kv_heads=2)
     assert [ttnn.placements(t) for t in (q, k, v)] == [(R, S(1)), (R, R), (R, R)]
     assert torch.equal(ttnn.compose(q), rows.reshape(2, 6, 4, 32).transpose(1, 2))
     keys, values = kv_rows.reshape(2, 6, 4, 32).transpose(1, 2).split([2, 2], 1)

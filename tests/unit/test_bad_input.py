@@ -57,9 +57,7 @@ def set_scene(mesh: MeshDevice, twin: MeshDevice, line: MeshDevice) -> Scene:
         rows=ttnn.from_torch(ramp(32, 32), device=mesh),
         vector=ttnn.from_torch(ramp(32), layout=TILE, device=mesh),
         ids=ttnn.from_torch(torch.arange(32, dtype=torch.int32).reshape(1, 32), device=mesh),
-        split=ttnn.from_torch(
-            ramp(256, 32), layout=TILE, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-        ),
+        split=ttnn.from_torch(ramp(256, 32), layout=TILE, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)),
         abroad=ttnn.from_torch(ramp(32, 64), layout=TILE, device=twin),
         host=ttnn.from_torch(ramp(32, 64), layout=TILE),
         dead=dead,
@@ -222,9 +220,7 @@ UNEVEN: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         ("number of chunks 3", "mesh dimension size 4", "dim 1 has 6 elements", "Pad it to 8"),
     ),
     "on the host": (
-        lambda s: ttnn.distribute_tensor(
-            ttnn.from_torch(torch.ones(9, 4)), ttnn.ShardTensorToMesh(s.mesh, 0)
-        ),
+        lambda s: ttnn.distribute_tensor(ttnn.from_torch(torch.ones(9, 4)), ttnn.ShardTensorToMesh(s.mesh, 0)),
         ("Shard shape mismatch", "dim 0 has 9 elements"),
     ),
     "submeshes": (
@@ -232,9 +228,7 @@ UNEVEN: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         ("MeshShape([2, 4]) is not divisible by submesh shape MeshShape([2, 3]) along dimension 1",),
     ),
     "cores": (
-        lambda s: ttnn.create_sharded_memory_config(
-            [33, 64], ttnn.CoreGrid(x=2, y=2), ttnn.ShardStrategy.HEIGHT
-        ),
+        lambda s: ttnn.create_sharded_memory_config([33, 64], ttnn.CoreGrid(x=2, y=2), ttnn.ShardStrategy.HEIGHT),
         ("Invalid sharding core_grid", "33 x 64"),
     ),
 }
@@ -300,9 +294,7 @@ def test_a_deallocated_tensor_says_that_it_was(scene: Scene, attempt: Callable[[
 @pytest.mark.parametrize(
     "attempt",
     [
-        lambda s: ttnn.from_torch(
-            torch.ones(8, 2), device=s.line, mesh_mapper=ttnn.ShardTensorToMesh(s.mesh, 0)
-        ),
+        lambda s: ttnn.from_torch(torch.ones(8, 2), device=s.line, mesh_mapper=ttnn.ShardTensorToMesh(s.mesh, 0)),
         lambda s: ttnn.to_device(
             ttnn.from_torch(torch.ones(8, 2), mesh_mapper=ttnn.ShardTensorToMesh(s.mesh, 0)), s.line
         ),
@@ -327,9 +319,7 @@ def test_a_mapper_for_another_mesh_names_both_meshes(scene: Scene, attempt: Call
 
 
 def test_a_composer_for_another_mesh_names_both_meshes(scene: Scene):
-    line = ttnn.from_torch(
-        torch.ones(4, 2), device=scene.line, mesh_mapper=ttnn.ShardTensorToMesh(scene.line, 0)
-    )
+    line = ttnn.from_torch(torch.ones(4, 2), device=scene.line, mesh_mapper=ttnn.ShardTensorToMesh(scene.line, 0))
     refuses(
         scene,
         lambda s: ttnn.to_torch(line, mesh_composer=ttnn.ConcatMeshToTensor(s.mesh, 0)),
@@ -611,9 +601,7 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[[Scene], dict[str, Any]], st
 @pytest.mark.parametrize("case", KINDS)
 def test_an_argument_of_the_wrong_kind_is_named(scene: Scene, case: str):
     function, good, name, fine = KINDS[case]
-    expected = (
-        name if function not in (ttnn.ShardTensorToMesh, ttnn.ConcatMeshToTensor) else "must be|expected"
-    )
+    expected = name if function not in (ttnn.ShardTensorToMesh, ttnn.ConcatMeshToTensor) else "must be|expected"
     expected = {"composer": "mesh_composer", "dtype": "dtype|DataType"}.get(name, expected)
     for what, value in SILLY.items():
         if what in fine:
@@ -624,9 +612,7 @@ def test_an_argument_of_the_wrong_kind_is_named(scene: Scene, case: str):
 
 
 @pytest.mark.parametrize("what", [name for name in SILLY if name not in ("a float", "a function")])
-@pytest.mark.parametrize(
-    "op", ["relu", "softmax", "add", "matmul", "reshape", "sum", "layer_norm", "to_layout"]
-)
+@pytest.mark.parametrize("op", ["relu", "softmax", "add", "matmul", "reshape", "sum", "layer_norm", "to_layout"])
 def test_ops_want_tensors(scene: Scene, op: str, what: str):
     operation = getattr(ttnn, op)
     others = {"reshape": ([64, 32],), "to_layout": (TILE,), "add": (1.0,), "matmul": (None,)}.get(op, ())
@@ -641,9 +627,7 @@ def test_a_number_is_wanted_where_no_tensor_is(scene: Scene, what: str):
 def test_missing_arguments_are_named(scene: Scene):
     refuses(scene, lambda s: ttnn.matmul(s.wide), "argument 'input_tensor_b' is missing")
     refuses(scene, lambda s: ttnn.transpose(s.wide, 0), "argument 'dim2' is missing")
-    refuses(
-        scene, lambda s: ttnn.add(s.wide, s.wide, input_tensor_a=s.wide), "'input_tensor_a' is given twice"
-    )
+    refuses(scene, lambda s: ttnn.add(s.wide, s.wide, input_tensor_a=s.wide), "'input_tensor_a' is given twice")
     refuses(scene, lambda s: ttnn.relu(s.wide, s.wide), "takes 1 positional arguments (input_tensor), got 2")
 
 

@@ -54,9 +54,7 @@ def test_the_worst_is_told_in_words() -> None:
         [ReportingOverhead("all_reduce", 1, MIB, 0.98), ReportingOverhead("all_gather", 1, MIB, 1.01)],
     )
     said = in_words(found)
-    assert said[0] == (
-        "all_reduce: no slower than mpi4py in 1 of 2; at most 1.50 times its time (2 ranks, 1 MiB)."
-    )
+    assert said[0] == ("all_reduce: no slower than mpi4py in 1 of 2; at most 1.50 times its time (2 ranks, 1 MiB).")
     assert said[1].startswith("socket: no slower than mpi4py in 1 of 1")
     assert said[2] == "tt-run, open a mesh: all ranks are there after 3.2 s."
     assert said[3] == "With a launcher that listens, collectives take 0.98 to 1.01 times as long."
@@ -73,14 +71,10 @@ def test_the_launchers_ear_is_judged_by_the_fastest_of_several_jobs(
         return [{"work": "all_reduce", "devices": 1, "bytes": KIB, "microseconds": seen}]
 
     monkeypatch.setattr(mpi, "measured_by_ranks", job)
-    assert measure_reporting(Effort(reporting_jobs=2), tmp_path) == [
-        ReportingOverhead("all_reduce", 1, KIB, 9.0 / 8.0)
-    ]
+    assert measure_reporting(Effort(reporting_jobs=2), tmp_path) == [ReportingOverhead("all_reduce", 1, KIB, 9.0 / 8.0)]
 
 
-def test_without_mpirun_the_reason_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_mpirun_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def gone(python: str) -> str:
         raise PeerMissing("there is no mpirun on the PATH")
 

@@ -60,9 +60,7 @@ def test_without_its_peer_the_run_says_so_and_goes_on(idle_machine, monkeypatch,
 
 def test_a_loss_that_differs_from_torchs_fails_the_run(idle_machine, monkeypatch, capsys):
     monkeypatch.setattr(bench, "_DdpProcess", MissingPeer)
-    monkeypatch.setattr(
-        bench, "batch_of", lambda size: (torch.zeros(size.rows, size.tokens, dtype=torch.int32),) * 2
-    )
+    monkeypatch.setattr(bench, "batch_of", lambda size: (torch.zeros(size.rows, size.tokens, dtype=torch.int32),) * 2)
     monkeypatch.setattr(bench, "torch_weights", lambda size: TorchGPT(size).state_dict())
     assert bench.main(["--quick"]) == 1
     assert "(!)" in capsys.readouterr().out

@@ -81,9 +81,7 @@ def test_dtensor_multiplies_what_it_is_given_where_it_is_asked_to(tmp_path, monk
     work = Work("2-D", 8, 32, 64, 64)
     a, b = work.factors()
     np.savez(tmp_path / "factors.npz", a=a.numpy(), b=b.numpy())
-    monkeypatch.setattr(
-        sys, "excepthook", sys.excepthook
-    )  # a process group puts its own there, and leaves it
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # a process group puts its own there, and leaves it
     monkeypatch.syspath_prepend(Path(worker("dtensor_unified.py")).parent)
     dtensor_unified = importlib.import_module("dtensor_unified")
     call = dtensor_unified.prepare(tmp_path, work.order())

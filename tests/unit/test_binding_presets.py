@@ -120,9 +120,7 @@ def test_on_several_hosts_each_rank_learns_its_own():
 
 
 def test_the_rank_table_is_printed_on_request():
-    result = invoked(
-        "--system", "T3000", "--split", "2x2,2x2", "-o", "out", "--print-rank-table", "--print-devices"
-    )
+    result = invoked("--system", "T3000", "--split", "2x2,2x2", "-o", "out", "--print-rank-table", "--print-devices")
     lines = result.stdout.splitlines()
     assert [line for line in lines if line.startswith("FABRIC_RANK:")] == [
         *["FABRIC_RANK:0;0;host-0;0,1", "FABRIC_RANK:1;0;host-0;2,3"]
@@ -191,9 +189,7 @@ def test_a_galaxy_is_cut_into_two_meshes_of_slices(system):
     assert len(mine) == len(theirs) == len(set(mine) - set(theirs)) == 16
     text = Path("out/2x4x4z.textproto").read_text()
     assert "assign_z_direction: true" in text
-    assert ("dim_types: [ RING, RING ]" in text) == (
-        system == "BH-Galaxy-XYZ"
-    )  # whose cabling closes rings of 4
+    assert ("dim_types: [ RING, RING ]" in text) == (system == "BH-Galaxy-XYZ")  # whose cabling closes rings of 4
     files = ["out/2x4x4z_rank_binding.yaml", "out/2x4x4z.textproto"]
     assert not any(report.is_refused for report in lint(files, system, fabric="FABRIC_2D"))
     graph = check_text(text).graph

@@ -215,9 +215,7 @@ def test_the_adapter_gives_all_cores_the_same_arguments():
 
 def test_the_exchange_of_the_adapter_moves_16_kib_vectors_both_ways():
     ends = adapter.cabled(["SM-0000", "SM-0001"])
-    open_card = adapter_cards(
-        adapter, identify, heap_bytes_per_bank=HEAP, exchange=lambda index, device: ends[index]
-    )
+    open_card = adapter_cards(adapter, identify, heap_bytes_per_bank=HEAP, exchange=lambda index, device: ends[index])
     with open_mesh_device((1, 2), drivers=open_card) as mesh:
         shards = create_mesh_buffer(mesh, "sharded", (64, 320), (64, 160), ttnn.float32)
         values = torch.randn(64, 320)
@@ -231,9 +229,7 @@ def test_the_exchange_of_the_adapter_moves_16_kib_vectors_both_ways():
 
 def test_an_adapter_card_sends_only_what_it_has_room_to_get_back():
     ends = adapter.cabled(["SM-0000", "SM-0001"])
-    open_card = adapter_cards(
-        adapter, identify, heap_bytes_per_bank=HEAP, exchange=lambda index, device: ends[index]
-    )
+    open_card = adapter_cards(adapter, identify, heap_bytes_per_bank=HEAP, exchange=lambda index, device: ends[index])
     card = open_card(0)
     handle = card.alloc(PAGE, page_size=PAGE)
     with pytest.raises(MeshError, match="needs a receive of as many, posted before it"):

@@ -68,13 +68,9 @@ def groups(draw: st.DrawFn) -> list[int]:
     """Sixteen float32 whose exponents lie near each other, so that small shifts are common."""
     centre = draw(st.integers(0, 255) | st.sampled_from([0, 1, 8, 24, 254, 255]))
     exponents = st.integers(max(centre - 26, 0), min(centre + 2, 255))
-    near = st.builds(
-        lambda s, e, m: s << 31 | e << 23 | m, st.integers(0, 1), exponents, st.integers(0, 2**23 - 1)
-    )
+    near = st.builds(lambda s, e, m: s << 31 | e << 23 | m, st.integers(0, 1), exponents, st.integers(0, 2**23 - 1))
     # fractions with few bits set make the ties that random ones never hit
-    ties = st.builds(
-        lambda s, e, m: s << 31 | e << 23 | m << 15, st.integers(0, 1), exponents, st.integers(0, 255)
-    )
+    ties = st.builds(lambda s, e, m: s << 31 | e << 23 | m << 15, st.integers(0, 1), exponents, st.integers(0, 255))
     return draw(st.lists(near | ties | special_float | any_float, min_size=16, max_size=16))
 
 

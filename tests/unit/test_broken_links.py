@@ -27,16 +27,10 @@ def network_on(machine: Machine, config: FabricConfig, reliability: FabricReliab
 def links_in_use(network: Network) -> set[Link]:
     graph = network.graph.mesh(0)
     pairs = [
-        (a, b)
-        for a in network.graph.nodes
-        for b in network.graph.nodes
-        if a.chip in graph.neighbours(b.chip).values()
+        (a, b) for a in network.graph.nodes for b in network.graph.nodes if a.chip in graph.neighbours(b.chip).values()
     ]
     return {
-        hop.link
-        for a, b in pairs
-        for plane in network.forwarding_links(a, b)
-        for hop in network.route(a, b, plane)
+        hop.link for a, b in pairs for plane in network.forwarding_links(a, b) for hop in network.route(a, b, plane)
     }
 
 

@@ -122,8 +122,7 @@ def _attention(grid: ttnn.MeshDevice) -> list[Arguments]:
 def _decoding(grid: ttnn.MeshDevice) -> list[Arguments]:
     q, k = put(random(1, 2, 2, 32), grid), put(random(2, 2, 32, 32), grid)
     at = [
-        put(torch.tensor(places), grid, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
-        for places in ([3, 9], [9, 3])
+        put(torch.tensor(places), grid, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT) for places in ([3, 9], [9, 3])
     ]
     return [
         *(call(q, k, k, cur_pos_tensor=places) for places in at),
@@ -165,9 +164,7 @@ def test_calls_in_any_order_give_what_each_gives_alone(grid, name):
         op.forget_plans()
         alone.append(described(op(*args, **kwargs)))
     for _ in range(2):
-        for (args, kwargs), expected in zip(
-            [*calls, *reversed(calls)], [*alone, *reversed(alone)], strict=True
-        ):
+        for (args, kwargs), expected in zip([*calls, *reversed(calls)], [*alone, *reversed(alone)], strict=True):
             assert described(op(*args, **kwargs)) == expected
 
 

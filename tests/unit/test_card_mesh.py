@@ -146,9 +146,7 @@ def test_shards_are_dealt_row_major_and_a_zero_replicates(mesh, shard, held):
 @given(
     st.tuples(st.integers(1, 70), st.integers(1, 70)),
     st.sampled_from([(1, 1), (2, 4), (1, 8), (8, 1), (2, 1), (4, 2), (1, 3), (0, 4), (3, 0), (0, 0)]),
-    st.sampled_from(
-        [*((dtype, ttnn.TILE_LAYOUT) for dtype in DTYPES), (ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)]
-    ),
+    st.sampled_from([*((dtype, ttnn.TILE_LAYOUT) for dtype in DTYPES), (ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)]),
 )
 @settings(max_examples=30, deadline=None)
 def test_any_sharded_buffer_round_trips(bigger, shard, grid, kind):
@@ -215,9 +213,7 @@ def test_a_workload_runs_each_program_on_its_range_only(mesh):
     corner = ttnn.MeshCoordinate(1, 1)
     work = {top: (program, [buffer.address, 1, 2]), corner: (program, [buffer.address, 1, 3])}
     enqueue_mesh_workload(mesh, work)
-    expected = values * torch.tensor([[2.0, 2.0], [1.0, 3.0]]).repeat_interleave(32, 0).repeat_interleave(
-        32, 1
-    )
+    expected = values * torch.tensor([[2.0, 2.0], [1.0, 3.0]]).repeat_interleave(32, 0).repeat_interleave(32, 1)
     assert torch.equal(buffer.read(), expected)
 
 
@@ -280,9 +276,7 @@ def test_workloads_that_cannot_be_are_refused(mesh):
 
 
 def in_rank_order(shards, dtype):
-    total = (
-        shards[0].float() if dtype not in (ttnn.int32, ttnn.uint8, ttnn.uint16) else shards[0].to(torch.int64)
-    )
+    total = shards[0].float() if dtype not in (ttnn.int32, ttnn.uint8, ttnn.uint16) else shards[0].to(torch.int64)
     for shard in shards[1:]:
         total = total + shard.to(total.dtype)
     return total

@@ -129,8 +129,7 @@ def test_a_mapping_that_names_a_mapping_is_refused(tmp_path):
 def test_a_channel_may_be_told_twice_only_inside_and_outside(tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(
-        TWO_CHIPS + "ethernet_connections_to_remote_devices:\n"
-        "  - [{chip: 0, chan: 0}, {remote_chip_id: 99, chan: 3}]\n"
+        TWO_CHIPS + "ethernet_connections_to_remote_devices:\n  - [{chip: 0, chan: 0}, {remote_chip_id: 99, chan: 3}]\n"
     )
     machine = load_descriptor(path)
     assert machine.links == (Link(Port(0, 0), Port(1, 0)),)

@@ -33,9 +33,7 @@ WALKS = {number: STEP.findall(section(f"### {number}. ")) for number in range(1,
 
 
 def rows(title: str) -> list[str]:
-    return [row.split(" | ")[0].strip("| ") for row in section(title).splitlines() if row.startswith("| ")][
-        1:
-    ]
+    return [row.split(" | ")[0].strip("| ") for row in section(title).splitlines() if row.startswith("| ")][1:]
 
 
 def test_the_table_names_every_package_and_root_module_in_the_order_of_the_layers() -> None:
@@ -60,9 +58,7 @@ def test_every_file_and_folder_that_the_tour_names_is_there() -> None:
 def test_the_functions_of_a_walk_are_where_it_says(number: int) -> None:
     assert len(WALKS[number]) >= 9
     for file, name in WALKS[number]:
-        assert name in set(_defined(ast.parse((PACKAGE / file).read_text(encoding="utf-8")))), (
-            f"{file} {name}"
-        )
+        assert name in set(_defined(ast.parse((PACKAGE / file).read_text(encoding="utf-8")))), f"{file} {name}"
 
 
 def _defined(node: ast.AST, within: str = "") -> Iterator[str]:

@@ -126,9 +126,7 @@ def test_the_outputs_of_combine_and_remap_have_the_form_of_their_results(line):
         assert untouched(output)
     weights = sevens(line, 1, 4, 2, 8, layout=ROWS)
     outputs = [sevens(line, 1, 4, 2, 2, layout=ROWS), sevens(line, 1, 1, 1, 2, layout=ROWS)]
-    with pytest.raises(
-        MeshError, match=r"DataType.BFLOAT16 should be DataType.UINT16.*optional_output_reduced_tensor"
-    ):
+    with pytest.raises(MeshError, match=r"DataType.BFLOAT16 should be DataType.UINT16.*optional_output_reduced_tensor"):
         ttnn.moe_expert_token_remap(
             weights,
             mapping,
@@ -188,9 +186,7 @@ def test_an_output_lies_where_the_result_is_wanted(line):
     assert untouched(piece)
     assert ttnn.reduce_scatter(x, 3, memory_config=l1, output_tensor=piece) is piece
     whole = sevens(line, 1, 1, 32, 256, memory_config=l1)
-    with pytest.raises(
-        MeshError, match=r"Output tensor memory config .*L1.* should be same as memory_config"
-    ):
+    with pytest.raises(MeshError, match=r"Output tensor memory config .*L1.* should be same as memory_config"):
         ttnn.all_gather(x, 3, memory_config=dram, output_tensor=whole)
     assert untouched(whole)
     assert ttnn.all_gather(x, 3, output_tensor=whole) is whole
@@ -238,9 +234,7 @@ def test_scratch_must_be_allocated_on_the_mesh(line, other):
     calls = [
         lambda scratch: X.reduce_scatter_minimal_async(x, [scratch, output], 3, three, cluster_axis=1),
         lambda scratch: X.all_reduce_async(x, scratch, 1, line, two[0]),
-        lambda scratch: X.matmul_reduce_scatter_async(
-            x, weight, scratch, product, 3, three, ttnn.CoreCoord(0, 4)
-        ),
+        lambda scratch: X.matmul_reduce_scatter_async(x, weight, scratch, product, 3, three, ttnn.CoreCoord(0, 4)),
         lambda scratch: ttnn.point_to_point(x, At(0, 0), At(0, 1), intermediate_tensor=scratch),
     ]
     dead = sevens(line, 1, 1, 32, 64)
@@ -351,9 +345,7 @@ def test_a_sub_device_is_one_that_is_loaded(line):
     x, second = split(line), ttnn.SubDeviceId(1)
 
     def refuse_second() -> None:
-        with pytest.raises(
-            MeshError, match=r"SubDevice index 1 out of bounds 1: .*got subdevice_id=SubDeviceId\(1\)"
-        ):
+        with pytest.raises(MeshError, match=r"SubDevice index 1 out of bounds 1: .*got subdevice_id=SubDeviceId\(1\)"):
             ttnn.all_gather(x, 3, subdevice_id=second)
         with pytest.raises(MeshError, match="SubDevice index 1 out of bounds 1"):
             ttnn.all_broadcast(x, subdevice_id=second)
@@ -382,9 +374,7 @@ def test_a_device_outside_the_mesh_comes_before_the_way_to_it(line):
 def test_the_element_that_is_no_tensor_is_named(line):
     call, _ = dispatched(line)
     rows = sevens(line, 1, 4, 2, 32, layout=ROWS)
-    with pytest.raises(
-        TypeError, match=r"output_tensors\[1\] must be a ttnn.Tensor, got a torch.Tensor \[2, 2\]"
-    ):
+    with pytest.raises(TypeError, match=r"output_tensors\[1\] must be a ttnn.Tensor, got a torch.Tensor \[2, 2\]"):
         call(output_tensors=[rows, torch.zeros(2, 2)])
 
 
@@ -398,9 +388,7 @@ def test_tensors_of_torch_are_told_as_such_and_by_their_shape(line):
 
 def test_an_axis_of_one_device_is_named_with_a_remedy(line):
     said = r"axis 0 of MeshShape\(\[1, 4\]\) has one device. Use cluster_axis=1"
-    with pytest.raises(
-        MeshError, match=f"all_gather collective will only work for num_devices > 1, got 1: {said}"
-    ):
+    with pytest.raises(MeshError, match=f"all_gather collective will only work for num_devices > 1, got 1: {said}"):
         ttnn.all_gather(split(line), 3, cluster_axis=0)
     with pytest.raises(MeshError, match=f"broadcast op will only work for num_devices > 1, .*{said}"):
         ttnn.broadcast(split(line), At(0, 0), cluster_axis=0)
@@ -417,9 +405,7 @@ def test_a_mesh_of_three_axes_is_told_its_own(idle_machine):
 
 def test_a_tensor_without_dims_has_none_to_gather(line):
     scalar = ttnn.from_torch(torch.tensor(1.0), device=line)
-    with pytest.raises(
-        MeshError, match=r"Invalid gather dim 0 for 0D input tensor: .* has no dims to choose from"
-    ):
+    with pytest.raises(MeshError, match=r"Invalid gather dim 0 for 0D input tensor: .* has no dims to choose from"):
         ttnn.all_gather(scalar, 0)
 
 

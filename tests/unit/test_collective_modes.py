@@ -479,9 +479,7 @@ def test_a_ring_that_tt_nn_would_keep_without_a_link_is_told():
 def test_a_ring_that_nobody_asked_for_is_told_where_no_link_closes_it():
     x = on_t3000((1, 4), FabricConfig.FABRIC_1D_RING)
     for _ in range(3):
-        with pytest.warns(
-            ttnn.SoftmeshWarning, match=r"Ring is what FabricConfig\.FABRIC_1D_RING stands for"
-        ):
+        with pytest.warns(ttnn.SoftmeshWarning, match=r"Ring is what FabricConfig\.FABRIC_1D_RING stands for"):
             ttnn.all_reduce(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -504,9 +502,7 @@ def test_axes_that_close_stay_rings_beside_those_that_do_not():
     ttnn.set_fabric_config(FabricConfig.FABRIC_2D_TORUS_X)
     mesh = ttnn.open_mesh_device(MeshShape(8, 4))
     x = ttnn.from_torch(torch.ones(32, 32), device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
-    with pytest.warns(
-        ttnn.SoftmeshWarning, match="as Topology.Linear along axis 0, and as a ring along axis 1"
-    ):
+    with pytest.warns(ttnn.SoftmeshWarning, match="as Topology.Linear along axis 0, and as a ring along axis 1"):
         ttnn.all_reduce(x, topology=Topology.Ring)
     assert group_links(group_of(x.view_distribution(), None), x, Topology.Ring, None).wraps == (False, True)
 

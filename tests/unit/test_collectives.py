@@ -46,9 +46,7 @@ def pieces(tensor: ttnn.Tensor) -> list[torch.Tensor]:
 
 def label(tensor: ttnn.Tensor) -> tuple[list[int], list[str]]:
     topology = tensor.tensor_topology()
-    return list(topology.distribution_shape()), [
-        repr(p).removeprefix("Placement") for p in topology.placements()
-    ]
+    return list(topology.distribution_shape()), [repr(p).removeprefix("Placement") for p in topology.placements()]
 
 
 def row(i: int) -> list[int]:
@@ -256,9 +254,7 @@ def test_a_collective_on_a_submesh_stays_there(mesh):
 
 
 def test_tile_padding_never_gets_between_pieces(mesh):
-    x = put(
-        torch.arange(32 * 160.0).reshape(1, 1, 32, 160), ttnn.ShardTensor2dMesh(mesh, (2, 4), (None, 3)), mesh
-    )
+    x = put(torch.arange(32 * 160.0).reshape(1, 1, 32, 160), ttnn.ShardTensor2dMesh(mesh, (2, 4), (None, 3)), mesh)
     assert list(x.shape) == [1, 1, 32, 40]
     assert torch.equal(
         pieces(ttnn.all_gather(x, 3, cluster_axis=1))[0], torch.arange(32 * 160.0).reshape(1, 1, 32, 160)

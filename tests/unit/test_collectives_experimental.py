@@ -238,9 +238,7 @@ def of_others(x: torch.Tensor, length: int, held: float) -> list[torch.Tensor]:
 
 def test_keys_and_values_of_the_others_are_gathered_into_buffers_that_may_be_longer(mesh):
     keys, values = numbers(8, 1, 2, 32, 32), numbers(8, 1, 2, 32, 64)
-    buffers = [
-        put(torch.full((8, 1, 2, length, width), -1.0), mesh) for length, width in ((128, 32), (160, 64))
-    ]
+    buffers = [put(torch.full((8, 1, 2, length, width), -1.0), mesh) for length, width in ((128, 32), (160, 64))]
     result = ring_gathers.ring_attention_all_gather_async(
         [put(keys, mesh), put(values, mesh)],
         persistent_output_buffer=buffers,
@@ -407,12 +405,8 @@ def test_every_form_of_all_reduce_async_sums_over_the_group(mesh):
             ag_global_semaphores=s,
             math_op=ReduceType.Sum,
         ),
-        "b without semaphores": reduce(
-            put(x, mesh), cluster_axis=1, mesh_device=mesh, math_op=ReduceType.Sum
-        ),
-        "c": reduce(
-            put(x, mesh), put(x, mesh), cluster_axis=1, mesh_device=mesh, multi_device_global_semaphore=s[0]
-        ),
+        "b without semaphores": reduce(put(x, mesh), cluster_axis=1, mesh_device=mesh, math_op=ReduceType.Sum),
+        "c": reduce(put(x, mesh), put(x, mesh), cluster_axis=1, mesh_device=mesh, multi_device_global_semaphore=s[0]),
     }
     for result in forms.values():
         assert_shards(result, summed(x))
@@ -650,9 +644,7 @@ def test_a_slice_of_the_whole_is_dealt_out_again(mesh):
 
 def test_along_an_axis_of_one_device_each_keeps_its_own_slice(line):
     x, one = numbers(8, 1, 5, 8), semaphores(line, 1)[0]
-    tensor = ttnn.from_torch(
-        torch.cat(list(x), 1), device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=1)
-    )
+    tensor = ttnn.from_torch(torch.cat(list(x), 1), device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=1))
     result = exchange_collectives.slice_reshard_async(tensor, 1, 1, 3, 0, one, one)
     assert_shards(result, [piece[:, 1:4] for piece in x])
     assert_shards(
@@ -681,9 +673,7 @@ def test_rows_of_a_slice_behind_the_last_are_zero(mesh, offset):
 def test_a_slice_that_cannot_be_dealt_is_refused(mesh, layout, offset, shape, message):
     one = semaphores(mesh, 1)[0]
     with pytest.raises(RuntimeError, match=message):
-        exchange_collectives.slice_reshard_async(
-            put(numbers(8, 1, 5, 8), mesh, layout), 1, offset, shape, 1, one, one
-        )
+        exchange_collectives.slice_reshard_async(put(numbers(8, 1, 5, 8), mesh, layout), 1, offset, shape, 1, one, one)
 
 
 # -- with products ---------------------------------------------------------------------------------

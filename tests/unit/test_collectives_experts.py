@@ -191,9 +191,7 @@ def test_experts_at_work_between_dispatch_and_combine_read_nothing_undefined(idl
 
 def test_rows_of_a_given_output_that_were_undefined_and_stay_unwritten_are_so_still(mesh):
     x, mapping = put(numbers(8, 1, 1, 2, 8), mesh, ttnn.bfloat16), put_mapping(homes(8, 8), mesh)
-    first, second = (
-        put(torch.full((8, 1, 1, 2, 1), e), mesh, ttnn.uint16) for e in (0, 5)
-    )  # 5 lives on device 1
+    first, second = (put(torch.full((8, 1, 1, 2, 1), e), mesh, ttnn.uint16) for e in (0, 5))  # 5 lives on device 1
     given = all_to_all_dispatch(x, first, mapping, cluster_axis=1)
     all_to_all_dispatch(x, second, mapping, cluster_axis=1, output_tensors=given)
     assert told_undefined(given[0]) == list(range(2, 8))
@@ -393,9 +391,7 @@ def test_routing_remap_refuses_sizes_that_do_not_fit(mesh, arguments, message):
 def test_token_remap_keeps_the_weights_of_local_experts_that_were_chosen(mesh):
     batch, rows, k, experts, run = 2, 5, 3, 16, 4
     weights, mapping = numbers(8, 1, batch, rows, experts), homes(experts, 8)
-    chosen = (
-        choices(8, 1, batch * rows, k, experts)[:1].reshape(1, 1, batch, rows, k).expand(8, -1, -1, -1, -1)
-    )
+    chosen = choices(8, 1, batch * rows, k, experts)[:1].reshape(1, 1, batch, rows, k).expand(8, -1, -1, -1, -1)
     kept, flags = moe_expert_token_remap(
         put(weights, mesh, ttnn.bfloat16),
         put_mapping(mapping, mesh),
@@ -428,9 +424,7 @@ def test_the_first_column_of_each_block_weighs_the_merge_at_the_root(line):
         wide = (values.float() * weight).sum(0)[:, 64 * block : 64 * block + 64] / total[:, :1]
         got = shards(merged_values)[1].float()[:, 64 * block : 64 * block + 64]
         torch.testing.assert_close(got, wide, rtol=0.02, atol=0.02)
-        torch.testing.assert_close(
-            shards(merged_sums)[1].float()[:, column : column + 32], total, rtol=0.02, atol=0.02
-        )
+        torch.testing.assert_close(shards(merged_sums)[1].float()[:, column : column + 32], total, rtol=0.02, atol=0.02)
     assert torch.equal(shards(merged_maxima)[1], top.bfloat16())
     with pytest.warns(ttnn.SoftmeshWarning, match="reduce_to_root"):
         assert ttnn.to_torch(ttnn.get_device_tensors(merged_values)[0]).isnan().all()

@@ -143,9 +143,7 @@ def test_without_an_axis_a_tensor_dealt_in_two_dims_is_no_line(idle_machine):
     with opened(2, 4, fabric=ttnn.FabricConfig.FABRIC_2D) as mesh:
         two_dims = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, 1))
         x = ttnn.from_torch(torch.ones(64, 128), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=two_dims)
-        with pytest.raises(
-            RuntimeError, match="broadcast op is only supported for a linear tensor topology shape"
-        ):
+        with pytest.raises(RuntimeError, match="broadcast op is only supported for a linear tensor topology shape"):
             broadcast(x, At(0, 0))
         assert held(broadcast(numbered(mesh), At(1, 1))) == [6] * 8
 
@@ -162,13 +160,9 @@ def test_all_broadcast_without_an_axis_counts_devices_row_by_row(idle_machine, f
 
 def test_one_device_has_nobody_to_broadcast_to(idle_machine):
     with opened(1, 1) as mesh:
-        with pytest.raises(
-            RuntimeError, match="broadcast op will only work for num_devices > 1, but has 1, shape: "
-        ):
+        with pytest.raises(RuntimeError, match="broadcast op will only work for num_devices > 1, but has 1, shape: "):
             broadcast(numbered(mesh), At(0, 0))
-        with pytest.raises(
-            RuntimeError, match="all_broadcast op will only work for num_devices > 1, but has 1"
-        ):
+        with pytest.raises(RuntimeError, match="all_broadcast op will only work for num_devices > 1, but has 1"):
             all_broadcast(numbered(mesh))
 
 
@@ -227,9 +221,7 @@ def test_floats_of_every_kind_that_nobody_wrote_are_nan(mesh, dtype):
 def test_reading_a_piece_that_nobody_wrote_warns_with_the_op_the_line_and_the_device(mesh):
     result = point_to_point(numbered(mesh), At(0, 1), At(0, 3))
     shards = ttnn.get_device_tensors(result)
-    message = (
-        r"undefined values on MeshCoordinate\(\[1, 2\]\).*point_to_point \(test_collectives_sending.py:\d+\)"
-    )
+    message = r"undefined values on MeshCoordinate\(\[1, 2\]\).*point_to_point \(test_collectives_sending.py:\d+\)"
     with pytest.warns(ttnn.SoftmeshWarning, match=message) as caught:
         ttnn.to_torch(shards[6])
     assert caught[0].filename == __file__
@@ -318,9 +310,7 @@ LOCAL_OPS = {
     "to_layout": lambda x: ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT),
     "slice": lambda x: x[:, :, :16, :16],
     "into an output": lambda x: ttnn.add(x, 1, output_tensor=ttnn.zeros_like(x)),
-    "of a shard view": lambda x: ttnn.clone(
-        ttnn.combine_device_tensors(tensors=ttnn.get_device_tensors(x)[:8])
-    ),
+    "of a shard view": lambda x: ttnn.clone(ttnn.combine_device_tensors(tensors=ttnn.get_device_tensors(x)[:8])),
 }
 
 
@@ -338,9 +328,7 @@ def test_under_strictness_reading_what_was_made_of_it_is_an_error(mesh, monkeypa
     x = point_to_point(numbered(mesh, dtype), At(0, 1), At(0, 3))
     shards = ttnn.get_device_tensors(ttnn.add(x, x))
     assert ttnn.to_torch(shards[3]).flatten()[0] == 4
-    with pytest.raises(
-        MeshError, match=r"undefined values on .*point_to_point \(test_collectives_sending.py"
-    ):
+    with pytest.raises(MeshError, match=r"undefined values on .*point_to_point \(test_collectives_sending.py"):
         ttnn.to_torch(shards[0])
 
 
@@ -400,9 +388,7 @@ def test_a_choice_by_what_nobody_wrote_is_undefined(mesh):
 
 
 def test_nothing_of_an_empty_tensor_is_undefined(mesh):
-    x = ttnn.from_torch(
-        torch.zeros(8, 0, 32), ttnn.bfloat16, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-    )
+    x = ttnn.from_torch(torch.zeros(8, 0, 32), ttnn.bfloat16, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
     assert told_undefined(point_to_point(x, At(0, 1), At(0, 3))) == []
 
 

@@ -62,9 +62,7 @@ class Adding:
 
     def launch(self, mesh: ttnn.MeshDevice, box: MeshCoordinateRange, queue: object) -> Touched:
         memory = self.buffer.memory
-        memory.materialise()[tuple(slice(a, b + 1) for a, b in zip(box.start, box.end, strict=True))] += (
-            self.number
-        )
+        memory.materialise()[tuple(slice(a, b + 1) for a, b in zip(box.start, box.end, strict=True))] += self.number
         self.history.append("launch")
         return Touched((memory,), (memory,))
 
@@ -446,9 +444,7 @@ def test_a_workload_must_fit_the_mesh_and_run_something(mesh, device, buffer):
 def test_programs_that_wait_for_each_other_are_launched_together(mesh, buffer):
     made = MeshWorkload()
     for row in (0, 1):
-        made.add_program(
-            MeshCoordinateRange(MeshCoordinate(row, 0), MeshCoordinate(row, 3)), Together(buffer)
-        )
+        made.add_program(MeshCoordinateRange(MeshCoordinate(row, 0), MeshCoordinate(row, 3)), Together(buffer))
     EnqueueMeshWorkload(mesh.mesh_command_queue(), made, False)
     assert Together.calls == [2]
 

@@ -253,9 +253,7 @@ def test_one_observer_may_be_attached_twice(x: ttnn.Tensor):
     assert recorder.names() == ["relu", "relu", "exp"]
 
 
-def test_without_an_observer_no_command_is_built(
-    mesh: MeshDevice, x: ttnn.Tensor, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_an_observer_no_command_is_built(mesh: MeshDevice, x: ttnn.Tensor, monkeypatch: pytest.MonkeyPatch):
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a Command was built")
 
@@ -288,9 +286,7 @@ def test_the_log_is_a_table_of_what_ran(mesh: MeshDevice):
     values = torch.ones(32, 256)
     mapper = ttnn.ShardTensorToMesh(mesh, 1)
     with ttnn.log_commands(console) as log:
-        x = ttnn.from_torch(
-            values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper
-        )
+        x = ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
         line = line_of_caller() + 1
         ttnn.relu(x)
     text = text_of(console)
@@ -322,9 +318,7 @@ def test_the_log_is_printed_when_the_block_ends_in_an_error(mesh: MeshDevice, x:
     assert " exp " in text_of(console)
 
 
-def test_the_log_prints_to_the_terminal_unless_told_otherwise(
-    x: ttnn.Tensor, capsys: pytest.CaptureFixture[str]
-):
+def test_the_log_prints_to_the_terminal_unless_told_otherwise(x: ttnn.Tensor, capsys: pytest.CaptureFixture[str]):
     with ttnn.log_commands(show=False) as log:
         ttnn.exp(x)
     assert capsys.readouterr().out == ""

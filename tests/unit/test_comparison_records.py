@@ -25,9 +25,7 @@ def test_records_are_written_once_and_then_forgotten(tmp_path: Path):
     written = json.loads((tmp_path / "comparison_records.json").read_text())
     assert written["local_tensor_comparison_records"] == [RECORD]
     with closing(sqlite3.connect(tmp_path / "db.sqlite")) as database:
-        rows = database.execute(
-            "SELECT tensor_id, actual_pcc FROM local_tensor_comparison_records"
-        ).fetchall()
+        rows = database.execute("SELECT tensor_id, actual_pcc FROM local_tensor_comparison_records").fetchall()
         assert rows == [(3, 1.0)]
         assert database.execute("SELECT * FROM global_tensor_comparison_records").fetchall() == []
 

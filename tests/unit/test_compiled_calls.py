@@ -38,9 +38,7 @@ def mesh(newly_begun) -> Iterator[ttnn.MeshDevice]:
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
-def put(
-    mesh: ttnn.MeshDevice, values: torch.Tensor | None = None, shape: tuple[int, ...] = SHAPE
-) -> ttnn.Tensor:
+def put(mesh: ttnn.MeshDevice, values: torch.Tensor | None = None, shape: tuple[int, ...] = SHAPE) -> ttnn.Tensor:
     given = torch.arange(float(torch.Size(shape).numel())).view(shape) % 7 if values is None else values
     mapper = ttnn.ShardTensorToMesh(mesh, dim=3)
     return ttnn.from_torch(given, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
@@ -84,9 +82,7 @@ def test_each_call_makes_a_tensor_of_its_own(mesh):
     assert torch.equal(read(ttnn.add(doubled, b)), 3 * read(a))
 
 
-@pytest.mark.parametrize(
-    "other", [0.5, 2, True, 2.0], ids=["a fraction", "an int", "a truth value", "a whole float"]
-)
+@pytest.mark.parametrize("other", [0.5, 2, True, 2.0], ids=["a fraction", "an int", "a truth value", "a whole float"])
 def test_another_factor_is_another_call(mesh, other):
     a = put(mesh)
     repeated(lambda: ttnn.multiply(a, 1.0), ttnn.multiply)

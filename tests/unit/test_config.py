@@ -72,9 +72,7 @@ def test_manage_config_sets_an_option_for_a_while():
 def test_a_dictionary_sets_options_and_unknown_ones_pass_only_from_files():
     ttnn.load_config_from_dictionary({"throw_exception_on_fallback": True})
     assert ttnn.CONFIG.throw_exception_on_fallback is True
-    with pytest.raises(
-        ValueError, match=r"Unknown configuration key: enable_logs. Did you mean 'enable_logging'"
-    ):
+    with pytest.raises(ValueError, match=r"Unknown configuration key: enable_logs. Did you mean 'enable_logging'"):
         ttnn.load_config_from_dictionary({"enable_logs": True})
     with pytest.warns(ttnn.SoftmeshWarning, match="Unknown configuration key: of_a_later_release"):
         ttnn.load_config_from_dictionary({"of_a_later_release": 1}, from_file=True)
@@ -110,9 +108,7 @@ def test_the_environment_names_a_file_and_overrides_it(tmp_path: Path, monkeypat
     assert ttnn.CONFIG.comparison_mode_pcc == 0.75
     file.write_text("{}")
     monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"comparison_mode_pc": 0.75}')
-    with pytest.raises(
-        ValueError, match="TTNN_CONFIG_OVERRIDES: Unknown configuration key: comparison_mode_pc"
-    ):
+    with pytest.raises(ValueError, match="TTNN_CONFIG_OVERRIDES: Unknown configuration key: comparison_mode_pc"):
         config.load_environment()
     monkeypatch.delenv("TTNN_CONFIG_OVERRIDES")
     monkeypatch.setenv("TTNN_CONFIG_PATH", str(tmp_path / "new.json"))
@@ -189,9 +185,7 @@ def test_comparison_mode_holds_ops_against_their_golden_functions(pair: ttnn.Mes
         ttnn.relu(x)
 
 
-def test_comparison_mode_only_tells_unless_it_should_raise(
-    device: ttnn.MeshDevice, caplog: pytest.LogCaptureFixture
-):
+def test_comparison_mode_only_tells_unless_it_should_raise(device: ttnn.MeshDevice, caplog: pytest.LogCaptureFixture):
     x = ttnn.from_torch(torch.rand(4, 64), layout=ttnn.TILE_LAYOUT, device=device)
     plain = ttnn.relu.golden_function
     try:

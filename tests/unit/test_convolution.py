@@ -36,9 +36,9 @@ def torch_conv(
     images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, **more: Any
 ) -> torch.Tensor:
     """Channels-last images in, [1, 1, N*OH*OW, out] out."""
-    result = F.conv2d(
-        images.permute(0, 3, 1, 2), weight, None if bias is None else bias.flatten(), **more
-    ).permute(0, 2, 3, 1)
+    result = F.conv2d(images.permute(0, 3, 1, 2), weight, None if bias is None else bias.flatten(), **more).permute(
+        0, 2, 3, 1
+    )
     return result.reshape(1, 1, -1, weight.shape[0])
 
 
@@ -340,9 +340,7 @@ def spread(local: tuple[int, ...], mesh: ttnn.MeshDevice, words: Words) -> ttnn.
 def test_a_convolution_on_a_mesh_is_one_on_each_device(mesh, image_words, weight_words, groups):
     images = spread((2, 4, 5, 4), mesh, image_words)
     weight = spread((6, 4 // groups, 3, 3), mesh, weight_words)
-    result = conv2d(
-        input_tensor=images, weight_tensor=weight, device=mesh, **sizes(2, 4, 5, 4, 6, groups=groups)
-    )
+    result = conv2d(input_tensor=images, weight_tensor=weight, device=mesh, **sizes(2, 4, 5, 4, 6, groups=groups))
     for parts in zip(*map(ttnn.get_device_tensors, (images, weight, result)), strict=True):
         own_images, own_weight, own_result = (ttnn.to_torch(part) for part in parts)
         expected = torch_conv(own_images, own_weight, groups=groups)

@@ -124,9 +124,7 @@ def test_a_prepared_bias_is_added(several: ttnn.MeshDevice) -> None:
     assert size == (6, 4)
     assert kept is matrix
     assert kept_bias is added
-    close(
-        result, flat(F.conv2d(images.permute(0, 3, 1, 2), weight, bias.flatten(), padding=(1, 0), groups=2))
-    )
+    close(result, flat(F.conv2d(images.permute(0, 3, 1, 2), weight, bias.flatten(), padding=(1, 0), groups=2)))
 
 
 @pytest.mark.parametrize(
@@ -229,9 +227,7 @@ def test_pixels_spread_over_windows(
             **options,
         }
         given = (
-            ttnn.prepare_conv_transpose2d_weights(weight_tensor=raw, device=several, **sizes)
-            if is_prepared
-            else raw
+            ttnn.prepare_conv_transpose2d_weights(weight_tensor=raw, device=several, **sizes) if is_prepared else raw
         )
         result, size = ttnn.conv_transpose2d(
             input_tensor=placed, weight_tensor=given, device=several, return_output_dim=True, **sizes

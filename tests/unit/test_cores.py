@@ -225,9 +225,7 @@ def test_cores_within_sub_core_grids_follow_the_start_core():
 
 @given(st.integers(0, 200), st.integers(1, 8), st.integers(1, 8), st.booleans())
 def test_work_is_shared_out_within_one_unit_per_core(units, columns, rows, row_wise):
-    count, everyone, busier, others, most, least = split_work_to_cores(
-        CoreCoord(columns, rows), units, row_wise
-    )
+    count, everyone, busier, others, most, least = split_work_to_cores(CoreCoord(columns, rows), units, row_wise)
     assert count == min(units, columns * rows) == everyone.num_cores()
     assert busier.num_cores() + others.num_cores() == count
     assert busier.num_cores() * most + others.num_cores() * least == units

@@ -72,9 +72,7 @@ def test_two_big_gathered_results_do_not_share_memory(idle_machine):
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
         values = torch.arange(2 * 2304 * 2048, dtype=torch.float32).view(2 * 2304, 2048)
-        x = ttnn.from_torch(
-            values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-        )
+        x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
         first = ttnn.all_gather(x, dim=1)
         doubled = ttnn.all_gather(ttnn.multiply(x, 2.0), dim=1)
         expected = torch.cat(values.chunk(2), dim=1)
@@ -109,9 +107,7 @@ class TestCopiesOfOneKind:
             del found
         assert len(places) == 1
 
-    @pytest.mark.parametrize(
-        "reader", [lambda t: t, lambda t: t[1:], lambda t: t.numpy(), lambda t: t.detach()]
-    )
+    @pytest.mark.parametrize("reader", [lambda t: t, lambda t: t[1:], lambda t: t.numpy(), lambda t: t.detach()])
     def test_a_result_stays_what_it_is_while_somebody_reads_it(self, reader):
         copying = CachedCopy(self.ORDER, self.SHAPE)
         held = [reader(copying(self.data(i))) for i in range(4)]
@@ -190,9 +186,7 @@ def test_gathered_results_are_their_own_while_they_are_held(idle_machine):
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
         values = torch.arange(2 * 512 * 512, dtype=torch.float32).view(2 * 512, 512)
-        x = ttnn.from_torch(
-            values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-        )
+        x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
         expected = torch.cat(values.chunk(2), dim=1)
         for _ in range(4):
             ttnn.all_gather(x, dim=1)

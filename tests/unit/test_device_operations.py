@@ -18,9 +18,7 @@ def inputs_of(*tensors: ttnn.Tensor) -> ttnn.MatmulInputs:
 @pytest.fixture
 def factors(device: ttnn.MeshDevice) -> tuple[ttnn.Tensor, ttnn.Tensor]:
     on_device = {"layout": ttnn.TILE_LAYOUT, "device": device}
-    return ttnn.from_torch(torch.rand(2, 32, 64), **on_device), ttnn.from_torch(
-        torch.rand(1, 96, 64), **on_device
-    )
+    return ttnn.from_torch(torch.rand(2, 32, 64), **on_device), ttnn.from_torch(torch.rand(1, 96, 64), **on_device)
 
 
 def test_attributes_are_filled_in_from_the_factors(factors: tuple[ttnn.Tensor, ttnn.Tensor]):
@@ -100,9 +98,7 @@ class Net(torch.nn.Module):
 
 
 def test_one_run_tells_how_the_modules_of_a_model_are_called():
-    args = infer_ttnn_module_args(
-        model=Net(), run_model=lambda model: model(torch.rand(2, 3, 17, 17)), device=None
-    )
+    args = infer_ttnn_module_args(model=Net(), run_model=lambda model: model(torch.rand(2, 3, 17, 17)), device=None)
     convolution, pooling = args.stem[0], args.stem["1"]
     assert isinstance(convolution, Conv2dArgs)
     assert isinstance(pooling, MaxPool2dArgs)

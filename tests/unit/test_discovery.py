@@ -23,9 +23,7 @@ from softmesh.systems import named_systems
         ("BH-Galaxy", (8, 4), 2),
     ],
 )
-def test_every_chip_is_used_where_the_links_allow_it(
-    system: str, shape: tuple[int, int], channels: int
-) -> None:
+def test_every_chip_is_used_where_the_links_allow_it(system: str, shape: tuple[int, int], channels: int) -> None:
     machine = named_systems.load(system)
     found = discover(machine)
     assert (found.mesh(0).shape, found.mesh(0).channels) == (shape, channels)

@@ -94,12 +94,8 @@ def test_initialisation_is_told_and_idempotent():
 
 
 def test_one_process_is_rank_0_of_1(alone):
-    assert (
-        context_api.distributed_context_get_rank() == Rank(0) == context_api.distributed_context_world_rank()
-    )
-    assert (
-        context_api.distributed_context_get_size() == Size(1) == context_api.distributed_context_world_size()
-    )
+    assert context_api.distributed_context_get_rank() == Rank(0) == context_api.distributed_context_world_rank()
+    assert context_api.distributed_context_get_size() == Size(1) == context_api.distributed_context_world_size()
     assert context_api.distributed_context_barrier() is None
     assert context_api.distributed_context_allgather_int(7) == [7]
     assert context_api.distributed_context_subcontext_id() is None
@@ -110,9 +106,7 @@ def test_one_process_is_rank_0_of_1(alone):
 
 
 def test_numbers_out_of_range_are_index_errors_with_the_range(alone):
-    with pytest.raises(
-        IndexError, match=r"^subcontext_id out of range: expected 0 <= subcontext_id < 1, got 3$"
-    ):
+    with pytest.raises(IndexError, match=r"^subcontext_id out of range: expected 0 <= subcontext_id < 1, got 3$"):
         context_api.distributed_context_subcontext_size(3)
     words = r"^local_rank out of range for subcontext 0: expected 0 <= local_rank < 1, got 9$"
     with pytest.raises(IndexError, match=words):
@@ -150,9 +144,7 @@ def test_arguments_of_the_wrong_kind_are_refused(alone, call, error):
     ],
 )
 def test_what_needs_another_process_is_refused_by_name(alone, method, arguments):
-    with pytest.raises(
-        MeshError, match=f"method {method} is unsupported for single-host distributed contexts"
-    ):
+    with pytest.raises(MeshError, match=f"method {method} is unsupported for single-host distributed contexts"):
         getattr(alone, method)(*arguments)
 
 

@@ -146,9 +146,7 @@ def test_a_topology_of_ttnns_own_words_is_a_request_too(mesh):
 
 
 def test_a_grid_that_refines_the_mesh_is_understood(mesh):
-    columns_first = ttnn.MeshMapperConfig(
-        [ttnn.PlacementReplicate(), ttnn.PlacementReplicate()], ttnn.MeshShape(4, 2)
-    )
+    columns_first = ttnn.MeshMapperConfig([ttnn.PlacementReplicate(), ttnn.PlacementReplicate()], ttnn.MeshShape(4, 2))
     values = torch.randn(32, 32)
     fine = ttnn.from_torch(
         torch.zeros(16, 8),

@@ -56,9 +56,7 @@ def open_with(*faults, on=2, **options):
 def test_a_program_that_hangs_names_its_card_and_makes_the_mesh_unusable():
     with open_with(Fault("run", FaultKind.HANG), timeouts=BRIEF) as mesh:
         buffer = quarters(mesh)
-        with pytest.raises(
-            CardsTimeout, match=THE_THIRD + "TimeoutError: program 'program' did not finish"
-        ) as caught:
+        with pytest.raises(CardsTimeout, match=THE_THIRD + "TimeoutError: program 'program' did not finish") as caught:
             negating(mesh, buffer)
         assert [failure.serial for failure in caught.value.failures] == ["SM-0002"]
         assert "the other 3 cards have been waited for" in str(caught.value)
@@ -76,9 +74,7 @@ def test_the_other_cards_have_run_to_their_end_and_answer_their_drivers():
         for rank in OTHERS:
             card = mesh.cards[rank]
             card.driver.sync(1)
-            held = torch.frombuffer(
-                bytearray(card.driver.read(buffer.memory.handles[card])), dtype=torch.float32
-            )
+            held = torch.frombuffer(bytearray(card.driver.read(buffer.memory.handles[card])), dtype=torch.float32)
             assert torch.equal(held[:16], -PIECES[rank][0, :16])
 
 
@@ -133,9 +129,7 @@ def test_a_transfer_that_hangs_makes_the_mesh_unusable(operation):
 def test_a_short_read_is_an_error_and_marks_nothing():
     with open_with(Fault("read", FaultKind.SHORT)) as mesh:
         buffer = quarters(mesh)
-        with pytest.raises(
-            CardsError, match=THE_THIRD + "OSError: a read of 4096 bytes came short: 2048"
-        ) as caught:
+        with pytest.raises(CardsError, match=THE_THIRD + "OSError: a read of 4096 bytes came short: 2048") as caught:
             buffer.read()
         assert "All 4 cards are still usable" in str(caught.value)
         assert mesh.failed == []
@@ -182,12 +176,8 @@ def test_a_kernel_that_raises_names_card_and_core_and_leaves_all_usable():
         bad = ttnn.MeshCoordinate(1, 0)
         ranges = ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1))
         good = (ProgramSpec({"compute": negated}, cores=1), [buffer.address, 1])
-        with pytest.raises(
-            CardsError, match=THE_THIRD + r"MeshError: compute of program 'bad' on core \(0, 0\)"
-        ):
-            enqueue_mesh_workload(
-                mesh, {ranges: good, bad: ProgramSpec({"compute": broken}, cores=1, name="bad")}
-            )
+        with pytest.raises(CardsError, match=THE_THIRD + r"MeshError: compute of program 'bad' on core \(0, 0\)"):
+            enqueue_mesh_workload(mesh, {ranges: good, bad: ProgramSpec({"compute": broken}, cores=1, name="bad")})
         assert torch.equal(buffer.read(), torch.cat([-VALUES[:32], VALUES[32:]]))
 
 
@@ -287,9 +277,7 @@ def test_a_missing_cable_is_named_and_the_host_still_serves():
         buffer = create_mesh_buffer(mesh, "sharded", (32, 128), (32, 32), ttnn.float32)
         values = torch.randn(32, 128)
         buffer.write(values)
-        missing = (
-            r"no link from card \(0, 1\), serial SM-0001.* to card \(0, 2\), serial SM-0002.*mode='host'"
-        )
+        missing = r"no link from card \(0, 1\), serial SM-0001.* to card \(0, 2\), serial SM-0002.*mode='host'"
         with pytest.raises(MeshError, match="(?s)" + missing):
             all_reduce(buffer, mode="fabric")
         with pytest.raises(MeshError, match="(?s)" + missing):
@@ -300,9 +288,7 @@ def test_a_missing_cable_is_named_and_the_host_still_serves():
 def test_a_cable_that_only_one_end_sees_is_not_used():
     with open_mesh_device((1, 2), drivers=byte_rack(2, blind_ports={1: [0]})) as mesh:
         buffer = create_mesh_buffer(mesh, "replicated", (32, 32))
-        told = (
-            r"SM-0000, index 0 says that its port 1 is cabled to port 0 of card \(0, 1\).*which says nothing"
-        )
+        told = r"SM-0000, index 0 says that its port 1 is cabled to port 0 of card \(0, 1\).*which says nothing"
         with pytest.raises(MeshError, match="(?s)" + told):
             all_reduce(buffer, mode="fabric")
 

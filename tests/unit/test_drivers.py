@@ -337,9 +337,7 @@ def test_a_program_in_which_all_wait_is_an_error_that_names_them():
     card = CASES["virtual"].cards(1)(0)
     spec = ProgramSpec({"reader": lambda core: core.cb(3).pop()}, cores=2, cbs=[CircularBuffer(3, 32)])
     event = card.submit(card.compile(spec))
-    with pytest.raises(
-        MeshError, match=r"stands still: reader on core \(0, 0\) waits for a page in circular buffer 3"
-    ):
+    with pytest.raises(MeshError, match=r"stands still: reader on core \(0, 0\) waits for a page in circular buffer 3"):
         card.wait(event, 5)
     card.close()
 

@@ -31,9 +31,7 @@ def whole(device: ttnn.MeshDevice, dtype: ttnn.DataType = ttnn.int32) -> ttnn.Te
 )
 def test_binary_ops_name_a_dtype_that_they_do_not_take(device, op, dtype):
     x = whole(device, dtype)
-    with pytest.raises(
-        MeshError, match=f"Input tensor A dtype .* is not supported for binary operation {op}"
-    ):
+    with pytest.raises(MeshError, match=f"Input tensor A dtype .* is not supported for binary operation {op}"):
         getattr(ttnn, op)(x, x)
 
 
@@ -75,9 +73,7 @@ def test_a_quotient_of_whole_numbers_is_a_float_unless_it_is_rounded(device):
 
 def test_isclose_compares_whole_numbers(device):
     assert ttnn.to_torch(ttnn.isclose(whole(device), whole(device))).sum() == 4
-    assert (
-        ttnn.to_torch(ttnn.isclose(whole(device), put(WHOLE.float(), device, dtype=ttnn.bfloat16))).sum() == 4
-    )
+    assert ttnn.to_torch(ttnn.isclose(whole(device), put(WHOLE.float(), device, dtype=ttnn.bfloat16))).sum() == 4
 
 
 def test_squares_of_whole_numbers_keep_their_last_digit(device):
@@ -148,9 +144,7 @@ def test_values_of_latent_attention_may_have_more_heads_than_keys(device):
 @pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
 def test_statistics_of_shards_are_means(device, kind):
     x = random(1, 1, 32, 128) + 0.5
-    memory = ttnn.create_sharded_memory_config(
-        (1, 1, 32, 128), ttnn.CoreGrid(x=4, y=1), ttnn.ShardStrategy.WIDTH
-    )
+    memory = ttnn.create_sharded_memory_config((1, 1, 32, 128), ttnn.CoreGrid(x=4, y=1), ttnn.ShardStrategy.WIDTH)
     given = put(x, device, memory_config=memory)
     before, after = getattr(ttnn, f"{kind}_pre_all_gather"), getattr(ttnn, f"{kind}_post_all_gather")
     stats = before(given, dtype=ttnn.float32)
@@ -164,9 +158,7 @@ def test_statistics_of_shards_are_means(device, kind):
 
 def test_a_residual_is_added_to_shards_in_place(device):
     x, r = random(1, 1, 32, 64), random(1, 1, 32, 64) * 2
-    memory = ttnn.create_sharded_memory_config(
-        (1, 1, 32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH
-    )
+    memory = ttnn.create_sharded_memory_config((1, 1, 32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
     given = put(x, device, memory_config=memory)
     stats = ttnn.rms_norm_pre_all_gather(
         given, residual_input_tensor=put(r, device, memory_config=memory), dtype=ttnn.float32
@@ -188,18 +180,11 @@ def test_one_program_serves_tensors_of_any_shape(device):
     small, large = put(random(32, 32), device), put(random(64, 64), device)
     row = put(random(1, 32), device)
     assert programs(lambda: ttnn.relu(small), lambda: ttnn.relu(large)) == 1
-    assert (
-        programs(
-            lambda: ttnn.relu(small), lambda: ttnn.relu(small, output_tensor=put(random(32, 32), device))
-        )
-        == 1
-    )
+    assert programs(lambda: ttnn.relu(small), lambda: ttnn.relu(small, output_tensor=put(random(32, 32), device))) == 1
     assert programs(lambda: ttnn.add(small, small), lambda: ttnn.add(large, large)) == 1
     assert programs(lambda: ttnn.multiply(small, 2.0), lambda: ttnn.multiply(large, 3.0)) == 1
     assert programs(lambda: ttnn.add(small, small), lambda: ttnn.add(small, row)) == 2
-    assert (
-        programs(lambda: ttnn.relu(small), lambda: ttnn.relu(small, memory_config=ttnn.L1_MEMORY_CONFIG)) == 2
-    )
+    assert programs(lambda: ttnn.relu(small), lambda: ttnn.relu(small, memory_config=ttnn.L1_MEMORY_CONFIG)) == 2
     grids = [ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (x, 0))]) for x in (1, 3)]
     assert programs(*(lambda g=g: ttnn.add(small, small, sub_core_grids=g) for g in grids)) == 2
     assert programs(*(lambda g=g: ttnn.sum(small, sub_core_grids=g) for g in grids)) == 2

@@ -30,13 +30,9 @@ def waits(wait, waited=1.0):
     return RankState(Doing.WAITING, wait, waited, wait.site)
 
 
-def collective(
-    op="all_reduce", sequence=17, line=41, *, members=range(8), group="world", of="bfloat16", waited=1.0
-):
+def collective(op="all_reduce", sequence=17, line=41, *, members=range(8), group="world", of="bfloat16", waited=1.0):
     site = Site("train.py", line, "step")
-    wait = WaitReport(
-        op, WaitKind.COLLECTIVE, group, tuple(members), sequence=sequence, fingerprint=of, site=site
-    )
+    wait = WaitReport(op, WaitKind.COLLECTIVE, group, tuple(members), sequence=sequence, fingerprint=of, site=site)
     return waits(wait, waited)
 
 
@@ -301,9 +297,7 @@ ANY_WAIT = st.builds(
     st.sampled_from(["all_reduce", "barrier"]),
     st.sets(st.integers(0, 4)),
 )
-ANY_STATES = st.lists(
-    st.one_of(ANY_WAIT, st.sampled_from([SILENT, COMPUTING, FINISHED])), min_size=5, max_size=5
-)
+ANY_STATES = st.lists(st.one_of(ANY_WAIT, st.sampled_from([SILENT, COMPUTING, FINISHED])), min_size=5, max_size=5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -487,8 +481,7 @@ class Ranks:
         self.doing = {rank: {"state": "computing"} for rank in range(count)}
         self.looks = 0
         self.lines = [
-            Reporter(explainer.address, rank, count, lambda rank=rank: self.say(rank))
-            for rank in range(count)
+            Reporter(explainer.address, rank, count, lambda rank=rank: self.say(rank)) for rank in range(count)
         ]
 
     def say(self, rank):
@@ -527,9 +520,7 @@ def test_a_rank_that_raised_and_lives_on_is_reported(said):
     decided = threading.Event()
     with Explainer(2, timeout=TIMEOUT, stream=said, on_verdict=lambda _: decided.set()) as explainer:
         ranks = Ranks(explainer, 2)
-        ranks.lines[1].send(
-            raised("ValueError: no weights", ["train.py", 3, "main"], "barrier number 1 of world")
-        )
+        ranks.lines[1].send(raised("ValueError: no weights", ["train.py", 3, "main"], "barrier number 1 of world"))
         wait_for(decided)
     assert "rank 1 raised ValueError: no weights" in said.getvalue()
     assert "at train.py:3 in main; last completed: barrier number 1 of world" in said.getvalue()

@@ -155,9 +155,7 @@ CALLS: dict[str, Callable[[ttnn.MeshDevice], Made]] = {
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_silly_argument_is_refused_in_our_own_words_or_makes_sense(
-    name: str, mesh: ttnn.MeshDevice
-) -> None:
+def test_a_silly_argument_is_refused_in_our_own_words_or_makes_sense(name: str, mesh: ttnn.MeshDevice) -> None:
     function, good = CALLS[name](mesh)
     function(**good)
     for argument in good:

@@ -45,9 +45,7 @@ def line_blocks(**more: Any) -> Any:
 
 
 def bank_blocks(**more: Any) -> Any:
-    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-        in0_block_w=1, per_core_M=1, per_core_N=1, **more
-    )
+    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(in0_block_w=1, per_core_M=1, per_core_N=1, **more)
 
 
 CONFIGS = [plain_blocks, line_blocks, bank_blocks]
@@ -65,9 +63,7 @@ FORMS = {
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("form", FORMS)
-def test_linear_applies_the_activation_of_its_program_config_behind_the_bias(
-    device, config: Config, form: str
-):
+def test_linear_applies_the_activation_of_its_program_config_behind_the_bias(device, config: Config, form: str):
     given, function = FORMS[form]
     x, w, b = random(32, 64), random(64, 32), random(1, 32)
     for _ in range(2):  # as planned, then as compiled
@@ -117,9 +113,7 @@ def test_an_activation_beside_shards_belongs_into_the_program_config(device):
     memory = ttnn.create_sharded_memory_config((32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
     x, w = put(random(32, 64), device, memory_config=memory), put(random(64, 32), device)
     for product in (ttnn.linear, ttnn.matmul):
-        with pytest.raises(
-            MeshError, match="Sharded matmul run with relu activation: this should be placed in"
-        ):
+        with pytest.raises(MeshError, match="Sharded matmul run with relu activation: this should be placed in"):
             product(x, w, activation="relu")
 
 
@@ -205,6 +199,4 @@ def test_marks_of_sparse_products_may_have_any_shape(device):
     given = sparse_operands(device)
     plain = ttnn.sparse_matmul(**given)
     marks = put(torch.ones(1, 1, 2, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT)
-    assert torch.equal(
-        ttnn.to_torch(ttnn.sparse_matmul(**(given | {"sparsity": marks}))), ttnn.to_torch(plain)
-    )
+    assert torch.equal(ttnn.to_torch(ttnn.sparse_matmul(**(given | {"sparsity": marks}))), ttnn.to_torch(plain))

@@ -253,9 +253,7 @@ def test_users_are_gathered_and_their_heads_joined(mesh):
 @pytest.mark.parametrize("slice_size", [None, 8])
 def test_a_sum_is_split_into_heads(mesh, slice_size):
     x = numbers(8, 1, 1, 32, (4 + 2) * 32)
-    offset = put(
-        torch.tensor([8 * (d % 4) for d in range(8)]).int().reshape(8, 1, 1, 1, 1), mesh, ROWS, ttnn.uint32
-    )
+    offset = put(torch.tensor([8 * (d % 4) for d in range(8)]).int().reshape(8, 1, 1, 1, 1), mesh, ROWS, ttnn.uint32)
     total, q, k, v = X.all_reduce_create_qkv_heads(
         put(x, mesh),
         put(torch.zeros(8, 1, 1, 32, 192 * 4), mesh),
@@ -406,9 +404,7 @@ def test_borders_refuse_buffers_of_another_size_and_what_is_not_known(mesh):
 def test_scattering_a_border_on_one_device_is_padding(device):
     inside, value = numbers(2, 3, 4, 6), 7.0
     buffer = ttnn.from_torch(torch.full((2 * (2 * 4 + 2 * 2 * 5), 6), value), device=device)
-    got = X.halo_scatter(
-        buffer, ttnn.from_torch(inside, device=device), 1, 2, memory_config=ttnn.L1_MEMORY_CONFIG
-    )
+    got = X.halo_scatter(buffer, ttnn.from_torch(inside, device=device), 1, 2, memory_config=ttnn.L1_MEMORY_CONFIG)
     wanted = torch.nn.functional.pad(inside, (0, 0, 2, 2, 1, 1), value=value)
     assert torch.equal(ttnn.to_torch(got), wanted)
     assert got.memory_config() == ttnn.L1_MEMORY_CONFIG

@@ -66,9 +66,7 @@ def test_pooling_agrees_with_its_golden_functions(device, ceil, padding):
     exact = x.bfloat16().float()
     pools = ttnn.operations.pool
     made = ttnn.max_pool2d(given, *sizes, *windows, (1, 1), ceil_mode=ceil)
-    assert torch.equal(
-        ttnn.to_torch(made).float(), pools.golden_maxpool2d(exact, *sizes, *windows, (1, 1), ceil)
-    )
+    assert torch.equal(ttnn.to_torch(made).float(), pools.golden_maxpool2d(exact, *sizes, *windows, (1, 1), ceil))
     assert golden(ttnn.max_pool2d)(exact, *sizes, *windows, (1, 1), ceil_mode=ceil).shape == made.shape
     made = ttnn.avg_pool2d(given, *sizes, *windows, ceil_mode=False, count_include_pad=ceil)
     expected = pools.golden_avg_pool2d(exact, *sizes, *windows, count_include_pad=ceil)

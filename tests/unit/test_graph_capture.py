@@ -222,9 +222,7 @@ def test_calls_of_a_graph_become_a_document_of_plain_text(x: Any):
     graph, _ = captured(x)
     content = GraphTracerUtils.serialize_graph(graph)["content"]
     assert content[0]["operation"] == "ttnn::add"
-    assert content[0]["arguments"][0]["arg0"].startswith(
-        "Tensor(shape=Shape([32, 64]), dtype=DataType::BFLOAT16"
-    )
+    assert content[0]["arguments"][0]["arg0"].startswith("Tensor(shape=Shape([32, 64]), dtype=DataType::BFLOAT16")
     assert GraphTracerUtils.replace_control_chars({"a": ["x\ny", 3]}) == {"a": ["x y", 3]}
 
 

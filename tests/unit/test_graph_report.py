@@ -46,9 +46,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path):
         ttnn.graph_report.import_report(tmp_path / "report.json", tmp_path)
 
 
-def test_a_fixture_captures_a_test_where_the_configuration_names_a_report(
-    device: ttnn.MeshDevice, tmp_path: Path
-):
+def test_a_fixture_captures_a_test_where_the_configuration_names_a_report(device: ttnn.MeshDevice, tmp_path: Path):
     for _ in ttnn.graph_report.run_pytest_graph_report_fixture(None):
         assert not ttnn.graph.is_graph_capture_active()
     with ttnn.manage_config("root_report_path", tmp_path), ttnn.manage_config("report_name", "mine"):

@@ -226,9 +226,7 @@ def test_what_is_no_unary_op_is_a_type_error(arguments):
         UnaryWithParam(*arguments)
 
 
-@pytest.mark.parametrize(
-    "given", [UnaryOpType.GELU, (UnaryOpType.GELU, True), UnaryWithParam(UnaryOpType.GELU)]
-)
+@pytest.mark.parametrize("given", [UnaryOpType.GELU, (UnaryOpType.GELU, True), UnaryWithParam(UnaryOpType.GELU)])
 def test_an_activation_may_be_given_short(given):
     config = MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(**MATMUL, fused_activation=given)
     assert isinstance(config.fused_activation, UnaryWithParam)
@@ -330,7 +328,5 @@ def test_what_dispatch_leaves_open_is_chosen_when_it_is_made(idle_machine):
     assert (ttnn.DispatchCoreConfig().type, ttnn.DispatchCoreConfig().axis) == (kind.WORKER, axis.COL)
     mux = ttnn.DispatchCoreConfig(fabric_tensix_config=ttnn.FabricTensixConfig.MUX)
     assert mux.axis is axis.ROW
-    with pytest.raises(
-        RuntimeError, match="ROW dispatch core axis is not supported for blackhole arch unless"
-    ):
+    with pytest.raises(RuntimeError, match="ROW dispatch core axis is not supported for blackhole arch unless"):
         ttnn.DispatchCoreConfig(axis=axis.ROW)

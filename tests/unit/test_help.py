@@ -33,9 +33,7 @@ def found(name: str) -> EntryPoint:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_in_a_help_text_does_what_it_says(name: str, row: ttnn.MeshDevice) -> None:
-    example = doctest.DocTestParser().get_doctest(
-        EXAMPLES[name], surroundings(row) | {"ttnn": ttnn}, name, None, 0
-    )
+    example = doctest.DocTestParser().get_doctest(EXAMPLES[name], surroundings(row) | {"ttnn": ttnn}, name, None, 0)
     failures = doctest.DocTestRunner(verbose=False).run(example)
     assert failures.attempted > 0
     assert failures.failed == 0
@@ -51,9 +49,7 @@ def test_the_most_used_ops_tell_arguments_placement_and_an_example(name: str) ->
 
 
 def test_help_shows_what_an_op_is_and_takes() -> None:
-    assert (ttnn.relu.__doc__ or "").startswith(
-        "relu, element by element.\n\n    ttnn.relu(input_tensor, *, "
-    )
+    assert (ttnn.relu.__doc__ or "").startswith("relu, element by element.\n\n    ttnn.relu(input_tensor, *, ")
     text = pydoc.render_doc(ttnn.softmax, renderer=pydoc.plaintext)
     assert "dim                    an int; default -1\n" in text
     assert "compute_kernel_config  steers hardware only; no effect on values\n" in text

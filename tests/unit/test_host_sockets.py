@@ -70,9 +70,7 @@ PLAIN_FORMS = FORMS[:-2]
     shape=st.lists(st.integers(1, 70), min_size=1, max_size=3),
     form=st.sampled_from(PLAIN_FORMS),
 )
-def test_values_survive_as_the_bytes_of_a_chip(
-    shape: list[int], form: tuple[ttnn.DataType, ttnn.Layout]
-) -> None:
+def test_values_survive_as_the_bytes_of_a_chip(shape: list[int], form: tuple[ttnn.DataType, ttnn.Layout]) -> None:
     spec = TensorSpec(shape, *form)
     given_values = torch.randint(0, 200, shape).to(ttnn.to_torch(ttnn.zeros([1], dtype=form[0])).dtype)
     data = to_bytes(given_values.to(torch.float32) if form[0] is ttnn.float32 else given_values, spec)
@@ -132,9 +130,7 @@ def test_a_block_float_tile_is_exponents_then_signs_and_mantissas(
 
 
 def test_what_pads_a_tile_takes_part_in_its_exponents() -> None:
-    tensor = ttnn.from_torch(
-        torch.full((1, 3), 0.01), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, pad_value=1000
-    )
+    tensor = ttnn.from_torch(torch.full((1, 3), 0.01), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, pad_value=1000)
     data = to_bytes(tensor.pieces()[0], tensor.spec)
     assert (data[:64] == 127 + 9).all()
     assert data[64:70].tolist() == [0, 0, 0, 125, 125, 125]  # 125 * 8
@@ -144,9 +140,7 @@ def test_what_pads_a_tile_takes_part_in_its_exponents() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "layout"), FORMS)
-def test_a_device_takes_what_the_host_writes(
-    pair: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout
-) -> None:
+def test_a_device_takes_what_the_host_writes(pair: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout) -> None:
     socket, written = to_device(pair), host_tensor(dtype, layout)
     output = ttnn.allocate_tensor_on_device(written.spec, pair)
     assert recv_async_h2d(output, socket)[0] is output
@@ -229,9 +223,7 @@ def test_a_receive_checks_mode_page_and_owner(pair: ttnn.MeshDevice) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "layout"), FORMS)
-def test_the_host_reads_what_a_device_sends(
-    pair: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout
-) -> None:
+def test_the_host_reads_what_a_device_sends(pair: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout) -> None:
     socket = D2HSocket(pair, at(0), 4096)
     sent = host_tensor(dtype, layout)
     assert not socket.has_data()

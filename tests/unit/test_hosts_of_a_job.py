@@ -60,9 +60,7 @@ def test_every_rank_sees_the_hosts_of_all_and_the_links_between_them(become, num
     machine = chosen_machine()
     assert machine is not None
     assert machine.hosts == ("left.yaml", "right.yaml")
-    between = [
-        link for link in machine.links if len({machine.asics[e.chip].host for e in (link.a, link.b)}) == 2
-    ]
+    between = [link for link in machine.links if len({machine.asics[e.chip].host for e in (link.a, link.b)}) == 2]
     assert len(between) == 1
 
 
@@ -120,9 +118,7 @@ def test_hosts_of_a_system_are_told_by_name(monkeypatch):
 def test_a_host_that_the_system_does_not_have_is_refused(monkeypatch):
     monkeypatch.setenv(SYSTEM, "Exabox")
     monkeypatch.setenv(HOST, "galaxy-77")
-    with pytest.raises(
-        MeshError, match=r"SOFTMESH_HOST=galaxy-77: Exabox has no such host; its hosts: galaxy-"
-    ):
+    with pytest.raises(MeshError, match=r"SOFTMESH_HOST=galaxy-77: Exabox has no such host; its hosts: galaxy-"):
         current_system()
 
 

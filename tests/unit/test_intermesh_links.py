@@ -148,13 +148,9 @@ def test_a_chip_reaches_one_chip_of_a_neighbouring_mesh() -> None:
     machine = named_systems.load("mesh:2x2")
     match = split(machine, [(0, 0, 1, 1), (0, 1, 1, 1)], [meshes(0, 1, 8)])
     bent = LogicalMesh(1, "M1", (1, 2), channels=4)
-    graph = match.graph.__class__(
-        "bent", match.graph.arch, (match.graph.meshes[0], bent), match.graph.connections
-    )
+    graph = match.graph.__class__("bent", match.graph.arch, (match.graph.meshes[0], bent), match.graph.connections)
     around = Match(graph, machine, {Node(0, 0): 0, Node(1, 0): 1, Node(1, 1): 2})
-    with pytest.raises(
-        MeshError, match="one src to multiple dst chips on the same neighbor mesh is not supported"
-    ):
+    with pytest.raises(MeshError, match="one src to multiple dst chips on the same neighbor mesh is not supported"):
         assign_ports(around)
 
 

@@ -48,9 +48,7 @@ def test_ranks_of_which_nothing_is_said_all_meet(met, monkeypatch, ids):
 
 
 def test_more_ranks_than_the_mesh_has_hosts_are_refused(met):
-    with pytest.raises(
-        MeshError, match=r"Mesh 0 lies over 2 hosts, but 3 processes are bound to it \(ranks 0, 1, 2\)"
-    ):
+    with pytest.raises(MeshError, match=r"Mesh 0 lies over 2 hosts, but 3 processes are bound to it \(ranks 0, 1, 2\)"):
         join(Pretended(range(3), met), mesh=0, host_rank=0, hosts=(1, 2))
 
 

@@ -115,9 +115,7 @@ def test_a_window_that_would_go_around_the_end_is_refused(chip):
 
 
 def test_more_pages_than_there_are_would_wait_for_ever(chip):
-    with pytest.raises(
-        ttnn.MeshError, match=r"cb_wait_front\(0, 5\) waits for ever: circular buffer 0 has 4 pages"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"cb_wait_front\(0, 5\) waits for ever: circular buffer 0 has 4 pages"):
         run_kernel(chip, lambda: cb_wait_front(0, 5))
 
 

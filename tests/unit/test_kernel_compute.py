@@ -354,9 +354,7 @@ def test_the_packer_adds_to_what_is_in_memory_when_told_to(chip):
 
 def through_rows(mesh, compute, values, *, to_tiles):
     """Two tiles' worth of values through a compute kernel that changes between rows and tiles."""
-    layouts = (
-        (ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT) if to_tiles else (ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT)
-    )
+    layouts = (ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT) if to_tiles else (ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT)
     source = ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=layouts[0], device=mesh)
     target = ttnn.from_torch(torch.zeros_like(values), dtype=ttnn.bfloat16, layout=layouts[1], device=mesh)
     (found,) = compute_on(mesh, compute, [source], target)
@@ -420,9 +418,7 @@ def test_tiles_become_rows(chip, way):
 def test_as_many_tiles_fit_the_registers_as_the_mode_says(chip, config, capacity):
     a = random_tiles(chip)
     result_of(chip, lambda: copy_tile(0, 0, capacity - 1), [a], config=config)
-    with pytest.raises(
-        ttnn.MeshError, match=rf"there is no tile register {capacity}: DST holds {capacity} tiles"
-    ):
+    with pytest.raises(ttnn.MeshError, match=rf"there is no tile register {capacity}: DST holds {capacity} tiles"):
         result_of(chip, lambda: copy_tile(0, 0, capacity), [a], config=config)
 
 
@@ -485,9 +481,7 @@ def test_tiles_of_another_shape_compute_as_well(chip):
     half = ttnn.Tile((16, 32))
     values = torch.randn(1, 1, 16, 32)
     tensor = ttnn.from_torch(values, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=chip, tile=half)
-    other = ttnn.from_torch(
-        torch.randn(1, 1, 32, 32), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=chip
-    )
+    other = ttnn.from_torch(torch.randn(1, 1, 32, 32), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=chip)
     output = ttnn.from_torch(
         torch.zeros(1, 1, 16, 32), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=chip, tile=half
     )
@@ -554,9 +548,7 @@ def test_strict_mode_misses_a_forgotten_init(chip, math, init):
         mul_reuse_dest_init(0)
         math()
 
-    with pytest.raises(
-        ttnn.MeshError, match=r"the matrix engine is set up for reuse_dest\. Call the init of"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"the matrix engine is set up for reuse_dest\. Call the init of"):
         result_of(chip, with_another, [a], strict=True)
 
 
@@ -566,9 +558,7 @@ def test_strict_mode_misses_the_init_of_the_vector_unit_and_a_register_that_nobo
         exp_tile(0)
 
     a = random_tiles(chip)
-    with pytest.raises(
-        ttnn.MeshError, match=r"the vector unit is set up for nothing. Call exp_tile_init\(\) before"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"the vector unit is set up for nothing. Call exp_tile_init\(\) before"):
         result_of(chip, forgets, [a], strict=True)
 
     def empty():

@@ -141,15 +141,11 @@ def test_a_semaphore_of_another_chip_is_raised_behind_the_data():
         def kernel(connection):
             header = PacketHeaderPool.allocate_header()
             both = NocUnicastAtomicIncFusedCommandHeader(page_of(tensor, 2), get_noc_addr(arrived), 1)
-            fabric_multicast_noc_fused_unicast_with_atomic_inc(
-                connection, header, get_write_ptr(0), 64, both, 1, 2
-            )
+            fabric_multicast_noc_fused_unicast_with_atomic_inc(connection, header, get_write_ptr(0), 64, both, 1, 2)
             one = NocUnicastAtomicIncCommandHeader(get_noc_addr(arrived), 4)
             fabric_multicast_noc_unicast_atomic_inc(connection, header, one, 1, 2)
             fabric_unicast_noc_unicast_atomic_inc(connection, header, one, 1)
-            fabric_unicast_noc_fused_unicast_with_atomic_inc(
-                connection, header, get_write_ptr(0), 64, both, 2
-            )
+            fabric_unicast_noc_fused_unicast_with_atomic_inc(connection, header, get_write_ptr(0), 64, both, 2)
 
         def others():
             noc_semaphore_wait_min(arrived, 5)
@@ -230,9 +226,7 @@ def one_packet(tensor, hops, size=64):
 
 def test_a_line_ends_where_its_links_do_and_a_ring_does_not():
     with open_mesh(1, 4) as mesh:
-        refused(
-            mesh, one_packet(numbers(mesh), 4), r"A packet cannot go E from M0D3 on link 0: there are 0 links"
-        )
+        refused(mesh, one_packet(numbers(mesh), 4), r"A packet cannot go E from M0D3 on link 0: there are 0 links")
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
     with open_mesh(1, 4, config=ttnn.FabricConfig.FABRIC_1D_RING) as mesh:
         tensor = numbers(mesh)
@@ -275,9 +269,7 @@ def test_packets_need_credits():
                 connection.send_payload_without_header_non_blocking_from_address(get_write_ptr(0), 64)
                 connection.send_payload_flush_non_blocking_from_address(header)
 
-        refused(
-            mesh, greedy, r"link 0 E of device \(0, 0\) has no free slot: call wait_for_empty_write_slot\(\)"
-        )
+        refused(mesh, greedy, r"link 0 E of device \(0, 0\) has no free slot: call wait_for_empty_write_slot\(\)")
 
         def patient(connection):
             header = PacketHeaderPool.allocate_header()
@@ -340,13 +332,9 @@ def test_the_words_of_connections_can_be_had_without_a_program():
             near, far, [0], [99_000, 99_016], [99_032, 99_048], sem_args_are_l1_addresses=True
         )
         assert with_addresses == wanted
-        with pytest.raises(
-            TypeError, match="teardown_sem_args must have one semaphore for each of 2 dst_nodes"
-        ):
+        with pytest.raises(TypeError, match="teardown_sem_args must have one semaphore for each of 2 dst_nodes"):
             ttnn.compute_fabric_connection_rt_args(near, far, [0], [0], [2, 3])
-        with pytest.raises(
-            TypeError, match="buffer_index_sem_args are ids of semaphores, 0 to 15, got 99000"
-        ):
+        with pytest.raises(TypeError, match="buffer_index_sem_args are ids of semaphores, 0 to 15, got 99000"):
             ttnn.compute_fabric_connection_rt_args(near, far, [0], [0, 1], [2, 99_000])
 
 
@@ -361,9 +349,7 @@ def test_a_connection_belongs_to_its_device():
         metal.SetRuntimeArgs(program, handle, CORE, words)
         workload = metal.MeshWorkload()
         workload.add_program(ttnn.MeshCoordinateRange(SENDS, SENDS), program)
-        with pytest.raises(
-            ttnn.MeshError, match="The connection is one of M0D1, and the kernel runs on M0D0"
-        ):
+        with pytest.raises(ttnn.MeshError, match="The connection is one of M0D1, and the kernel runs on M0D0"):
             metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
 
 
@@ -383,9 +369,7 @@ def test_a_program_that_turns_out_to_speak_to_others_starts_again_device_by_devi
         metal.SetRuntimeArgs(program, handle, CORE, [0, 0, 0, 1, 0])
         workload = metal.MeshWorkload()
         workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), program)
-        with pytest.raises(
-            ttnn.MeshError, match="The connection is one of M0D0, and the kernel runs on M0D1"
-        ):
+        with pytest.raises(ttnn.MeshError, match="The connection is one of M0D0, and the kernel runs on M0D1"):
             metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
         assert len(started) == 3
 

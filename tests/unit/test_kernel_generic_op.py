@@ -229,9 +229,7 @@ def test_circular_buffers_are_the_shards_of_tensors(mesh):
                 kernel_source=exponential,
                 core_ranges=cores,
                 named_compile_time_args=[("tiles", 2)],
-                config=ttnn.ComputeConfigDescriptor(
-                    math_fidelity=ttnn.MathFidelity.HiFi2, fp32_dest_acc_en=True
-                ),
+                config=ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi2, fp32_dest_acc_en=True),
             ),
         ],
         cbs=[
@@ -255,9 +253,7 @@ def test_semaphores_have_the_ids_they_are_given(device):
 
     descriptor = ttnn.ProgramDescriptor(
         kernels=[
-            ttnn.KernelDescriptor(
-                kernel_source=waits, core_ranges=cores, config=ttnn.ReaderConfigDescriptor()
-            ),
+            ttnn.KernelDescriptor(kernel_source=waits, core_ranges=cores, config=ttnn.ReaderConfigDescriptor()),
             ttnn.KernelDescriptor(
                 kernel_source=lambda: noc_semaphore_set(get_semaphore(5), 3),
                 core_ranges=cores,
@@ -302,9 +298,7 @@ def test_tensors_must_be_on_one_mesh_and_at_least_two(device):
 def test_a_kernel_needs_a_config(device):
     cores = ttnn.CoreRangeSet([ttnn.CoreRange(CORE, CORE)])
     a = tiles(device, torch.zeros(1, 1, 32, 32))
-    with pytest.raises(
-        ttnn.ArgumentError, match="config must be a Reader-, Writer-, DataMovement- or Compute"
-    ):
+    with pytest.raises(ttnn.ArgumentError, match="config must be a Reader-, Writer-, DataMovement- or Compute"):
         ttnn.generic_op([a, a], ttnn.ProgramDescriptor([ttnn.KernelDescriptor(add, core_ranges=cores)]))
 
 
@@ -339,9 +333,7 @@ def test_programs_are_merged_and_hashed_without_their_arguments(device):
     a, b, c = (tiles(device, torch.zeros(1, 1, 32, 32)) for _ in range(3))
     one, same = adding(a, b, c), adding(b, a, c)
     assert ttnn.compute_program_descriptor_hash(one) == ttnn.compute_program_descriptor_hash(same)
-    merged = ttnn.merge_program_descriptors(
-        [one, ttnn.ProgramDescriptor(semaphores=[ttnn.SemaphoreDescriptor()])]
-    )
+    merged = ttnn.merge_program_descriptors([one, ttnn.ProgramDescriptor(semaphores=[ttnn.SemaphoreDescriptor()])])
     assert len(merged.kernels) == 3
     assert ttnn.compute_program_descriptor_hash(merged) != ttnn.compute_program_descriptor_hash(one)
     merged.custom_program_hash = 5

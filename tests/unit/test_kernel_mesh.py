@@ -165,9 +165,7 @@ def count_of_ones():
 
 def ones_on(mesh, numbers):
     mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
-    held = ttnn.from_torch(
-        numbers, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper
-    )
+    held = ttnn.from_torch(numbers, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper)
     target = tiles(mesh, torch.zeros(1, 1, 32, 32 * 8))
     program = program_of(reader=count_of_ones, cbs=[0])
     metal.SetRuntimeArgs(program, 0, CORE, [held.buffer_address(), target.buffer_address()])
@@ -231,8 +229,7 @@ def test_two_tensors_change_places_in_one_launch(mesh, layout, pages):
     height = 32 * pages if layout == ttnn.TILE_LAYOUT else pages
     values = [torch.randn(8 * height, 32) for _ in range(2)]
     one, other = (
-        ttnn.from_torch(each, dtype=ttnn.float32, layout=layout, device=mesh, mesh_mapper=mapper)
-        for each in values
+        ttnn.from_torch(each, dtype=ttnn.float32, layout=layout, device=mesh, mesh_mapper=mapper) for each in values
     )
     size = 4096 if layout == ttnn.TILE_LAYOUT else 128
 

@@ -136,9 +136,7 @@ def test_a_page_outside_the_buffer_is_refused(chip):
     def kernel():
         noc_async_read_page(3, InterleavedAddrGen(get_arg_val(0), 64), get_write_ptr(0))
 
-    with pytest.raises(
-        ttnn.MeshError, match=r"Page 3 is outside the buffer at \d+: it has 3 pages of 64 bytes"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"Page 3 is outside the buffer at \d+: it has 3 pages of 64 bytes"):
         on_one_core(chip, kernel, tensor.buffer_address())
 
 
@@ -152,24 +150,18 @@ def test_memory_of_nobody_is_neither_read_nor_written(chip):
     with pytest.raises(ttnn.MeshError, match=message):
         on_one_core(chip, lambda: noc_semaphore_set(16, 1))
     with pytest.raises(ttnn.MeshError, match=r"belong to circular buffer 0 only up to \d+"):
-        on_one_core(
-            chip, lambda: noc_async_read(get_noc_addr(get_write_ptr(0)), get_write_ptr(0) + 1024, 8192)
-        )
+        on_one_core(chip, lambda: noc_async_read(get_noc_addr(get_write_ptr(0)), get_write_ptr(0) + 1024, 8192))
     message = r"Nothing is at NoC coordinate \(40, 40\): worker cores are at \(18, 18\)"
     with pytest.raises(ttnn.MeshError, match=message):
         on_one_core(chip, lambda: noc_async_read(get_noc_addr(40, 40, 0), get_write_ptr(0), 64))
 
 
-@pytest.mark.parametrize(
-    "strategy", [ttnn.ShardStrategy.HEIGHT, ttnn.ShardStrategy.WIDTH, ttnn.ShardStrategy.BLOCK]
-)
+@pytest.mark.parametrize("strategy", [ttnn.ShardStrategy.HEIGHT, ttnn.ShardStrategy.WIDTH, ttnn.ShardStrategy.BLOCK])
 def test_shards_are_found_by_page_and_as_a_whole(chip, strategy):
     values = torch.arange(128 * 128).reshape(1, 1, 128, 128).float()
     shape = {"HEIGHT": (32, 128), "WIDTH": (128, 32), "BLOCK": (64, 64)}[strategy.name]
     grid = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (1, 1))])
-    config = ttnn.create_sharded_memory_config(
-        shape, grid, strategy, use_height_and_width_as_shard_shape=True
-    )
+    config = ttnn.create_sharded_memory_config(shape, grid, strategy, use_height_and_width_as_shard_shape=True)
     tensor = tiles(chip, values, ttnn.float32, memory_config=config)
     copy = tiles(chip, torch.zeros_like(values), ttnn.float32, memory_config=config)
 
@@ -272,9 +264,7 @@ def test_a_multicast_reaches_the_others_and_with_loopback_the_sender(chip, stric
             noc_async_write_multicast_loopback_src(get_write_ptr(0), second, 64, 4)
             noc_async_write_barrier()
             noc_semaphore_set(get_semaphore(0), VALID)
-            noc_semaphore_set_multicast(
-                get_semaphore(0), get_noc_multicast_addr(18, 18, 21, 18, get_semaphore(0)), 3
-            )
+            noc_semaphore_set_multicast(get_semaphore(0), get_noc_multicast_addr(18, 18, 21, 18, get_semaphore(0)), 3)
             noc_semaphore_inc_multicast(get_noc_multicast_addr(18, 18, 21, 18, get_semaphore(1)), 5, 3)
         noc_semaphore_wait(get_semaphore(0), VALID)
         if me != 1:
@@ -304,9 +294,7 @@ def test_a_unicast_address_is_not_taken_for_a_multicast_one(chip):
     with pytest.raises(ttnn.MeshError, match="This is no multicast address"):
         on_one_core(chip, kernel)
     with pytest.raises(ttnn.MeshError, match="This is a multicast address"):
-        on_one_core(
-            chip, lambda: noc_async_read(get_noc_multicast_addr(18, 18, 19, 18, 0), get_write_ptr(0), 64)
-        )
+        on_one_core(chip, lambda: noc_async_read(get_noc_multicast_addr(18, 18, 19, 18, 0), get_write_ptr(0), 64))
 
 
 def test_transfers_that_differ_modulo_the_alignment_are_warned_of(chip):

@@ -37,9 +37,7 @@ def nothing():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 200), st.booleans())
 def test_work_is_shared_out_completely_and_evenly(x, y, units, row_wise):
-    count, everyone, busier, others, most, fewest = ttnn.split_work_to_cores(
-        ttnn.CoreCoord(x, y), units, row_wise
-    )
+    count, everyone, busier, others, most, fewest = ttnn.split_work_to_cores(ttnn.CoreCoord(x, y), units, row_wise)
     assert count == min(units, x * y) == everyone.num_cores()
     assert busier.num_cores() * most + others.num_cores() * fewest == units
     assert busier.num_cores() + others.num_cores() == count
@@ -73,9 +71,7 @@ def test_two_data_movement_kernels_of_a_core_use_different_nocs():
     reader = metal.CreateProgram()
     shared = metal.NOC_MODE.DM_DYNAMIC_NOC
     for processor in (ttnn.DataMovementProcessor.RISCV_0, ttnn.DataMovementProcessor.RISCV_1):
-        metal.CreateKernel(
-            reader, nothing, CORE, metal.DataMovementConfig(processor=processor, noc_mode=shared)
-        )
+        metal.CreateKernel(reader, nothing, CORE, metal.DataMovementConfig(processor=processor, noc_mode=shared))
 
 
 def test_a_core_has_two_processors_for_data():
@@ -85,9 +81,7 @@ def test_a_core_has_two_processors_for_data():
 
 def test_a_kernel_in_cpp_is_answered_with_what_to_give_instead():
     program = metal.CreateProgram()
-    with pytest.raises(
-        ttnn.NotModelled, match=r"'kernels/reader.cpp' is a kernel in C\+\+.*Give a Python function"
-    ):
+    with pytest.raises(ttnn.NotModelled, match=r"'kernels/reader.cpp' is a kernel in C\+\+.*Give a Python function"):
         metal.CreateKernel(program, "kernels/reader.cpp", CORE, metal.ComputeConfig())
     with pytest.raises(ttnn.NotModelled, match="Give a Python function"):
         metal.CreateKernelFromString(program, "void kernel_main() {}", CORE, metal.ComputeConfig())
@@ -103,9 +97,7 @@ def test_a_kernel_is_called_without_arguments():
 
 def test_cores_beyond_the_grid_are_refused_when_the_program_is_enqueued(device):
     program = program_of(reader=nothing, cores=ttnn.CoreCoord(8, 0))
-    with pytest.raises(
-        ttnn.MeshError, match=r"Kernel nothing is placed on \{\[8-0 - 8-0\]\}, beyond the 8 x 8"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"Kernel nothing is placed on \{\[8-0 - 8-0\]\}, beyond the 8 x 8"):
         run(device, program)
 
 
@@ -192,9 +184,7 @@ def test_an_argument_that_is_not_there_is_named(device):
     def kernel():
         get_arg_val(2)
 
-    with pytest.raises(
-        ttnn.MeshError, match=r"get_arg_val\(2\): kernel has 0 runtime arguments on this core"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"get_arg_val\(2\): kernel has 0 runtime arguments on this core"):
         run(device, program_of(reader=kernel))
 
 
@@ -211,17 +201,13 @@ def test_a_circular_buffer_holds_whole_pages():
 
 def test_an_index_is_used_once_on_a_core():
     program = program_of(reader=nothing, cbs=[3])
-    with pytest.raises(
-        ttnn.MeshError, match="Invalid circular buffer index: Cannot add circular buffer at index 3"
-    ):
+    with pytest.raises(ttnn.MeshError, match="Invalid circular buffer index: Cannot add circular buffer at index 3"):
         add_cb(program, 3, cores=LINE)
     add_cb(program, 3, cores=ttnn.CoreCoord(1, 0))
 
 
 def test_indexes_go_to_31_on_wormhole_and_to_63_on_blackhole(idle_machine):
-    with pytest.raises(
-        ttnn.MeshError, match=r"Buffer index \(64\) exceeds max number of circular buffers per core"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"Buffer index \(64\) exceeds max number of circular buffers per core"):
         metal.CircularBufferConfig(2048, {64: ttnn.bfloat16})
     with ttnn.open_mesh_device(ttnn.MeshShape(1, 1)) as wormhole:  # noqa: SIM117
         with pytest.raises(ttnn.MeshError, match=r"per core \(32\)"):
@@ -266,9 +252,7 @@ def test_buffers_clash_with_the_memory_of_their_own_sub_device_only(device):
     manager = device.create_sub_device_manager([ttnn.SubDevice([cores]) for cores in corners], 4096)
     device.load_sub_device_manager(manager)
     sharding = metal.BufferShardingArgs(
-        metal.ShardSpecBuffer(
-            ttnn.ShardSpec(corners[0], [32, 32], ttnn.ShardOrientation.ROW_MAJOR), [32, 32], [1, 1]
-        ),
+        metal.ShardSpecBuffer(ttnn.ShardSpec(corners[0], [32, 32], ttnn.ShardOrientation.ROW_MAJOR), [32, 32], [1, 1]),
         ttnn.TensorMemoryLayout.HEIGHT_SHARDED,
     )
     local = metal.DeviceLocalBufferConfig(
@@ -279,9 +263,7 @@ def test_buffers_clash_with_the_memory_of_their_own_sub_device_only(device):
     )
     buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(2048), local, device)
     run(device, program_of(reader=nothing, cores=ttnn.CoreCoord(1, 0), cbs=[0]))
-    with pytest.raises(
-        ttnn.MeshError, match=rf"L1 buffer allocated at {buffer.address()} and static circular buffer"
-    ):
+    with pytest.raises(ttnn.MeshError, match=rf"L1 buffer allocated at {buffer.address()} and static circular buffer"):
         run(device, program_of(reader=nothing, cores=ttnn.CoreCoord(0, 0), cbs=[0]))
     buffer.deallocate()
     device.clear_loaded_sub_device_manager()
@@ -306,9 +288,7 @@ def test_a_core_has_16_semaphores():
 def test_a_semaphore_of_other_cores_is_not_there(device):
     program = program_of(reader=lambda: get_semaphore(0))
     metal.CreateSemaphore(program, ttnn.CoreCoord(1, 0), 0)
-    with pytest.raises(
-        ttnn.MeshError, match=r"get_semaphore\(0\): core 0-0 has no semaphore 0; its ids: none"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"get_semaphore\(0\): core 0-0 has no semaphore 0; its ids: none"):
         run(device, program)
 
 

@@ -249,9 +249,7 @@ def test_a_descriptor_names_it_too(mesh, between):
         words = ttnn.RuntimeArgs()
         for core in ttnn.corerange_to_cores(cores):
             words[core.x][core.y] = args
-        return ttnn.KernelDescriptor(
-            kernel_source=function, core_ranges=cores, runtime_args=words, config=config
-        )
+        return ttnn.KernelDescriptor(kernel_source=function, core_ranges=cores, runtime_args=words, config=config)
 
     one = ttnn.CoreRangeSet([ttnn.CoreRange(SENDER, SENDER)])
     local = ttnn.CBDescriptor(2 * TILE_BYTES, one, [ttnn.CBFormatDescriptor(0, ttnn.bfloat16, TILE_BYTES)])
@@ -287,15 +285,13 @@ def on_sender(mesh, shared, kernel):
         (lambda: resize_remote_sender_cb_interface(REMOTE, 100), "a multiple of 16 bytes, got 100"),
         (
             lambda: [
-                remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 3, 3, 1, TILE_BYTES)
-                for _ in range(2)
+                remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 3, 3, 1, TILE_BYTES) for _ in range(2)
             ],
             "goes around the end of global circular buffer 31: 1 pages of 2048 bytes are left",
         ),
         (
             lambda: [
-                remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 2, 2, 1, TILE_BYTES)
-                for _ in range(3)
+                remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 2, 2, 1, TILE_BYTES) for _ in range(3)
             ],
             "overwrites pages that a receiver has not read: of 8192 bytes are unread: 8192 for core 1-0, 8192",
         ),
@@ -313,9 +309,7 @@ def test_a_sender_without_receivers_gets_stuck_and_its_pointers_stay(mesh, betwe
             remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 1, 1, 1, TILE_BYTES)
 
     for _ in range(2):  # a launch that fails leaves the buffer as it was
-        with pytest.raises(
-            ttnn.MeshError, match=r"stuck.*\n.*remote_cb_reserve_back\(31, 1\), of 8192 bytes"
-        ):
+        with pytest.raises(ttnn.MeshError, match=r"stuck.*\n.*remote_cb_reserve_back\(31, 1\), of 8192 bytes"):
             on_sender(mesh, between, kernel)
 
 
@@ -334,9 +328,7 @@ def test_a_remote_index_needs_a_global_circular_buffer_that_has_the_cores(mesh, 
     config.remote_index(REMOTE).set_page_size(TILE_BYTES)
     with pytest.raises(ttnn.MeshError, match="no global circular buffer is given"):
         metal.CreateCircularBuffer(program, SENDER, config)
-    with pytest.raises(
-        ttnn.MeshError, match="Specified cores are not contained in associated GlobalCircularBuffer"
-    ):
+    with pytest.raises(ttnn.MeshError, match="Specified cores are not contained in associated GlobalCircularBuffer"):
         metal.CreateCircularBuffer(program, ttnn.CoreCoord(5, 5), config, between)
     large = metal.CircularBufferConfig(2 * between.size())
     large.remote_index(REMOTE).set_page_size(TILE_BYTES)

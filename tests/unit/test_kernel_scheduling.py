@@ -88,15 +88,9 @@ def test_a_stuck_program_names_device_core_thread_call_and_line_of_all_that_wait
     line = reader.__code__.co_firstlineno
     text = str(caught.value)
     assert text.startswith("The program is stuck: no kernel can go on.")
-    assert (
-        "devices (0, 0) to (1, 3), cores {[0-0 - 1-0]}, reader (NCRISC): cb_reserve_back(0, 1), 2 of 2"
-        in text
-    )
+    assert "devices (0, 0) to (1, 3), cores {[0-0 - 1-0]}, reader (NCRISC): cb_reserve_back(0, 1), 2 of 2" in text
     assert f"it has no consumer yet [test_kernel_scheduling.py:{line + 3}]" in text
-    assert (
-        f"writer (BRISC): noc_semaphore_wait(semaphore 0, 3), it is 1 [test_kernel_scheduling.py:{line + 6}]"
-        in text
-    )
+    assert f"writer (BRISC): noc_semaphore_wait(semaphore 0, 3), it is 1 [test_kernel_scheduling.py:{line + 6}]" in text
     assert [(one.core, one.thread) for one in caught.value.blocked] == [
         (ttnn.CoreCoord(x, 0), thread) for thread in ("reader (NCRISC)", "writer (BRISC)") for x in (0, 1)
     ]
@@ -152,9 +146,7 @@ def test_a_loop_without_any_call_ends_at_the_deadline(device, monkeypatch):
         while True:
             pass
 
-    with pytest.raises(
-        KernelsStuck, match=r"(?s)has run for 0.2 s.*reader \(NCRISC\): runs \[test_kernel_scheduling"
-    ):
+    with pytest.raises(KernelsStuck, match=r"(?s)has run for 0.2 s.*reader \(NCRISC\): runs \[test_kernel_scheduling"):
         run(device, program_of(reader=reader))
 
 

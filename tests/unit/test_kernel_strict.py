@@ -114,9 +114,7 @@ def test_popping_before_a_write_has_left_is_an_error(chip, ones):
         cb_pop_front(0, 1)
         noc_async_write_barrier()
 
-    mistake(
-        chip, writer=writer, matching=r"gives back bytes that the noc_async_write of .* may still be reading"
-    )
+    mistake(chip, writer=writer, matching=r"gives back bytes that the noc_async_write of .* may still be reading")
 
 
 def test_flushing_is_enough_to_reuse_the_source(chip, ones):
@@ -198,9 +196,7 @@ def test_a_buffer_that_nobody_wrote_is_not_read(chip):
 
     program = program_of(reader=reader, cbs=[0], strict=True)
     metal.SetRuntimeArgs(program, 0, CORE, [0])
-    with pytest.raises(
-        ttnn.MeshError, match=r"The DRAM buffer at \d+ is read, and nobody has ever written to it"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"The DRAM buffer at \d+ is read, and nobody has ever written to it"):
         run(chip, program)
     metal.SetRuntimeArgs(program, 0, CORE, [1])
     run(chip, program)
@@ -222,9 +218,7 @@ def test_windows_that_share_memory_do_not_overlap(chip):
     def program(strict):
         made = program_of(writer=writer, strict=strict)
         config = metal.CircularBufferConfig(2 * TILE_BYTES, {0: ttnn.bfloat16, 1: ttnn.bfloat16})
-        metal.CreateCircularBuffer(
-            made, CORE, config.set_page_size(0, TILE_BYTES).set_page_size(1, TILE_BYTES)
-        )
+        metal.CreateCircularBuffer(made, CORE, config.set_page_size(0, TILE_BYTES).set_page_size(1, TILE_BYTES))
         return made
 
     run(chip, program(False))
@@ -234,9 +228,7 @@ def test_windows_that_share_memory_do_not_overlap(chip):
 
 
 def test_pushing_without_reserving_and_popping_without_waiting_are_errors(chip):
-    mistake(
-        chip, reader=lambda: cb_push_back(0, 1), matching="publishes more than the 0 pages that were reserved"
-    )
+    mistake(chip, reader=lambda: cb_push_back(0, 1), matching="publishes more than the 0 pages that were reserved")
 
     def writer():
         fill(0)

@@ -94,9 +94,7 @@ def test_a_rank_is_told_of_the_descriptor_of_the_host_it_got(launches, tmp_path)
     result = invoked("-m", str(file), "--mock-cluster-rank-binding", str(mapping))
     assert result.exit_code == 0, result.output
     found = load_mock_mapping(folder() / "phase2_mock_mapping.yaml")
-    hosts = [
-        b.env_overrides["SOFTMESH_HOST"] for b in load_bindings(folder() / "rank_bindings.yaml").bindings
-    ]
+    hosts = [b.env_overrides["SOFTMESH_HOST"] for b in load_bindings(folder() / "rank_bindings.yaml").bindings]
     assert [path.name for path in found.values()] == hosts
     assert sorted(hosts) == ["left.yaml", "right.yaml"]
 

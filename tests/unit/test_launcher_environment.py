@@ -23,9 +23,7 @@ from softmesh.processes.launcher.rank_environment import (
 HERE = Path("/launch")
 
 
-def environment(
-    binding: RankBinding | None = None, mock: Path | None = None, **more: object
-) -> dict[str, str]:
+def environment(binding: RankBinding | None = None, mock: Path | None = None, **more: object) -> dict[str, str]:
     shared = {"environ": {}, "launch_directory": HERE, **more}
     return rank_environment(binding or RankBinding(0, 3), "mesh.textproto", SharedEnvironment(**shared), mock)
 
@@ -37,9 +35,7 @@ def test_a_rank_learns_its_mesh_and_where_it_was_launched():
     assert found["TT_MESH_GRAPH_DESC_PATH"] == "/launch/mesh.textproto"
     assert found["TT_RUN_RANK"] == "2"
     assert found["TT_RUN_SUBCONTEXT_ID"] == "4"
-    assert (
-        found["TT_RUN_ORIGINAL_CWD"] == found["TT_METAL_HOME"] == found["TT_METAL_RUNTIME_ROOT"] == "/launch"
-    )
+    assert found["TT_RUN_ORIGINAL_CWD"] == found["TT_METAL_HOME"] == found["TT_METAL_RUNTIME_ROOT"] == "/launch"
     assert found["LD_LIBRARY_PATH"] == "/launch/build/lib"
     assert found["PYTHONPATH"].split(os.pathsep)[0] == "/launch"
 
@@ -63,16 +59,12 @@ def test_what_belongs_to_one_rank_is_never_inherited(name):
 
 def test_later_steps_win():
     binding = RankBinding(0, 0, env_overrides={"TT_A": "rank", "TT_MESH_ID": "9"})
-    found = environment(
-        binding, environ={"TT_A": "shell", "TT_B": "shell"}, global_env={"TT_A": "all", "TT_B": "all"}
-    )
+    found = environment(binding, environ={"TT_A": "shell", "TT_B": "shell"}, global_env={"TT_A": "all", "TT_B": "all"})
     assert (found["TT_A"], found["TT_B"], found["TT_MESH_ID"]) == ("rank", "all", "9")
 
 
 def test_every_rank_has_a_kernel_cache_of_its_own():
-    caches = {
-        environment(RankBinding(rank, 0), environ={"HOME": "/home/me"})["TT_METAL_CACHE"] for rank in range(4)
-    }
+    caches = {environment(RankBinding(rank, 0), environ={"HOME": "/home/me"})["TT_METAL_CACHE"] for rank in range(4)}
     assert len(caches) == 4
     assert environment(environ={"TT_METAL_CACHE": "/fast"})["TT_METAL_CACHE"] == "/fast/rank0"
 
@@ -104,9 +96,7 @@ def test_a_rank_without_a_binding_is_bound_to_no_mesh():
 
 
 def test_a_variable_that_differs_between_ranks_is_warned_about():
-    (said,) = inconsistent_variables(
-        [{"TT_MESH_ID": "0", "TT_FAST": "1"}, {"TT_MESH_ID": "1", "TT_FAST": "0"}]
-    )
+    (said,) = inconsistent_variables([{"TT_MESH_ID": "0", "TT_FAST": "1"}, {"TT_MESH_ID": "1", "TT_FAST": "0"}])
     assert "TT_FAST differs between ranks: '1' for rank 0, '0' for rank 1" in said
     (said,) = inconsistent_variables([{"A": "same"}, {"A": "same"}, {}])
     assert "'same' for rank 0, unset for rank 2" in said

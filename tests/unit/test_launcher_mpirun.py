@@ -207,9 +207,7 @@ def test_the_generation_of_open_mpi_decides_how_a_rankfile_is_named(tmp_path, an
     assert rankfile_syntax("mca", str(launcher)) == "mca"
 
 
-def test_the_mpirun_of_this_interpreter_goes_before_others_and_one_with_ulfm_before_both(
-    monkeypatch, tmp_path
-):
+def test_the_mpirun_of_this_interpreter_goes_before_others_and_one_with_ulfm_before_both(monkeypatch, tmp_path):
     own, other = tmp_path / "own", tmp_path / "other"
     own.mkdir(), other.mkdir()
     monkeypatch.setattr("sys.executable", str(own / "python"))

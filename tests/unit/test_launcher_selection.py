@@ -75,15 +75,11 @@ def test_the_way_to_launch_must_be_one(options, message):
 
 
 def test_a_program_is_needed():
-    assert "Error: No program specified. Please provide a program to run." in refusal(
-        "--rank-binding", TWO_MESHES
-    )
+    assert "Error: No program specified. Please provide a program to run." in refusal("--rank-binding", TWO_MESHES)
 
 
 def test_a_program_that_is_nowhere_is_named():
-    assert "Error: Program not found: no-such-program" in refusal(
-        "--rank-binding", TWO_MESHES, "no-such-program"
-    )
+    assert "Error: Program not found: no-such-program" in refusal("--rank-binding", TWO_MESHES, "no-such-program")
 
 
 def test_a_script_that_cannot_be_executed_is_told_of_python(tmp_path):
@@ -139,9 +135,7 @@ def test_hosts_and_rediscovery_mean_nothing_with_rank_bindings_and_are_warned_ab
 
 def test_a_binding_file_that_is_nowhere_is_a_configuration_error():
     said = refusal("--rank-binding", "no.yaml", "true")
-    assert said.startswith(
-        "Configuration error: Invalid configuration: Configuration file not found: no.yaml"
-    )
+    assert said.startswith("Configuration error: Invalid configuration: Configuration file not found: no.yaml")
     assert "Hint: " in said
 
 
@@ -180,17 +174,13 @@ def test_bindings_that_cannot_work_are_refused_before_anything_starts(tmp_path, 
 def test_a_descriptor_that_is_not_there_is_refused_unless_that_check_is_skipped(tmp_path):
     file = tmp_path / "bindings.yaml"
     file.write_text("rank_bindings: [{rank: 0, mesh_id: 5}]\nmesh_graph_desc_path: far/away.textproto\n")
-    assert "Mesh graph descriptor not found: far/away.textproto" in refusal(
-        "--rank-binding", str(file), "true"
-    )
+    assert "Mesh graph descriptor not found: far/away.textproto" in refusal("--rank-binding", str(file), "true")
     line = dry_run("--rank-binding", str(file), "--skip-mgd-check", "true")
     assert f"TT_MESH_GRAPH_DESC_PATH={tmp_path}/far/away.textproto" in line
 
 
 def test_a_descriptor_that_the_runtime_would_refuse_is_refused_at_once():
-    assert "MGD 1.0 Compatibility requirement" in refusal(
-        "--rank-binding", str(FIXTURES / "pods.yaml"), "true"
-    )
+    assert "MGD 1.0 Compatibility requirement" in refusal("--rank-binding", str(FIXTURES / "pods.yaml"), "true")
 
 
 def test_an_unknown_system_is_refused_at_once():
@@ -273,9 +263,7 @@ def test_being_verbose_changes_no_command():
 def test_ranks_can_be_started_without_bindings(capsys):
     assert run_ranks(3, ["true"], system="T3000", dry_run=True) == 0
     line = shlex.split(capsys.readouterr().out)
-    assert [word for word in line if word.startswith("TT_RUN_RANK=")] == [
-        f"TT_RUN_RANK={rank}" for rank in range(3)
-    ]
+    assert [word for word in line if word.startswith("TT_RUN_RANK=")] == [f"TT_RUN_RANK={rank}" for rank in range(3)]
     assert "SOFTMESH_SYSTEM=T3000" in line
     assert not any(word.startswith("TT_MESH_ID") for word in line)
 
@@ -286,9 +274,7 @@ def test_a_job_without_ranks_is_refused(capsys):
 
 
 def test_arguments_for_mpirun_that_do_not_split_are_refused():
-    assert "--mpi-args cannot be split" in refusal(
-        "--rank-binding", TWO_MESHES, "--mpi-args", "--host 'a", "true"
-    )
+    assert "--mpi-args cannot be split" in refusal("--rank-binding", TWO_MESHES, "--mpi-args", "--host 'a", "true")
 
 
 @pytest.mark.parametrize(

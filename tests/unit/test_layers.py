@@ -83,9 +83,7 @@ def tree(folder: Path, **texts: str) -> Source:
 
 
 def test_imports_that_point_down_and_to_the_right_are_right(tmp_path: Path) -> None:
-    right = tree(
-        tmp_path, __init__="from softmesh.upper.one import a", upper="from softmesh import lower\na = lower.b"
-    )
+    right = tree(tmp_path, __init__="from softmesh.upper.one import a", upper="from softmesh import lower\na = lower.b")
     assert wrong_imports(right, SMALL) == wrong_lists(right, SMALL) == circles(right) == []
 
 
@@ -165,9 +163,7 @@ def test_a_circle_of_modules_is_found_but_not_one_for_type_checkers(tmp_path: Pa
         ("_hidden = 1", "from softmesh.lower import _hidden", "softmesh.lower._hidden"),
     ],
 )
-def test_a_private_name_of_another_package_is_told(
-    tmp_path: Path, definition: str, reading: str, told: str
-) -> None:
+def test_a_private_name_of_another_package_is_told(tmp_path: Path, definition: str, reading: str, told: str) -> None:
     line = reading.count("\n") + 1
     assert private_reads(tree(tmp_path, lower=definition, upper=reading)) == [
         f"softmesh/upper/one.py:{line}: upper/ reads {told}, private to lower.py"

@@ -349,9 +349,7 @@ def test_visible_devices_that_are_none_are_an_error(write, listed, system):
 
 def test_a_mapping_tells_which_of_its_files_is_refused(write):
     write("bad.yaml", "rank_bindings: []\nmesh_graph_desc_path: gone.textproto\n")
-    file = write(
-        "map.yaml", f"subcontext_id_to_rank_bindings:\n  0: {FIXTURES / 'big_mesh.yaml'}\n  1: bad.yaml\n"
-    )
+    file = write("map.yaml", f"subcontext_id_to_rank_bindings:\n  0: {FIXTURES / 'big_mesh.yaml'}\n  1: bad.yaml\n")
     [report] = lint([file])
     assert errors(report) == [("bindings/sub-context", 3)]
     assert "List should have at least 1 item" in report.findings[0].message
@@ -376,9 +374,7 @@ def test_cluster_descriptors_are_loaded(write):
         ("cluster descriptor", False),
         ("cluster descriptor", True),
     ]
-    assert only(reports[0], "cluster/summary").message.startswith(
-        "T3K: 8 chips on 1 host, 20 links between 10 pairs"
-    )
+    assert only(reports[0], "cluster/summary").message.startswith("T3K: 8 chips on 1 host, 20 links between 10 pairs")
 
 
 @pytest.mark.parametrize(

@@ -236,9 +236,7 @@ def test_a_descriptor_chooses_the_mesh(monkeypatch, tmp_path):
         ttnn.open_mesh_device()
     monkeypatch.setenv("TT_MESH_ID", "1")
     monkeypatch.setenv("TT_MESH_HOST_RANK", "1")
-    with pytest.raises(
-        RuntimeError, match="Invalid TT_MESH_HOST_RANK: Local mesh binding host_rank 1 not found"
-    ):
+    with pytest.raises(RuntimeError, match="Invalid TT_MESH_HOST_RANK: Local mesh binding host_rank 1 not found"):
         ttnn.open_mesh_device()
     monkeypatch.setenv("TT_MESH_ID", "one")
     with pytest.raises(RuntimeError, match="TT_MESH_ID='one' is not a number"):
@@ -253,9 +251,7 @@ def test_a_descriptor_over_several_hosts_wants_a_binding(monkeypatch, tmp_path):
     with pytest.raises(RuntimeError, match="Mesh 0 has 2 host ranks, expected 1"):
         ttnn.open_mesh_device()
     ttnn.use_system("Exabox")
-    with pytest.raises(
-        RuntimeError, match="Not specifying both TT_MESH_ID and TT_MESH_HOST_RANK is only supported"
-    ):
+    with pytest.raises(RuntimeError, match="Not specifying both TT_MESH_ID and TT_MESH_HOST_RANK is only supported"):
         ttnn.open_mesh_device()
 
 

@@ -249,9 +249,7 @@ def test_a_transposed_distribution_wraps_row_major(mesh: MeshDevice):
 
 def test_a_distribution_may_have_more_dims_than_the_mesh(mesh: MeshDevice):
     values = counting(2, 4, 6)
-    config = MeshMapperConfig(
-        [PlacementShard(0), PlacementReplicate(), PlacementShard(2)], MeshShape(2, 2, 2)
-    )
+    config = MeshMapperConfig([PlacementShard(0), PlacementReplicate(), PlacementShard(2)], MeshShape(2, 2, 2))
     x = mapped(values, mesh, config)
     for k, piece in enumerate(pieces(x)):
         i, j = k // 4, k % 2
@@ -264,8 +262,7 @@ def test_a_distribution_may_have_more_dims_than_the_mesh(mesh: MeshDevice):
     [
         (
             lambda: MeshMapperConfig([PlacementShard(0)], MeshShape([9])),
-            "The size of the supplied mesh shape MeshShape([9]) does not match the device shape size "
-            "MeshShape([2, 4])",
+            "The size of the supplied mesh shape MeshShape([9]) does not match the device shape size MeshShape([2, 4])",
         ),
         (
             lambda: MeshMapperConfig([PlacementShard(0)]),
@@ -273,9 +270,7 @@ def test_a_distribution_may_have_more_dims_than_the_mesh(mesh: MeshDevice):
             "in the config MeshMapperConfig(placements: [PlacementShard(0)])",
         ),
         (
-            lambda: MeshMapperConfig(
-                [PlacementShard(0)], MeshShape([4]), mesh_offset_override=MeshCoordinate(0, 1)
-            ),
+            lambda: MeshMapperConfig([PlacementShard(0)], MeshShape([4]), mesh_offset_override=MeshCoordinate(0, 1)),
             "mesh_offset_override is only supported when the distribution fits within the mesh device "
             "per-dimension (SUBMESH mode);",
         ),
@@ -320,16 +315,10 @@ def test_dims_that_cannot_be_split_are_told_when_a_tensor_is_mapped(
 
 
 def test_an_offset_of_zeros_is_none(mesh: MeshDevice):
-    config = MeshMapperConfig(
-        [PlacementShard(0)], MeshShape([8]), mesh_offset_override=MeshCoordinate([0, 0, 0])
-    )
+    config = MeshMapperConfig([PlacementShard(0)], MeshShape([8]), mesh_offset_override=MeshCoordinate([0, 0, 0]))
     assert "offset" not in repr(config)
     assert (
-        len(
-            ttnn.get_device_tensors(
-                ttnn.from_torch(torch.ones(8), mesh_mapper=ttnn.create_mesh_mapper(mesh, config))
-            )
-        )
+        len(ttnn.get_device_tensors(ttnn.from_torch(torch.ones(8), mesh_mapper=ttnn.create_mesh_mapper(mesh, config))))
         == 8
     )
 
@@ -339,8 +328,7 @@ def test_an_offset_of_zeros_is_none(mesh: MeshDevice):
     [
         (
             lambda: MeshComposerConfig([0], MeshShape([9])),
-            "The size of the supplied mesh shape MeshShape([9]) does not match the device shape size "
-            "MeshShape([2, 4])",
+            "The size of the supplied mesh shape MeshShape([9]) does not match the device shape size MeshShape([2, 4])",
         ),
         (
             lambda: MeshComposerConfig([0]),
@@ -447,9 +435,7 @@ def test_both_axes_are_concatenated_along_their_dims(mesh: MeshDevice):
 
 
 def test_a_grid_composer_needs_every_device(mesh: MeshDevice):
-    x = ttnn.from_torch(
-        torch.ones(2, 2), device=mesh, mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 2), (0, 1))
-    )
+    x = ttnn.from_torch(torch.ones(2, 2), device=mesh, mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 2), (0, 1)))
     expected = "ND composition requires the number of tensors 4 to match the mesh shape MeshShape([2, 4])"
     with pytest.raises(RuntimeError, match=exactly(expected)):
         ttnn.to_torch(x, mesh_composer=ttnn.ConcatMesh2dToTensor(mesh, (2, 4), (0, 1)))
@@ -542,9 +528,7 @@ def test_composing_undoes_splitting_over_any_distribution(data: st.DataObject):
     values = counting(*extents)
     mapper_config = MeshMapperConfig([PlacementShard(d) for d in dims], MeshShape(shape))
     host = ttnn.from_torch(values, mesh_mapper=ttnn.create_mesh_mapper(MeshShape(mesh_shape), mapper_config))
-    composer = ttnn.create_mesh_composer(
-        MeshShape(mesh_shape), MeshComposerConfig(list(dims), MeshShape(shape))
-    )
+    composer = ttnn.create_mesh_composer(MeshShape(mesh_shape), MeshComposerConfig(list(dims), MeshShape(shape)))
     assert list(host.shape) == chunk
     assert torch.equal(ttnn.to_torch(host, mesh_composer=composer), values)
     assert torch.equal(ttnn.compose(host), values)

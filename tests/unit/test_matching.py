@@ -118,10 +118,7 @@ def test_the_answer_is_the_same_every_time() -> None:
 def test_strict_refuses_too_few_links_and_says_which() -> None:
     error = refusal(graph(mesh(2, 4, channels=4, strict=True)), named_systems.load("T3000"))
     assert (error.requirement, error.line) == ("links", 10)
-    assert (
-        "Strict mode validation failed: target graph edge from node M0D0 to M0D1 requires 4 channels"
-        in str(error)
-    )
+    assert "Strict mode validation failed: target graph edge from node M0D0 to M0D1 requires 4 channels" in str(error)
     assert "physical edge from chip 4 to chip 0 only has 2 channels" in str(error)
     assert "With channels count 2 it fits" in error.nearest
 
@@ -140,9 +137,7 @@ def test_relaxed_prefers_places_with_enough_links() -> None:
 
 
 def test_a_broken_link_is_named_where_strict_needs_it() -> None:
-    error = refusal(
-        graph(mesh(2, 4, channels=2, strict=True)), with_down(named_systems.load("T3000"), ["link:0/8"])
-    )
+    error = refusal(graph(mesh(2, 4, channels=2, strict=True)), with_down(named_systems.load("T3000"), ["link:0/8"]))
     assert error.requirement == "links"
     assert "(link chip 0 ch 8 <-> chip 4 ch 0 is down)" in error.detail
     assert "With link chip 0 ch 8 <-> chip 4 ch 0 up it fits" in error.nearest
@@ -431,9 +426,7 @@ def test_a_graph_without_meshes_is_refused() -> None:
 def test_violations_name_the_rule_that_is_broken() -> None:
     machine = grid(2, 4, hosts=HALVES, positions=TRAYS)
     pins = [Pinning((Node(0, 0),), ((1, 1),))]
-    wanted = graph(
-        mesh(2, 2, channels=2, strict=True), mesh(2, 2, id=1), connections=[joined(0, 1, 2)], pinnings=pins
-    )
+    wanted = graph(mesh(2, 2, channels=2, strict=True), mesh(2, 2, id=1), connections=[joined(0, 1, 2)], pinnings=pins)
     good = match(wanted, machine)
 
     def broken(changes: dict[Node, int]) -> set[str]:
@@ -445,9 +438,7 @@ def test_violations_name_the_rule_that_is_broken() -> None:
     assert broken({Node(0, 0): 99}) == {"chips"}
     assert broken({Node(0, 0): second, Node(0, 1): first}) == {"links", "pinning"}
     swapped = {Node(0, chip): good.chips[Node(1, chip)] for chip in range(4)}
-    assert broken({**swapped, **{Node(1, chip): good.chips[Node(0, chip)] for chip in range(4)}}) == {
-        "pinning"
-    }
+    assert broken({**swapped, **{Node(1, chip): good.chips[Node(0, chip)] for chip in range(4)}}) == {"pinning"}
     assert "hosts" in broken({Node(0, 0): good.chips[Node(1, 0)], Node(1, 0): first})
     assert violations(good, {(0, 0): "east"})[0].requirement == "hosts"
     no_cable = replace(

@@ -162,9 +162,7 @@ def test_a_coordinate_outside_has_no_index():
     shape = MeshShape(1, 1)
     assert not shape.contains(MeshCoordinate(0, 1))
     assert not shape.contains(MeshCoordinate([0]))
-    with pytest.raises(
-        MeshError, match=r"Coordinate MeshCoordinate\(\[0, 1\]\) is out of bounds for shape MeshSh"
-    ):
+    with pytest.raises(MeshError, match=r"Coordinate MeshCoordinate\(\[0, 1\]\) is out of bounds for shape MeshSh"):
         shape.index(MeshCoordinate(0, 1))
 
 

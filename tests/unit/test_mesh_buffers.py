@@ -51,9 +51,7 @@ def numbers(size: int, seed: int = 0) -> torch.Tensor:
 
 
 def replicated(mesh: ttnn.MeshDevice, pages: int = 4, **local: object) -> MeshBuffer:
-    return MeshBuffer.create(
-        ReplicatedBufferConfig(pages * PAGE), DeviceLocalBufferConfig(PAGE, **local), mesh
-    )
+    return MeshBuffer.create(ReplicatedBufferConfig(pages * PAGE), DeviceLocalBufferConfig(PAGE, **local), mesh)
 
 
 def sharded(
@@ -335,9 +333,7 @@ def test_a_view_may_begin_inside_a_buffer(mesh, queue):
     buffer, data = replicated(mesh, pages=2 * banks), numbers(2 * banks * PAGE)
     EnqueueWriteMeshBuffer(queue, buffer, data)
     second = buffer.address() + PAGE
-    view = MeshBuffer.create(
-        ReplicatedBufferConfig(banks * PAGE), DeviceLocalBufferConfig(PAGE), mesh, second
-    )
+    view = MeshBuffer.create(ReplicatedBufferConfig(banks * PAGE), DeviceLocalBufferConfig(PAGE), mesh, second)
     assert torch.equal(on_device(queue, view, 1, 1), data[banks * PAGE :])
 
 
@@ -346,16 +342,12 @@ def test_a_view_with_other_pages_reads_the_same_memory_bank_by_bank(mesh, queue)
     EnqueueWriteMeshBuffer(queue, buffer, data)
     local = DeviceLocalBufferConfig(PAGE // 2)
     view = MeshBuffer.create(ReplicatedBufferConfig(PAGE), local, mesh, buffer.address())
-    assert torch.equal(
-        on_device(queue, view, 0, 0), torch.cat([data[: PAGE // 2], data[PAGE : PAGE * 3 // 2]])
-    )
+    assert torch.equal(on_device(queue, view, 0, 0), torch.cat([data[: PAGE // 2], data[PAGE : PAGE * 3 // 2]]))
     WriteShard(queue, view, bytes(PAGE), MeshCoordinate(1, 3))
     changed = on_device(queue, buffer, 1, 3)
     assert not changed[: PAGE // 2].any()
     assert torch.equal(changed[PAGE // 2 : PAGE], data[PAGE // 2 : PAGE])
-    assert torch.equal(
-        on_device(queue, view, 0, 0), torch.cat([data[: PAGE // 2], data[PAGE : PAGE * 3 // 2]])
-    )
+    assert torch.equal(on_device(queue, view, 0, 0), torch.cat([data[: PAGE // 2], data[PAGE : PAGE * 3 // 2]]))
 
 
 def test_a_view_with_other_pages_may_begin_inside_a_buffer(mesh, queue):
@@ -378,9 +370,7 @@ def test_views_where_nobody_owns_the_memory_see_each_others_bytes(mesh, queue):
 def test_a_view_beyond_the_buffer_it_begins_in_is_refused(mesh):
     buffer = replicated(mesh)
     with pytest.raises(RuntimeError, match="reaches beyond the buffer"):
-        MeshBuffer.create(
-            ReplicatedBufferConfig(48 * PAGE), DeviceLocalBufferConfig(PAGE), mesh, buffer.address()
-        )
+        MeshBuffer.create(ReplicatedBufferConfig(48 * PAGE), DeviceLocalBufferConfig(PAGE), mesh, buffer.address())
 
 
 # -- pages on each device --------------------------------------------------------------------------

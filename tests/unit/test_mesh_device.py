@@ -160,9 +160,7 @@ def test_every_dram_bank_has_a_core_and_a_worker_of_its_own(mesh: MeshDevice):
     workers = mesh.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.RISCV_0_default)
     assert len(set(workers)) == 12
     assert all(worker.x < 8 and worker.y < 8 for worker in workers)
-    by_bank = mesh.get_optimal_dram_bank_to_logical_worker_assignment(
-        ttnn.NOC.RISCV_0_default, MeshCoordinate(0, 1)
-    )
+    by_bank = mesh.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.RISCV_0_default, MeshCoordinate(0, 1))
     assert by_bank == dict(enumerate(workers))
 
 

@@ -114,9 +114,7 @@ def test_a_configuration_cannot_add_wraps():
 
 
 def test_a_ring_on_a_galaxy_needs_declared_wraps():
-    with pytest.raises(
-        MeshError, match=r"FABRIC_1D_RING requests topology TORUS_XY .* provides MESH.* use FABRIC_1D"
-    ):
+    with pytest.raises(MeshError, match=r"FABRIC_1D_RING requests topology TORUS_XY .* provides MESH.* use FABRIC_1D"):
         rings(torus(8, 4, rings=(False, False)), "FABRIC_1D_RING")
 
 

@@ -30,9 +30,7 @@ def refusal(path: Path) -> DescriptorError:
 
 
 def test_a_missing_file_is_named(tmp_path):
-    assert f"Cannot read {tmp_path / 'no.textproto'}: there is no such file" in str(
-        refusal(tmp_path / "no.textproto")
-    )
+    assert f"Cannot read {tmp_path / 'no.textproto'}: there is no such file" in str(refusal(tmp_path / "no.textproto"))
 
 
 def test_a_folder_and_a_pipe_are_not_files(tmp_path):

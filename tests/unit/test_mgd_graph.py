@@ -21,9 +21,7 @@ from softmesh.fabric.descriptors.loader import check_text, load_mesh_graph
 from softmesh.fabric.mesh_graph import Connection, MeshGraph, Node, Side
 from softmesh.hardware import Arch
 
-RUNTIME = [
-    path.stem for path in sorted(FIXTURES.glob("*.textproto")) if path.stem not in ("closetbox", "express")
-]
+RUNTIME = [path.stem for path in sorted(FIXTURES.glob("*.textproto")) if path.stem not in ("closetbox", "express")]
 
 
 def fixture(name: str, runtime: bool = True) -> MeshGraph:
@@ -68,9 +66,7 @@ def test_a_switch_is_a_mesh_of_one_host_and_strict_by_default():
 def test_dim_types_left_out_are_lines():
     (ring,) = fixture("t3k_ring").meshes
     assert ring.rings == (False, True)
-    assert built(mesh(dims="4, 4 ] dim_types: [ RING") + f"top_level_instance {{ {node()} }}").meshes[
-        0
-    ].rings == (
+    assert built(mesh(dims="4, 4 ] dim_types: [ RING") + f"top_level_instance {{ {node()} }}").meshes[0].rings == (
         True,
         False,
     )
@@ -120,9 +116,7 @@ def test_a_closetbox_is_numbered_through_its_pods():
     between = [c for c in found.connections if len(c.a.meshes) == 4]
     assert (len(inside), len(between)) == (24, 6)
     assert str(inside[6]) == "M4 <-> M5"
-    assert between[0] == Connection(
-        Side((0, 1, 2, 3)), Side((4, 5, 6, 7)), 2, strict=True, line=between[0].line
-    )
+    assert between[0] == Connection(Side((0, 1, 2, 3)), Side((4, 5, 6, 7)), 2, strict=True, line=between[0].line)
 
 
 def test_ids_that_are_dense_over_all_pods_are_kept():
@@ -167,9 +161,7 @@ def test_ids_with_gaps_are_refused_by_the_runtime_and_renumbered_for_inspection(
 @pytest.mark.parametrize(("dims", "fits"), [("3, 5", False), ("1, 3", False), ("1, 1", True), ("2, 3", True)])
 def test_wormhole_takes_two_odd_dims_only_as_a_single_chip(dims, fits):
     text = mesh(dims=dims) + f"top_level_instance {{ {node()} }}"
-    odd = (
-        "MeshGraph: For WORMHOLE_B0 architecture, if both mesh dimensions are odd, they must both be 1, got "
-    )
+    odd = "MeshGraph: For WORMHOLE_B0 architecture, if both mesh dimensions are odd, they must both be 1, got "
     found = [finding.message for finding in errors(check_text(text))]
     assert found == ([] if fits else [odd + dims.replace(", ", "x")])
     assert built(text.replace("WORMHOLE_B0", "BLACKHOLE")).size

@@ -107,9 +107,7 @@ def test_nodes_and_positions_named_twice_count_once():
     assert (found.nodes, found.positions) == ((Node(0, 0), Node(0, 1)), ((1, 0),))
 
 
-@pytest.mark.parametrize(
-    "nodes", ["mesh_id: 3", "chip_id: 8", 'chip_id_regex: "9[0-9]"', 'mesh_id_regex: "1-4"']
-)
+@pytest.mark.parametrize("nodes", ["mesh_id: 3", "chip_id: 8", 'chip_id_regex: "9[0-9]"', 'mesh_id_regex: "1-4"'])
 def test_a_pinning_that_selects_nothing_is_a_warning_on_its_line(nodes):
     text = pinned(f"logical_fabric_node_id {{ {nodes} }}")
     (finding,) = check_text(text).findings
@@ -153,6 +151,4 @@ def test_a_bad_pattern_is_reported_on_its_line():
 
 def test_pinnings_of_everything_to_everywhere_have_an_end():
     everywhere = 'physical_asic_position { tray_id_regex: ".*" asic_location_regex: ".*" } ' * 40
-    assert rules(pinned('logical_fabric_node_id { chip_id_regex: ".*" }', everywhere)) == [
-        "mgd/pinning-too-many"
-    ]
+    assert rules(pinned('logical_fabric_node_id { chip_id_regex: ".*" }', everywhere)) == ["mgd/pinning-too-many"]

@@ -26,8 +26,7 @@ from softmesh.hardware import FabricType, RoutingDirection
 POD = 'type: "POD"'
 CLUSTER = 'type: "CLUSTER"'
 SWITCH = (
-    'switch_descriptors { name: "S0" arch: WORMHOLE_B0 device_topology { dims: [ 2, 2 ] } '
-    "channels { count: 2 } }\n"
+    'switch_descriptors { name: "S0" arch: WORMHOLE_B0 device_topology { dims: [ 2, 2 ] } channels { count: 2 } }\n'
 )
 
 
@@ -82,8 +81,7 @@ BROKEN = {
     ),
     "mixed-levels": (
         two_meshes(connection(node(0), node(1, device=0))),
-        "Graph descriptor G0 connections must reference instances within same type or compatible types "
-        "(MESH/SWITCH)",
+        "Graph descriptor G0 connections must reference instances within same type or compatible types (MESH/SWITCH)",
     ),
     "directional": (
         two_meshes(connection(node(0), node(1), more="directional: true")),
@@ -116,12 +114,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one_on_its_line():
 
 
 def test_a_graph_within_itself_by_way_of_another_is_found():
-    text = (
-        mesh()
-        + graph(graph_ref(0, "G1"), type=POD)
-        + graph(graph_ref(0, "G0"), name="G1", type=CLUSTER)
-        + TOP_GRAPH
-    )
+    text = mesh() + graph(graph_ref(0, "G1"), type=POD) + graph(graph_ref(0, "G0"), name="G1", type=CLUSTER) + TOP_GRAPH
     assert messages(text) == ["Graph descriptor type POD already exists in hierarchy"]
 
 
@@ -149,9 +142,7 @@ def test_huge_meshes_are_refused_before_they_are_built(dims):
 def test_a_layout_of_very_many_children_is_refused():
     text = (
         mesh(dims="1, 1")
-        + graph(
-            *map(node, range(400)), more="graph_topology { layout_type: ALL_TO_ALL channels { count: 1 } }\n"
-        )
+        + graph(*map(node, range(400)), more="graph_topology { layout_type: ALL_TO_ALL channels { count: 1 } }\n")
         + TOP_GRAPH
     )
     assert rules(text) == ["mgd/too-many-connections"]

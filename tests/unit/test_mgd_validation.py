@@ -224,7 +224,5 @@ def test_the_error_begins_with_the_runtimes_report(tmp_path):
         "Errors:\n"
         "  - Top level instance is required\n"
     )
-    assert (
-        f"{path}:1: error: Top level instance is required [mgd/no-top-level-instance]\n    fix: add" in text
-    )
+    assert f"{path}:1: error: Top level instance is required [mgd/no-top-level-instance]\n    fix: add" in text
     assert [finding.rule for finding in refused.value.findings] == ["mgd/no-top-level-instance"]

@@ -36,9 +36,7 @@ class Network(torch.nn.Module):
         super().__init__()
         self.embedding = torch.nn.Embedding(10, 64)
         self.blocks = torch.nn.ModuleList([Block(), Block()])
-        self.head = torch.nn.Sequential(
-            torch.nn.GroupNorm(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2, bias=False)
-        )
+        self.head = torch.nn.Sequential(torch.nn.GroupNorm(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2, bias=False))
         self.temperature = torch.nn.Parameter(torch.tensor([0.5, 0.25]))
 
 
@@ -222,9 +220,7 @@ def test_a_custom_preprocessor_gets_the_further_arguments_it_names():
     def custom(model, name, ttnn_module_args, convert_to_ttnn):
         seen.append((name, ttnn_module_args, convert_to_ttnn(model, name)))
 
-    parameters_of(
-        torch.nn.Linear(2, 2), custom_preprocessor=custom, convert_to_ttnn=lambda model, name: False
-    )
+    parameters_of(torch.nn.Linear(2, 2), custom_preprocessor=custom, convert_to_ttnn=lambda model, name: False)
     assert seen == [("", None, False)]
 
 
@@ -312,6 +308,4 @@ def test_a_folded_convolution_does_what_both_did(bias, affine):
 
 def test_a_batch_norm_without_statistics_cannot_be_folded():
     with pytest.raises(RuntimeError, match="track_running_stats=True"):
-        fold_batch_norm2d_into_conv2d(
-            torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2, track_running_stats=False)
-        )
+        fold_batch_norm2d_into_conv2d(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2, track_running_stats=False))

@@ -65,9 +65,7 @@ def test_moe_says_which_k_it_can_take(device):
         ttnn.moe(x, x, x)
 
 
-def grouped(
-    scores: torch.Tensor, bias: torch.Tensor, groups: int, counted: int, kept: int, k: int
-) -> torch.Tensor:
+def grouped(scores: torch.Tensor, bias: torch.Tensor, groups: int, counted: int, kept: int, k: int) -> torch.Tensor:
     """The chosen experts, row by row."""
     found = []
     for row in (scores + bias).reshape(-1, scores.shape[-1]):
@@ -260,9 +258,7 @@ def test_sparse_matmul_adds_a_bias_to_the_blocks_it_computes_and_honours_dtype_a
 )
 def test_sparse_matmul_on_a_mesh_is_a_part_of_the_whole(mesh, a, b, marks, result):
     x, y, chosen = random(4, 1, 64, 128), random(1, 8, 128, 64), some_marks((4, 1, 1, 8), 0.3)
-    got = ttnn.sparse_matmul(
-        put(x, mesh, a), put(y, mesh, b), sparsity=put(chosen, mesh, marks, ttnn.bfloat16, ROWS)
-    )
+    got = ttnn.sparse_matmul(put(x, mesh, a), put(y, mesh, b), sparsity=put(chosen, mesh, marks, ttnn.bfloat16, ROWS))
     assert ttnn.placements(got) == result
     if isinstance(result[1], ttnn.Partial):
         total = sum(shard(got, device) for device in range(4))

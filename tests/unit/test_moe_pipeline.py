@@ -38,9 +38,7 @@ def numbers(*shape: int) -> torch.Tensor:
     return made.bfloat16().float()
 
 
-def put(
-    pieces: torch.Tensor, mesh: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout = ROWS
-) -> ttnn.Tensor:
+def put(pieces: torch.Tensor, mesh: ttnn.MeshDevice, dtype: ttnn.DataType, layout: ttnn.Layout = ROWS) -> ttnn.Tensor:
     """pieces (devices, *local)"""
     flat = pieces.reshape(-1, *pieces.shape[2:])
     return ttnn.from_torch(
@@ -118,11 +116,7 @@ def model(devices: int, own: int = 2, layers: int = 1, batch: int = 2, rows: int
 def members(mesh: ttnn.MeshDevice, axis: int, device: int) -> list[int]:
     rows, columns = mesh.shape
     row, column = divmod(device, columns)
-    return (
-        [row * columns + c for c in range(columns)]
-        if axis == 1
-        else [r * columns + column for r in range(rows)]
-    )
+    return [row * columns + c for c in range(columns)] if axis == 1 else [r * columns + column for r in range(rows)]
 
 
 def tokens_of(made: Model, group: list[int]) -> list[tuple[int, torch.Tensor, list[int]]]:
@@ -140,9 +134,7 @@ def tokens_of(made: Model, group: list[int]) -> list[tuple[int, torch.Tensor, li
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dispatch_sends_tokens_with_their_indices_and_scores(mesh, axis):
     made = model(8)
-    tokens, indices, scores = ttnn.experimental.all_to_all_dispatch_metadata(
-        *made.operands(mesh), cluster_axis=axis
-    )
+    tokens, indices, scores = ttnn.experimental.all_to_all_dispatch_metadata(*made.operands(mesh), cluster_axis=axis)
     rows, told_indices, told_scores = (shards(one) for one in (tokens, indices, scores))
     for device in range(8):
         group = members(mesh, axis, device)
@@ -166,9 +158,7 @@ def test_dispatch_writes_into_given_tensors_and_leaves_the_other_rows_as_they_we
         put(torch.zeros(8, 1, 16, K), mesh, ttnn.bfloat16),
     ]
     fresh = ttnn.experimental.all_to_all_dispatch_metadata(*made.operands(mesh), cluster_axis=1)
-    got = ttnn.experimental.all_to_all_dispatch_metadata(
-        *made.operands(mesh), cluster_axis=1, output_tensors=outputs
-    )
+    got = ttnn.experimental.all_to_all_dispatch_metadata(*made.operands(mesh), cluster_axis=1, output_tensors=outputs)
     assert all(one is output for one, output in zip(got, outputs, strict=True))
     for new, kept in zip(shards(fresh[0]), shards(got[0]), strict=True):
         assert torch.equal(kept, torch.where(new.isnan(), 7.0, new))
@@ -275,9 +265,7 @@ def test_the_lists_beside_the_answers_say_which_tokens_they_are_to(mesh):
 def test_the_whole_of_it_is_a_mixture_of_experts(mesh, axis):
     made = model(8)
     combined = run(made, mesh, axis)[-1]
-    tiles = ttnn.experimental.deepseek_moe_post_combine_tilize(
-        combined, output_memory_config=ttnn.DRAM_MEMORY_CONFIG
-    )
+    tiles = ttnn.experimental.deepseek_moe_post_combine_tilize(combined, output_memory_config=ttnn.DRAM_MEMORY_CONFIG)
     pieces = ttnn.experimental.deepseek_moe_fast_reduce_nc_fused(
         ttnn.unsqueeze(tiles, 1),
         put(made.chosen, mesh, ttnn.uint16),
@@ -338,12 +326,8 @@ def test_shared_experts_are_computed_behind_the_routed_ones(line):
     homes = {8: [0, 1, 2, 3]}
     mapping = UTILS.map_shared_experts(made.mapping, homes, (1, 4), 1)
     extra = [numbers(4, 1, 1, *w.shape[3:]) / 8 for w in (made.w0, made.w1, made.w2)]
-    both = Model(
-        *made[:3], mapping, *(torch.cat([w, more], 2) for w, more in zip(made[4:], extra, strict=True))
-    )
-    sent = ttnn.experimental.all_to_all_dispatch_metadata(
-        *both.operands(line), cluster_axis=1, shared_expert_ids=[8]
-    )
+    both = Model(*made[:3], mapping, *(torch.cat([w, more], 2) for w, more in zip(made[4:], extra, strict=True)))
+    sent = ttnn.experimental.all_to_all_dispatch_metadata(*both.operands(line), cluster_axis=1, shared_expert_ids=[8])
     combined = ttnn.experimental.moe_compute(
         *sent,
         shared(mapping, line),
@@ -422,9 +406,7 @@ def test_every_activation_with_and_without_biases(device, name, has_bias):
     b0, b1, b2 = numbers(1, 2, 32), numbers(1, 2, 33)[..., :32], numbers(1, 2, 64)
     sizes = {"L": 1, "E": 2, "K": 64, "N": 32}
 
-    def on(
-        values: torch.Tensor, dtype: ttnn.DataType = ttnn.float32, layout: ttnn.Layout = TILE
-    ) -> ttnn.Tensor:
+    def on(values: torch.Tensor, dtype: ttnn.DataType = ttnn.float32, layout: ttnn.Layout = TILE) -> ttnn.Tensor:
         return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device)
 
     if has_bias:
@@ -541,9 +523,7 @@ def test_devices_pack_as_the_host_does(line):
     maps = UTILS.get_weight_core_shard_maps(line, HIDDEN, INNER)
     assert len(maps.w0_w1_shard_map) == UTILS.effective_matmul_ring_size(line) == 12
     first, second = made.weights(line)
-    host = UTILS.prepare_w0_w1_tensor_for_moe_compute(
-        made.w0[2], made.w1[2], 1, 1, HIDDEN, INNER, maps.w0_w1_shard_map
-    )
+    host = UTILS.prepare_w0_w1_tensor_for_moe_compute(made.w0[2], made.w1[2], 1, 1, HIDDEN, INNER, maps.w0_w1_shard_map)
     assert torch.equal(shards(first)[2], host)
     host = UTILS.prepare_w2_tensor_for_moe_compute(
         made.w2[2], 1, 1, INNER, HIDDEN, maps.w2_shard_map, maps.w0_w1_shard_map
@@ -555,9 +535,7 @@ def test_devices_pack_as_the_host_does(line):
     assert configs == UTILS.get_weight_mem_configs(1, 1, HIDDEN, INNER, *maps)
     shard = configs.w2.shard_spec.shape
     assert shard[0] * shard[1] == host[0].numel()
-    small = ttnn.experimental.quantize_weights_via_host(
-        second, dtype=ttnn.bfloat4_b, memory_config=configs.w2
-    )
+    small = ttnn.experimental.quantize_weights_via_host(second, dtype=ttnn.bfloat4_b, memory_config=configs.w2)
     assert small.dtype is ttnn.bfloat4_b
     assert small.memory_config() == configs.w2
 
@@ -572,9 +550,7 @@ def test_blackhole_has_a_ring_of_eight(idle_machine):
 def test_weights_of_other_sizes_are_refused_by_name(line):
     w = put(numbers(4, 1, 1, 64, 64), line, ttnn.float32, TILE)
     prepare = ttnn.experimental.prepare_w0_w1_tensor_for_moe_compute
-    with pytest.raises(
-        RuntimeError, match=r"tt_w0 is \[1, 1, 64, 64\], and L, E, K and N say \[1, 2, 64, 64\]"
-    ):
+    with pytest.raises(RuntimeError, match=r"tt_w0 is \[1, 1, 64, 64\], and L, E, K and N say \[1, 2, 64, 64\]"):
         prepare(w, w, L=1, E=2, K=64, N=64)
     with pytest.raises(RuntimeError, match="must be a positive multiple of 32"):
         UTILS.get_weight_core_shard_maps(line, 50, 64)
@@ -616,10 +592,7 @@ def test_shared_weights_stand_behind_each_device_s_routed_ones(pair):
     with pytest.raises(RuntimeError, match=r"have \[1, 0\] shared experts"):
         UTILS.add_shared_expert_weights(routed, routed, routed, given, given, given, {8: [0]}, 2)
     split = ttnn.ShardTensorToMesh(pair, dim=1)
-    on = [
-        ttnn.from_torch(w, layout=TILE, device=pair, mesh_mapper=split)
-        for w in (routed, torch.cat([one, two], 1))
-    ]
+    on = [ttnn.from_torch(w, layout=TILE, device=pair, mesh_mapper=split) for w in (routed, torch.cat([one, two], 1))]
     first, _, _ = ttnn.experimental.add_shared_expert_weights(on[0], on[0], on[0], on[1], on[1], on[1], 1)
     pieces = [ttnn.to_torch(shard) for shard in ttnn.get_device_tensors(first)]
     assert torch.equal(torch.cat(pieces, 1), wanted)

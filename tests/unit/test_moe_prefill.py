@@ -61,9 +61,7 @@ def test_grouped_topk_chooses_by_any_score(mesh, name, stable):
 
 def test_equal_scores_come_in_the_experts_order_where_that_is_asked_for(device):
     x = put(torch.zeros(1, 1, 32, 16), device)
-    _, indices = P.moe_grouped_topk(
-        x, x, n_groups=1, summed_experts_per_group=1, topk_groups=1, stable_sort=True
-    )
+    _, indices = P.moe_grouped_topk(x, x, n_groups=1, summed_experts_per_group=1, topk_groups=1, stable_sort=True)
     assert (ttnn.to_torch(indices).int() == torch.arange(8)).all()
 
 
@@ -188,9 +186,7 @@ def answer(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Te
 
 
 def matrices(count: int) -> list[list[torch.Tensor]]:
-    return [
-        [random(1, 1, a, b + i)[..., :b] / 8 for i in range(count)] for a, b in ((64, 96), (64, 96), (96, 64))
-    ]
+    return [[random(1, 1, a, b + i)[..., :b] / 8 for i in range(count)] for a, b in ((64, 96), (64, 96), (96, 64))]
 
 
 @pytest.mark.parametrize("dtype", [ttnn.float32, ttnn.bfloat16], ids=str)

@@ -25,9 +25,7 @@ def split(mesh: ttnn.MeshDevice, values: torch.Tensor, dims: tuple[int | None, i
 
 
 def partial(mesh: ttnn.MeshDevice) -> ttnn.Tensor:
-    return ttnn.matmul(
-        split(mesh, torch.rand(32, 128), (None, 1)), split(mesh, torch.rand(128, 32), (None, 0))
-    )
+    return ttnn.matmul(split(mesh, torch.rand(32, 128), (None, 1)), split(mesh, torch.rand(128, 32), (None, 0)))
 
 
 def test_an_unknown_keyword_names_the_nearest_right_one(mesh: ttnn.MeshDevice) -> None:
@@ -64,9 +62,7 @@ def test_a_second_call_with_the_same_specs_uses_the_first_plan(mesh: ttnn.MeshDe
 
 def test_a_number_is_not_part_of_the_plan(mesh: ttnn.MeshDevice) -> None:
     x = ttnn.ones((32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
-    results = [
-        ttnn.to_torch(ttnn.get_device_tensors(ttnn.multiply(x, n))[0])[0, 0].item() for n in (2.0, 3.0, 4.0)
-    ]
+    results = [ttnn.to_torch(ttnn.get_device_tensors(ttnn.multiply(x, n))[0])[0, 0].item() for n in (2.0, 3.0, 4.0)]
     assert results == [2.0, 3.0, 4.0]
 
 
@@ -185,12 +181,8 @@ def test_correlation_is_one_for_what_agrees_and_zero_for_what_does_not() -> None
     assert ttnn.pearson_correlation_coefficient(x, x * 3 + 1) == pytest.approx(1.0)
     assert ttnn.pearson_correlation_coefficient(x, -x) == pytest.approx(-1.0)
     assert ttnn.pearson_correlation_coefficient(x, torch.ones(100)) == 0.0
-    assert (
-        ttnn.pearson_correlation_coefficient(torch.full((3,), torch.nan), torch.full((3,), torch.nan)) == 1.0
-    )
-    assert (
-        ttnn.pearson_correlation_coefficient(torch.tensor([1.0, torch.inf]), torch.tensor([1.0, 2.0])) == 0.0
-    )
+    assert ttnn.pearson_correlation_coefficient(torch.full((3,), torch.nan), torch.full((3,), torch.nan)) == 1.0
+    assert ttnn.pearson_correlation_coefficient(torch.tensor([1.0, torch.inf]), torch.tensor([1.0, 2.0])) == 0.0
     with pytest.raises(ValueError, match="shapes differ"):
         ttnn.pearson_correlation_coefficient(x, x[:3])
 
@@ -220,9 +212,7 @@ def test_a_constant_like_a_partial_sum_is_the_same_on_every_device(mesh: ttnn.Me
 
 
 @pytest.mark.parametrize("wrong", [1.0, True])
-def test_an_argument_of_the_wrong_kind_is_refused_after_a_right_call_too(
-    wrong: object, mesh: ttnn.MeshDevice
-) -> None:
+def test_an_argument_of_the_wrong_kind_is_refused_after_a_right_call_too(wrong: object, mesh: ttnn.MeshDevice) -> None:
     x = ttnn.rand((32, 32), mesh)
     ttnn.softmax(x, dim=1)
     with pytest.raises(TypeError, match="dim must be an int"):

@@ -69,10 +69,7 @@ def test_collectives_pass_through_hooks_too(idle_machine: None):
 
 def test_an_op_knows_its_qualified_name():
     assert ttnn.add.__name__ == ttnn.add.python_fully_qualified_name == "ttnn.add"
-    assert (
-        ttnn.transformer.scaled_dot_product_attention.__name__
-        == "ttnn.transformer.scaled_dot_product_attention"
-    )
+    assert ttnn.transformer.scaled_dot_product_attention.__name__ == "ttnn.transformer.scaled_dot_product_attention"
 
 
 # -- golden functions --------------------------------------------------------------------------------
@@ -156,9 +153,7 @@ def test_wrong_arguments_are_told_with_the_call_and_the_signature(x: Any):
     with pytest.raises(TypeError) as caught:
         ttnn.add(x, 1.0, memory_confg=None)
     text = str(caught.value)
-    assert text.startswith(
-        "\nttnn.add(): incompatible function arguments. it has no argument 'memory_confg'."
-    )
+    assert text.startswith("\nttnn.add(): incompatible function arguments. it has no argument 'memory_confg'.")
     assert "Did you mean 'memory_config'?" in text
     assert "\nCalled with: (ttnn.Tensor([4, 64], FLOAT32, TILE), 1.0, memory_confg=None)\n" in text
     assert "\nAvailable signatures:\n    ttnn.add(input_tensor_a, input_tensor_b, *, " in text

@@ -20,9 +20,7 @@ def device() -> Iterator[ttnn.MeshDevice]:
         yield mesh
 
 
-def put(
-    values: torch.Tensor, device: ttnn.MeshDevice, dtype: Any = None, layout: Any = ttnn.TILE_LAYOUT
-) -> Any:
+def put(values: torch.Tensor, device: ttnn.MeshDevice, dtype: Any = None, layout: Any = ttnn.TILE_LAYOUT) -> Any:
     return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device)
 
 
@@ -143,9 +141,7 @@ def test_unsigned_arithmetic_wraps(dtype: Any, torch_dtype: Any, top: int, devic
 def test_div_rounds_the_quotient_as_asked(mode: str | None, device: ttnn.MeshDevice) -> None:
     a, b = rand(3, 40) * 8, rand(3, 40).abs() + 0.5
     expected = torch.div(a, b, rounding_mode=mode)
-    torch.testing.assert_close(
-        ttnn.to_torch(ttnn.div(put(a, device), put(b, device), rounding_mode=mode)), expected
-    )
+    torch.testing.assert_close(ttnn.to_torch(ttnn.div(put(a, device), put(b, device), rounding_mode=mode)), expected)
     torch.testing.assert_close(
         ttnn.to_torch(ttnn.rdiv(put(b, device), 3.0, rounding_mode=mode)),
         torch.div(torch.tensor(3.0), b, rounding_mode=mode),
@@ -185,9 +181,7 @@ def test_reductions_agree_with_torch(name: str, dim: Any, keepdim: bool, device:
 
 def test_a_bfloat16_sum_accumulates_in_fp32(device: ttnn.MeshDevice) -> None:
     ones = torch.ones(1, 4096, dtype=torch.bfloat16)
-    assert (
-        ttnn.to_torch(ttnn.sum(put(ones, device), dim=1)).item() == 4096
-    )  # bf16 additions would stop at 256
+    assert ttnn.to_torch(ttnn.sum(put(ones, device), dim=1)).item() == 4096  # bf16 additions would stop at 256
 
 
 def test_prod_argmax_topk_and_cumsum_agree_with_torch(device: ttnn.MeshDevice) -> None:
@@ -206,18 +200,14 @@ def test_prod_argmax_topk_and_cumsum_agree_with_torch(device: ttnn.MeshDevice) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(
-    ("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True), (True, True)]
-)
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True), (True, True)])
 def test_matmul_accumulates_in_fp32_and_rounds_once(
     transpose_a: bool, transpose_b: bool, dtype: torch.dtype, device: ttnn.MeshDevice
 ) -> None:
     a, b = rand(2, 3, 8, 40).to(dtype), rand(40, 16).to(dtype)
     given_a = a.transpose(-2, -1) if transpose_a else a
     given_b = b.transpose(-2, -1) if transpose_b else b
-    result = ttnn.matmul(
-        put(given_a, device), put(given_b, device), transpose_a=transpose_a, transpose_b=transpose_b
-    )
+    result = ttnn.matmul(put(given_a, device), put(given_b, device), transpose_a=transpose_a, transpose_b=transpose_b)
     expected = (a.double() @ b.double()).float().to(dtype)
     torch.testing.assert_close(
         ttnn.to_torch(result), expected, rtol=2**-7 if dtype is torch.bfloat16 else 1e-5, atol=1e-5
@@ -226,9 +216,7 @@ def test_matmul_accumulates_in_fp32_and_rounds_once(
 
 def test_linear_adds_bias_and_activates(device: ttnn.MeshDevice) -> None:
     x, w, b = rand(1, 1, 8, 40), rand(40, 16), rand(1, 16)
-    result = ttnn.linear(
-        put(x, device), put(w, device), bias=put(b, device), activation="gelu", dtype=ttnn.bfloat16
-    )
+    result = ttnn.linear(put(x, device), put(w, device), bias=put(b, device), activation="gelu", dtype=ttnn.bfloat16)
     assert result.dtype is ttnn.bfloat16
     torch.testing.assert_close(ttnn.to_torch(result).float(), F.gelu(x @ w + b), rtol=2**-7, atol=1e-3)
 
@@ -258,25 +246,19 @@ def test_moreh_dot_is_the_scalar_product(device: ttnn.MeshDevice) -> None:
 
 
 @pytest.mark.parametrize("form", [(40,), (1, 40), (1, 1, 5, 8)])
-def test_norms_agree_with_torch_for_every_form_of_weight(
-    form: tuple[int, ...], device: ttnn.MeshDevice
-) -> None:
+def test_norms_agree_with_torch_for_every_form_of_weight(form: tuple[int, ...], device: ttnn.MeshDevice) -> None:
     x, w, b, r = rand(2, 1, 6, 40), rand(40), rand(40) / 2, rand(2, 1, 6, 40) / 4
     weight, bias = put(w.reshape(form), device), put(b.reshape(form), device)
     layer = ttnn.layer_norm(
         put(x, device), epsilon=1e-5, weight=weight, bias=bias, residual_input_tensor=put(r, device)
     )
-    torch.testing.assert_close(
-        ttnn.to_torch(layer), F.layer_norm(x + r, (40,), w, b, 1e-5), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(ttnn.to_torch(layer), F.layer_norm(x + r, (40,), w, b, 1e-5), rtol=1e-4, atol=1e-5)
     rms = ttnn.rms_norm(put(x, device), epsilon=1e-5, weight=weight)
     torch.testing.assert_close(ttnn.to_torch(rms), F.rms_norm(x, (40,), w, 1e-5), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
-def test_a_norm_from_gathered_statistics_equals_the_norm_of_the_whole_row(
-    kind: str, device: ttnn.MeshDevice
-) -> None:
+def test_a_norm_from_gathered_statistics_equals_the_norm_of_the_whole_row(kind: str, device: ttnn.MeshDevice) -> None:
     x, w = rand(1, 1, 6, 128), rand(128)
     halves = x.chunk(2, -1)
     before, after = getattr(ttnn, f"{kind}_pre_all_gather"), getattr(ttnn, f"{kind}_post_all_gather")
@@ -295,9 +277,7 @@ def test_softmax_clamp_where_and_friends_agree_with_torch(device: ttnn.MeshDevic
     x, y = rand(3, 40), rand(3, 40)
     torch.testing.assert_close(ttnn.to_torch(ttnn.softmax(put(x, device), dim=0)), x.softmax(0))
     torch.testing.assert_close(ttnn.to_torch(ttnn.clamp(put(x, device), -0.5, 0.5)), x.clamp(-0.5, 0.5))
-    torch.testing.assert_close(
-        ttnn.to_torch(ttnn.clip(put(x, device), max=put(y, device))), torch.minimum(x, y)
-    )
+    torch.testing.assert_close(ttnn.to_torch(ttnn.clip(put(x, device), max=put(y, device))), torch.minimum(x, y))
     torch.testing.assert_close(
         ttnn.to_torch(ttnn.where(put((x > 0).float(), device), put(x, device), -1.0)),
         torch.where(x > 0, x, -1.0),
@@ -325,9 +305,7 @@ def test_embedding_picks_rows_and_refuses_indices_outside(device: ttnn.MeshDevic
     assert found.layout is ttnn.TILE_LAYOUT
     assert torch.equal(ttnn.to_torch(found), table[ids.long()])
     with pytest.raises(RuntimeError, match="index 50 is outside the table of 50 rows"):
-        ttnn.embedding(
-            put(torch.tensor([[50]]), device, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT), put(table, device)
-        )
+        ttnn.embedding(put(torch.tensor([[50]]), device, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT), put(table, device))
     with pytest.raises(TypeError, match="must hold indices"):
         ttnn.embedding(put(table, device), put(table, device))
 
@@ -410,9 +388,7 @@ def test_memory_configs_travel_with_the_tensor(device: ttnn.MeshDevice) -> None:
     assert sharded.memory_config() == config
     assert ttnn.relu(sharded).memory_config() == config
     assert not ttnn.sum(sharded, dim=0).memory_config().is_sharded()
-    assert (
-        ttnn.sharded_to_interleaved(sharded, ttnn.L1_MEMORY_CONFIG).memory_config() == ttnn.L1_MEMORY_CONFIG
-    )
+    assert ttnn.sharded_to_interleaved(sharded, ttnn.L1_MEMORY_CONFIG).memory_config() == ttnn.L1_MEMORY_CONFIG
     assert ttnn.to_memory_config(sharded, ttnn.DRAM_MEMORY_CONFIG).memory_config() == ttnn.DRAM_MEMORY_CONFIG
     assert ttnn.matmul(sharded, x).memory_config() == ttnn.DRAM_MEMORY_CONFIG
     assert ttnn.matmul(x, x, memory_config=ttnn.L1_MEMORY_CONFIG).memory_config() == ttnn.L1_MEMORY_CONFIG
@@ -424,9 +400,7 @@ def test_an_output_tensor_is_the_one_written(device: ttnn.MeshDevice) -> None:
     torch.testing.assert_close(ttnn.to_torch(out), ttnn.to_torch(x).exp())
     assert ttnn.copy(x, out) is out
     assert torch.equal(ttnn.to_torch(out), ttnn.to_torch(x))
-    with pytest.raises(
-        RuntimeError, match=r"output tensor has shape Shape\(\[32, 32\]\), the result \[16, 32\]"
-    ):
+    with pytest.raises(RuntimeError, match=r"output tensor has shape Shape\(\[32, 32\]\), the result \[16, 32\]"):
         ttnn.exp(x[:16], output_tensor=out)
 
 

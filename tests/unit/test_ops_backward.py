@@ -115,9 +115,7 @@ def operands(name: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
     low, high = DOMAIN.get(name, (-2, 2))
     generator = torch.Generator().manual_seed(len(name))
     spread = torch.rand(CASES[name].tensors, 4, 16, generator=generator, dtype=torch.float64)
-    return torch.rand(4, 16, generator=generator, dtype=torch.float64) - 0.5, list(
-        spread * (high - low) + low
-    )
+    return torch.rand(4, 16, generator=generator, dtype=torch.float64) - 0.5, list(spread * (high - low) + low)
 
 
 def slopes(name: str, grad: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

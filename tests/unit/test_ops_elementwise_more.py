@@ -29,9 +29,7 @@ def several() -> Iterator[ttnn.MeshDevice]:
         yield mesh
 
 
-def values(
-    count: int, low: float = -2.0, high: float = 2.0, shape: Sequence[int] = TILE
-) -> list[torch.Tensor]:
+def values(count: int, low: float = -2.0, high: float = 2.0, shape: Sequence[int] = TILE) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(count)
     return [torch.rand(*shape, generator=generator) * (high - low) + low for _ in range(count)]
 
@@ -71,9 +69,7 @@ def quarter_turn(x: torch.Tensor) -> torch.Tensor:
 ELEMENTWISE: dict[str, Case] = {
     "celu": one_of(F.celu, alpha=0.7),
     "hardtanh": one_of(F.hardtanh, min_val=-0.3, max_val=0.9),
-    "selu": Case(
-        1, given(scale=1.1, alpha=1.5), lambda x: 1.1 * (x.clamp_min(0) + (1.5 * x.exp() - 1.5).clamp_max(0))
-    ),
+    "selu": Case(1, given(scale=1.1, alpha=1.5), lambda x: 1.1 * (x.clamp_min(0) + (1.5 * x.exp() - 1.5).clamp_max(0))),
     "softshrink": one_of(F.softshrink),
     "hardshrink": one_of(F.hardshrink),
     "threshold": one_of(F.threshold, 0.25, -1.5),
@@ -142,15 +138,11 @@ def test_operands_broadcast_and_results_go_where_they_are_told(name: str, one: t
     others = [x[:1, :1] for x in values(case.operands - 1, 0.5, 2)]
     operands = [put(x, one) for x in (*first, *others)]
     result = case.call(OPERATIONS[name], *operands)
-    torch.testing.assert_close(
-        ttnn.to_torch(result), case.reference(*first, *others).float(), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(ttnn.to_torch(result), case.reference(*first, *others).float(), rtol=1e-4, atol=1e-5)
     if name == "isclose":
         return
     target = ttnn.zeros_like(result)
-    again = case.call(
-        lambda *args, **kwargs: OPERATIONS[name](*args, output_tensor=target, **kwargs), *operands
-    )
+    again = case.call(lambda *args, **kwargs: OPERATIONS[name](*args, output_tensor=target, **kwargs), *operands)
     assert again is target
     assert torch.equal(ttnn.to_torch(target), ttnn.to_torch(result))
 
@@ -235,9 +227,7 @@ def test_addmm_scales_the_sum_and_the_product(words: Any, expected: Any, several
     operands = [put(t, several, word) for t, word in zip((x, a, b), words, strict=True)]
     result = ttnn.addmm(*operands, alpha=0.5, beta=2.0)
     assert ttnn.placements(result) == expected
-    torch.testing.assert_close(
-        ttnn.compose(result), torch.addmm(x, a, b, alpha=0.5, beta=2.0), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(ttnn.compose(result), torch.addmm(x, a, b, alpha=0.5, beta=2.0), rtol=1e-4, atol=1e-5)
 
 
 def test_addmm_of_what_is_split_along_the_sum_says_what_is_missing(several: ttnn.MeshDevice) -> None:
@@ -246,9 +236,7 @@ def test_addmm_of_what_is_split_along_the_sum_says_what_is_missing(several: ttnn
         ttnn.addmm(put(x, several), put(a, several, (R, S(1))), put(b, several, (R, S(0))))
 
 
-@pytest.mark.parametrize(
-    ("math_op", "function"), [("ADD", torch.add), ("SUB", torch.sub), ("MUL", torch.mul)]
-)
+@pytest.mark.parametrize(("math_op", "function"), [("ADD", torch.add), ("SUB", torch.sub), ("MUL", torch.mul)])
 @pytest.mark.parametrize(("dim", "shape"), [("H", (2, 1, 8)), ("W", (2, 4, 1)), ("HW", (2, 1, 1))])
 def test_bcast_repeats_a_row_a_column_or_a_value(
     math_op: str, function: Any, dim: str, shape: Any, several: ttnn.MeshDevice
@@ -281,9 +269,7 @@ def test_the_second_half_gates_the_first(name: str, several: ttnn.MeshDevice) ->
     ("shape", "dim", "message"),
     [((1, 1, 64, 64), 2, "last dim GLU only supported"), ((1, 1, 32, 96), -1, "should be in full tile")],
 )
-def test_halves_are_whole_tiles_of_the_last_dim(
-    shape: Any, dim: int, message: str, one: ttnn.MeshDevice
-) -> None:
+def test_halves_are_whole_tiles_of_the_last_dim(shape: Any, dim: int, message: str, one: ttnn.MeshDevice) -> None:
     with pytest.raises(ttnn.MeshError, match=message):
         ttnn.glu(put(torch.zeros(shape), one), dim)
 
@@ -302,9 +288,7 @@ def test_a_bounded_gate_lets_a_bounded_value_pass(device):
     made = ttnn.to_torch(ttnn.situ_glu(*on_device, 2.0, 3.0))
     expected = 2 * torch.tanh(gate / 2) * torch.sigmoid(gate) * 3 * torch.tanh(up / 3)
     torch.testing.assert_close(made, expected)
-    torch.testing.assert_close(
-        ttnn.get_golden_function(ttnn.situ_glu)(gate, up, beta1=2.0, beta2=3.0), expected
-    )
+    torch.testing.assert_close(ttnn.get_golden_function(ttnn.situ_glu)(gate, up, beta1=2.0, beta2=3.0), expected)
     with pytest.raises(RuntimeError, match="must not be 0"):
         ttnn.situ_glu(*on_device, 0.0, 3.0)
 

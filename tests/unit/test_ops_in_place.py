@@ -43,9 +43,7 @@ def expected_of(name: str, a: torch.Tensor, b: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("words", [(R, R), (S(0), R), (S(0), S(1)), (S(1), S(1))], ids=str)
 @pytest.mark.parametrize("name", sorted(IN_PLACE))
-def test_the_result_is_written_into_the_first_operand(
-    name: str, words: Any, several: ttnn.MeshDevice
-) -> None:
+def test_the_result_is_written_into_the_first_operand(name: str, words: Any, several: ttnn.MeshDevice) -> None:
     x, y = numbers(4, 8), numbers(1, 8)
     other = tuple(word if word is S(1) else R for word in words)
     a, b = put(x, several, words), put(y, several, other)  # type: ignore[arg-type]

@@ -84,13 +84,9 @@ def test_decode_over_pages_takes_masks_and_sinks_as_decode_does(device):
     operands = [put(x, device) for x in (q, k, v)]
     whole = [put(q, device), *(put(in_pages(x, table), device) for x in (k, v))]
     options = {"is_causal": False, "attn_mask": put(mask, device), "scale": 0.3}
-    assert_close(
-        paged_decode(*operands, ints(table, device), **options), ttnn.to_torch(decode(*whole, **options))
-    )
+    assert_close(paged_decode(*operands, ints(table, device), **options), ttnn.to_torch(decode(*whole, **options)))
     options = {"cur_pos_tensor": ints([9, 50, 95, 0], device), "attention_sink": put(sink, device)}
-    assert_close(
-        paged_decode(*operands, ints(table, device), **options), ttnn.to_torch(decode(*whole, **options))
-    )
+    assert_close(paged_decode(*operands, ints(table, device), **options), ttnn.to_torch(decode(*whole, **options)))
 
 
 def test_positions_counted_round_and_round_see_the_latest_of_each_place(device):
@@ -107,9 +103,7 @@ def test_positions_counted_round_and_round_see_the_latest_of_each_place(device):
     latest = torch.tensor(at).unsqueeze(-1)
     position = latest - (latest - held) % modulo
     seen = (held < modulo) & (position >= 0) & (position > latest - 50)
-    expected = attention(
-        q.permute(1, 2, 0, 3), in_pages(k, table), in_pages(v, table), seen.reshape(USERS, 1, 1, -1)
-    )
+    expected = attention(q.permute(1, 2, 0, 3), in_pages(k, table), in_pages(v, table), seen.reshape(USERS, 1, 1, -1))
     assert_close(result, expected.permute(2, 0, 1, 3))
 
 
@@ -149,9 +143,7 @@ def test_a_geometry_override_reads_the_tiles_of_a_block_in_another_order(device,
 @pytest.mark.parametrize("window", [None, 20])
 def test_a_chunk_sees_everything_up_to_each_of_its_queries(device, start, window):
     (k, v, table), q = caches(), random(USERS, HEADS, 32, WIDTH)
-    result = chunked(
-        *(put(x, device) for x in (q, k, v)), ints(table, device), start, sliding_window_size=window
-    )
+    result = chunked(*(put(x, device) for x in (q, k, v)), ints(table, device), start, sliding_window_size=window)
     at, asking = torch.arange(PAGES * BLOCK), torch.arange(32).unsqueeze(-1) + start
     seen = (at <= asking) & (at > asking - (window or 1000))
     assert_close(result, attention(q, in_pages(k, table), in_pages(v, table), seen))
@@ -218,9 +210,7 @@ def test_latent_attention_over_pages_in_decode_and_in_chunks(device):
     seen = up_to(at, PAGES * BLOCK)
     assert_close(result, attention(q.permute(1, 2, 0, 3), whole, whole[..., :64], seen).permute(2, 0, 1, 3))
     q = random(USERS, 8, 32, 96)
-    result = ttnn.transformer.chunked_flash_mla_prefill(
-        put(q, device), put(k, device), 64, ints(table, device), 32
-    )
+    result = ttnn.transformer.chunked_flash_mla_prefill(put(q, device), put(k, device), 64, ints(table, device), 32)
     seen = torch.arange(PAGES * BLOCK) <= torch.arange(32, 64).unsqueeze(-1)
     assert_close(result, attention(q, whole, whole[..., :64], seen))
 
@@ -265,9 +255,7 @@ def test_queries_see_the_keys_of_their_own_window_only(device, offset):
 @pytest.mark.parametrize("dtype", [ttnn.float32, ttnn.bfloat16])
 def test_sparse_attention_sees_the_rows_that_are_named(device, dtype):
     q, kv = random(1, 4, 6, 64), random(2, 1, 20, 64)
-    chosen = torch.stack(
-        [torch.randperm(20, generator=torch.Generator().manual_seed(i))[:5] for i in range(6)]
-    )
+    chosen = torch.stack([torch.randperm(20, generator=torch.Generator().manual_seed(i))[:5] for i in range(6)])
     chosen[2, 1:] = 2**32 - 1
     chosen[3] = 2**32 - 1
     indices = put(chosen.reshape(1, 1, 6, 5), device, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
@@ -378,9 +366,7 @@ def test_only_the_valid_entries_of_a_row_can_be_largest(device, by):
 
 def test_products_of_each_users_queries_with_its_own_matrix(device):
     a, b = random(2, 6, 4, 32), random(4, 3, 32, 48)
-    grouped = ttnn.experimental.group_attn_matmul(
-        put(a, device), put(b, device), compute_with_storage_grid_size=(8, 8)
-    )
+    grouped = ttnn.experimental.group_attn_matmul(put(a, device), put(b, device), compute_with_storage_grid_size=(8, 8))
     assert_close(grouped, torch.einsum("lhbk,bhkn->lhbn", a, b.repeat_interleave(2, 1)), 1e-4)
     plain = ttnn.experimental.attn_matmul(
         put(a, device),
@@ -455,8 +441,7 @@ def test_decode_over_pages_stays_split_by_users_and_heads(mesh, split, kept):
     """Each device that holds some of the users has blocks of its own for them."""
     (k, v, table), q, at = caches(), random(1, USERS, HEADS, WIDTH), [5, 40, -1, 70]
     on = lambda **dims: tuple(  # noqa: E731
-        next((S(dims[what]) for what, axis in split.items() if axis == a and what in dims), R)
-        for a in range(2)
+        next((S(dims[what]) for what, axis in split.items() if axis == a and what in dims), R) for a in range(2)
     )
     n = tuple(mesh.shape)[split["users"]] if "users" in split else 1
     own = [x.repeat(n, 1, 1, 1) for x in (k, v)]
@@ -467,9 +452,7 @@ def test_decode_over_pages_stays_split_by_users_and_heads(mesh, split, kept):
         cur_pos_tensor=ints(at, mesh, on(users=0)),
     )
     seen = up_to(at, PAGES * BLOCK)
-    expected = attention(q.permute(1, 2, 0, 3), in_pages(k, table), in_pages(v, table), seen).permute(
-        2, 0, 1, 3
-    )
+    expected = attention(q.permute(1, 2, 0, 3), in_pages(k, table), in_pages(v, table), seen).permute(2, 0, 1, 3)
     assert ttnn.placements(result) == kept
     assert_close(result, expected)
 
@@ -584,14 +567,10 @@ def test_attention_over_pages_names_what_does_not_fit(device):
 
     refuse("needs a cur_pos_tensor", q, k, v, pages)
     refuse("a row for each of the 4 users", q, k, v, ints(table[:2], device), cur_pos_tensor=at)
-    refuse(
-        "Expect cur_pos to be INT32 and ROW_MAJOR", q, k, v, pages, cur_pos_tensor=put(torch.ones(4), device)
-    )
+    refuse("Expect cur_pos to be INT32 and ROW_MAJOR", q, k, v, pages, cur_pos_tensor=put(torch.ones(4), device))
     refuse("lies outside the cache, which holds 96", q, k, v, pages, cur_pos_tensor=ints([96] * 4, device))
     refuse("must lie within 1 to 96", q, k, v, pages, cur_pos_tensor=at, cache_position_modulo=97)
-    refuse(
-        "spec_multi_pos_tiles", q, k, v, pages, cur_pos_tensor=at, spec_multi_pos_tiles=1, error=NotModelled
-    )
+    refuse("spec_multi_pos_tiles", q, k, v, pages, cur_pos_tensor=at, spec_multi_pos_tiles=1, error=NotModelled)
     wide = put(random(1, USERS, HEADS, 64), device)
     refuse("have width 64, those of input_tensor_k 32", wide, k, v, pages, cur_pos_tensor=at)
     odd = ttnn.PagedCacheGeometryOverride(block_size=16)

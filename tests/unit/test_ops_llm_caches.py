@@ -26,17 +26,13 @@ def after_update(
     for user, position in enumerate(at):
         if position < 0:
             continue
-        place, row = (
-            (user, position) if table is None else (int(table[user, position // BLOCK]), position % BLOCK)
-        )
+        place, row = (user, position) if table is None else (int(table[user, position // BLOCK]), position % BLOCK)
         if place >= 0:
             result[place, :, row] = new[0, user, : cache.shape[1]].to(cache.dtype)
     return result
 
 
-def after_fill(
-    cache: torch.Tensor, new: torch.Tensor, pages: torch.Tensor, count: int | None = None
-) -> torch.Tensor:
+def after_fill(cache: torch.Tensor, new: torch.Tensor, pages: torch.Tensor, count: int | None = None) -> torch.Tensor:
     result = cache.clone()
     for position in range(new.shape[2] if count is None else count):
         block = int(pages[position // BLOCK])
@@ -170,13 +166,9 @@ def test_of_positions_that_meet_in_one_place_the_last_stays(device):
         place = position % 64
         expected[table[0, place // BLOCK], :, place % BLOCK] = new[0, :, position]
     assert torch.equal(ttnn.to_torch(target), expected)
-    with pytest.raises(
-        MeshError, match=r"cache_position_modulo \(40\) must be a positive multiple of effective"
-    ):
+    with pytest.raises(MeshError, match=r"cache_position_modulo \(40\) must be a positive multiple of effective"):
         fill(target, put(new, device), ints(table, device), cache_position_modulo=40)
-    with pytest.raises(
-        MeshError, match="valid_seq_len tensor must contain exactly 1 element, got logical_volume=2"
-    ):
+    with pytest.raises(MeshError, match="valid_seq_len tensor must contain exactly 1 element, got logical_volume=2"):
         fill(target, put(new, device), ints(table, device), valid_seq_len_tensor=ints([6, 7], device))
     with pytest.raises(MeshError, match="paged_fill_cache geometry mismatch: cache has"):
         fill(target, put(new, device), ints(table, device), block_size=7 * BLOCK)
@@ -297,9 +289,7 @@ def test_only_the_devices_that_are_named_write(mesh):
     update(split, put(token, mesh), update_idxs=[3], page_table=blocks, mesh_coords=one)
     assert ttnn.placements(split) == (LOCAL, S(0))
     after = [ttnn.to_torch(view) for view in ttnn.get_device_tensors(split)]
-    changed = [
-        not torch.equal(a, b) for a, b in zip(after, [*before.chunk(4), *before.chunk(4)], strict=True)
-    ]
+    changed = [not torch.equal(a, b) for a, b in zip(after, [*before.chunk(4), *before.chunk(4)], strict=True)]
     assert changed == [False, False, True] + [False] * 5
     with pytest.raises(MeshError, match="which is not on the mesh"):
         fill(target, put(new, mesh), ints(table, mesh), mesh_coords={ttnn.MeshCoordinate(2, 0)})
@@ -448,9 +438,7 @@ def test_a_row_is_turned_by_its_position_in_the_whole_sequence(mesh):
         1,
         seq_subshard_axis=0,
     )
-    order = (
-        torch.arange(32).unflatten(0, (4, 2, 4)).transpose(0, 1).flatten()
-    )  # device (r, c) holds part 2c + r
+    order = torch.arange(32).unflatten(0, (4, 2, 4)).transpose(0, 1).flatten()  # device (r, c) holds part 2c + r
     torch.testing.assert_close(ttnn.compose(both)[:, :, :], turned(q[..., :32], order), rtol=1e-4, atol=1e-4)
 
 
@@ -464,15 +452,11 @@ def test_caches_name_what_does_not_fit(device):
     )
     new, long = put(random(1, USERS, HEADS, WIDTH), device), put(random(1, HEADS, 40, WIDTH), device)
 
-    def refuse(
-        words: str, call: object, *args: object, error: type[Exception] = MeshError, **kwargs: object
-    ) -> None:
+    def refuse(words: str, call: object, *args: object, error: type[Exception] = MeshError, **kwargs: object) -> None:
         with pytest.raises(error, match=re.escape(words)):
             call(*args, **kwargs)  # type: ignore[operator]
 
-    refuse(
-        "pass update_idxs or update_idxs_tensor", update, cache, new, page_table=table, error=ArgumentError
-    )
+    refuse("pass update_idxs or update_idxs_tensor", update, cache, new, page_table=table, error=ArgumentError)
     refuse("2 positions for 4 users", update, cache, new, update_idxs=[1, 2], page_table=table)
     refuse(
         "a sequence of ints, got [1, 2, 3, 4.0]",
@@ -483,9 +467,7 @@ def test_caches_name_what_does_not_fit(device):
         page_table=table,
         error=ArgumentError,
     )
-    refuse(
-        "96 does not lie within the 96 positions", update, cache, new, update_idxs=[96] * 4, page_table=table
-    )
+    refuse("96 does not lie within the 96 positions", update, cache, new, update_idxs=[96] * 4, page_table=table)
     refuse("holds 4 users, and cache_tensor", update, cache, new, update_idxs=[1] * 4)
     refuse(
         "share_cache=True is for caches without",

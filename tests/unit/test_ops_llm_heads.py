@@ -92,9 +92,7 @@ def test_a_row_of_queries_alone_leaves_keys_and_values_empty(device):
 
 def test_keys_and_values_may_come_from_another_row(device):
     x, kv = random(2, 5, 4 * 32), random(2, 7, 2 * 4 * 32)
-    q, k, v = ttnn.transformer.split_query_key_value_and_split_heads(
-        put(x, device), put(kv, device), num_heads=4
-    )
+    q, k, v = ttnn.transformer.split_query_key_value_and_split_heads(put(x, device), put(kv, device), num_heads=4)
     same(q, heads(x, 4))
     same(k, heads(kv, 8)[:, :4].transpose(2, 3))
     same(v, heads(kv, 8)[:, 4:])
@@ -150,8 +148,7 @@ def grouped_by_device(parts: list[torch.Tensor], n: int) -> torch.Tensor:
     q, k, v = parts
     size = q.shape[1] // k.shape[1]
     groups = [
-        torch.cat([q[:, i * size : (i + 1) * size], k[:, i : i + 1], v[:, i : i + 1]], 1)
-        for i in range(k.shape[1])
+        torch.cat([q[:, i * size : (i + 1) * size], k[:, i : i + 1], v[:, i : i + 1]], 1) for i in range(k.shape[1])
     ]
     return torch.cat(groups, 1).transpose(1, 2).flatten(2)
 
@@ -214,9 +211,7 @@ def test_heads_name_what_does_not_fit(device):
         split(put(random(2, 1, 5, 96), device), num_heads=1)
     with pytest.raises(MeshError, match="takes a row of 4672 features"):
         split(x, num_heads=1, use_falcon7b_backend=True)
-    with pytest.raises(
-        MeshError, match=r"Invalid head size: 16. The head size must be a multiple of the tile"
-    ):
+    with pytest.raises(MeshError, match=r"Invalid head size: 16. The head size must be a multiple of the tile"):
         split(x, num_heads=2)
     with pytest.raises(MeshError, match="rows of 4672 features"):
         ttnn.experimental.nlp_create_qkv_heads_falcon7b(put(random(1, 1, 5, 96), device))

@@ -51,9 +51,7 @@ def test_of_a_mask_that_is_not_causal_the_first_row_counts(device):
 def test_a_causal_mask_has_a_row_for_each_row(device):
     x, mask = random(2, 4, 40, 64), random(1, 1, 40, 64) * 3
     expected = softmax(x, 0.5, mask)
-    assert_close(
-        ttnn.scale_mask_softmax(put(x, device), 0.5, put(mask, device), is_causal_mask=True), expected
-    )
+    assert_close(ttnn.scale_mask_softmax(put(x, device), 0.5, put(mask, device), is_causal_mask=True), expected)
     for in_place in (
         lambda t, m: ttnn.scale_mask_softmax_in_place(t, 0.5, m, is_causal_mask=True),
         lambda t, m: ttnn.scale_causal_mask_hw_dims_softmax_in_place(t, 0.5, m),
@@ -192,9 +190,7 @@ def test_the_two_halves_of_a_diffusion_layer_norm_make_a_whole(device):
         for part, w, b in zip(x.chunk(2, -1), weight.chunk(2), bias.chunk(2), strict=True)
     ]
     expected = torch.nn.functional.layer_norm(x, (128,), weight, bias, 0.01)
-    torch.testing.assert_close(
-        torch.cat([ttnn.to_torch(p) for p in parts], -1), expected, rtol=1e-3, atol=1e-4
-    )
+    torch.testing.assert_close(torch.cat([ttnn.to_torch(p) for p in parts], -1), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_layer_norm_programs_fit_the_input(device):
@@ -220,10 +216,7 @@ def test_layer_norm_programs_fit_the_input(device):
     assert config.compute_with_storage_grid_size == ttnn.CoreCoord(4, 2)
     assert ttnn.create_layernorm_program_config() == ttnn.LayerNormDefaultProgramConfig()
     cores = ttnn.LayerNormMultiCoreProgramFactory.default_core_range(device)
-    assert (
-        cores.num_cores()
-        == device.compute_with_storage_grid_size().x * device.compute_with_storage_grid_size().y
-    )
+    assert cores.num_cores() == device.compute_with_storage_grid_size().x * device.compute_with_storage_grid_size().y
     for default in (ttnn.layernorm_default_compute_config, ttnn.rmsnorm_default_compute_config):
         assert default(device.arch()).math_fidelity is ttnn.MathFidelity.HiFi4
     recip = ttnn.create_layer_norm_reciprocals(device, grid, 64)

@@ -100,9 +100,7 @@ def test_queries_and_keys_are_turned_at_once(device, count):
 def test_heads_batch_and_tiles_of_columns_stay_split(mesh, words):
     x, (cos, sin) = random(2, 8, 5, 128), angles(1, 1, 9, 128)
     tables = tuple(S(3) if word is S(3) else R for word in words)
-    result = llama(
-        put(x, mesh, words), put(cos, mesh, tables), put(sin, mesh, tables), put(turning_matrix(), mesh)
-    )
+    result = llama(put(x, mesh, words), put(cos, mesh, tables), put(sin, mesh, tables), put(turning_matrix(), mesh))
     assert ttnn.placements(result) == words
     assert_close(result, by_pairs(x, cos[:, :, :5], sin[:, :, :5]))
 

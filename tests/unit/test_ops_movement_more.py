@@ -30,9 +30,7 @@ def rand(*shape: int) -> torch.Tensor:
 REDUCTIONS = {"add": "sum", "multiply": "prod", "amin": "amin", "amax": "amax"}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))]
-)
+@pytest.mark.parametrize(("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))])
 @pytest.mark.parametrize("reduce", [None, *REDUCTIONS])
 def test_scatter_writes_or_combines_along_a_dim(
     reduce: str | None, words: Any, expected: Any, several: ttnn.MeshDevice
@@ -44,9 +42,7 @@ def test_scatter_writes_or_combines_along_a_dim(
     assert ttnn.placements(result) == expected
     if LOCAL not in expected:
         whole = (
-            x.scatter(1, index, source)
-            if reduce is None
-            else x.scatter_reduce(1, index, source, REDUCTIONS[reduce])
+            x.scatter(1, index, source) if reduce is None else x.scatter_reduce(1, index, source, REDUCTIONS[reduce])
         )
         torch.testing.assert_close(ttnn.compose(result), whole)
 
@@ -116,16 +112,12 @@ def test_a_split_part_of_a_shared_tensor_makes_it_differ(several: ttnn.MeshDevic
 def test_a_padded_slice_has_the_values_of_the_slice(several: ttnn.MeshDevice) -> None:
     x = rand(4, 6)
     placed = put(x, several, (S(0), R))
-    result = ttnn.experimental.padded_slice(
-        placed, [0, 1], [2, 5], [1, 2], memory_config=ttnn.L1_MEMORY_CONFIG
-    )
+    result = ttnn.experimental.padded_slice(placed, [0, 1], [2, 5], [1, 2], memory_config=ttnn.L1_MEMORY_CONFIG)
     assert ttnn.placements(result) == (S(0), R)
     assert torch.equal(ttnn.compose(result), x[:, 1:5:2])
 
 
-@pytest.mark.parametrize(
-    "names", [{"output_padded_shape": [4, 8], "input_tensor_start": [1, 0], "value": 2.0}]
-)
+@pytest.mark.parametrize("names", [{"output_padded_shape": [4, 8], "input_tensor_start": [1, 0], "value": 2.0}])
 def test_both_forms_of_pad_are_known_by_name(names: dict[str, Any], several: ttnn.MeshDevice) -> None:
     x = rand(2, 6)
     wanted = torch.nn.functional.pad(x, (0, 2, 1, 1), value=2.0)
@@ -139,9 +131,7 @@ def test_both_forms_of_pad_are_known_by_name(names: dict[str, Any], several: ttn
 # -- in order --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))]
-)
+@pytest.mark.parametrize(("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_gives_values_and_where_they_were(
     descending: bool, words: Any, expected: Any, several: ttnn.MeshDevice
@@ -181,9 +171,7 @@ def test_sort_writes_into_tensors_that_are_given(several: ttnn.MeshDevice) -> No
     assert torch.equal(ttnn.compose(out[1]), ttnn.compose(first[1]))
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))]
-)
+@pytest.mark.parametrize(("words", "expected"), [((R, R), (R, R)), ((S(0), R), (S(0), R)), ((R, S(1)), (R, LOCAL))])
 @pytest.mark.parametrize(
     ("call", "reference"),
     [
@@ -404,9 +392,7 @@ def test_a_view_keeps_pages(device):
     assert torch.equal(ttnn.to_torch(ttnn.view(x, (4, 32, 16))), values.reshape(4, 32, 16))
     host = ttnn.from_torch(values)
     assert list(ttnn.view(host, (2, 64, 16)).shape) == [2, 64, 16]
-    with pytest.raises(
-        RuntimeError, match="View requires the tensor be stored on device, use reshape instead"
-    ):
+    with pytest.raises(RuntimeError, match="View requires the tensor be stored on device, use reshape instead"):
         ttnn.view(host, (128, 16))
 
 
@@ -414,9 +400,7 @@ def test_a_view_keeps_pages(device):
 def test_a_scalar_is_squeezed_to_itself(device, dim):
     x = ttnn.from_torch(torch.tensor(3.0), device=device)
     assert list(ttnn.squeeze(x, dim).shape) == []
-    with pytest.raises(
-        RuntimeError, match=r"Dimension out of range \(expected to be of \[-1, 0\], but got 1\)"
-    ):
+    with pytest.raises(RuntimeError, match=r"Dimension out of range \(expected to be of \[-1, 0\], but got 1\)"):
         ttnn.squeeze(x, 1)
 
 

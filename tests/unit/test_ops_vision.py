@@ -76,9 +76,7 @@ WINDOWS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(("is_flat", "words"), FORMS, ids=str)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_max_pooling_takes_the_largest(
-    window: Any, is_flat: bool, words: Any, several: ttnn.MeshDevice
-) -> None:
+def test_max_pooling_takes_the_largest(window: Any, is_flat: bool, words: Any, several: ttnn.MeshDevice) -> None:
     images = random(2, 7, 6, 4)
     n, channels = pieces(words, 2, 4)
     result = ttnn.max_pool2d(
@@ -124,17 +122,13 @@ def test_average_pooling_takes_the_mean(
 ) -> None:
     images = random(2, 7, 6, 4)
     n, channels = pieces(words, 2, 4)
-    result = ttnn.avg_pool2d(
-        given(images, is_flat, words, several), n, 7, 6, channels, **window, **more, **F32
-    )
+    result = ttnn.avg_pool2d(given(images, is_flat, words, several), n, 7, 6, channels, **window, **more, **F32)
     assert ttnn.placements(result) == flat_words(words)
     close(result, flat(last(F.avg_pool2d(first(images), **window, **more))))
 
 
 @pytest.mark.parametrize(("is_flat", "words"), FORMS, ids=str)
-def test_adaptive_pooling_makes_the_size_that_is_asked_for(
-    is_flat: bool, words: Any, several: ttnn.MeshDevice
-) -> None:
+def test_adaptive_pooling_makes_the_size_that_is_asked_for(is_flat: bool, words: Any, several: ttnn.MeshDevice) -> None:
     images = random(2, 8, 6, 4)
     n, channels = pieces(words, 2, 4)
     arguments = [given(images, is_flat, words, several), n, 8, 6, channels, [4, 3]]
@@ -326,9 +320,7 @@ def test_parameters_come_to_the_device_with_their_mask(several: ttnn.MeshDevice)
     assert ttnn.placements(w) == (R, S(2))
     assert tuple(mask.shape) == (1, 4, 32, 32)
     placed = put(x, several, (R, S(3)))
-    result = ttnn.group_norm(
-        placed, num_groups=4, epsilon=1e-5, weight=w, bias=b, input_mask=mask, core_grid=grid
-    )
+    result = ttnn.group_norm(placed, num_groups=4, epsilon=1e-5, weight=w, bias=b, input_mask=mask, core_grid=grid)
     close(result, F.group_norm(x.permute(0, 3, 1, 2), 8, weight, bias, 1e-5).permute(0, 2, 3, 1))
     only = ttnn.dram_group_norm_params_from_torch(weight[:64], 64, 4, several, return_mask=False)
     assert len(only) == 1
@@ -362,9 +354,7 @@ def test_grids_divide_channels_and_pixels(several: ttnn.MeshDevice) -> None:
         assert 320 % columns == 0
         assert columns % 10 == 0
         assert config.shard_spec.grid.num_cores() == grid.num_cores
-    assert (
-        ttnn.operations.normalization.dram_group_norm_virtual_columns(ttnn.CoreGrid(x=8, y=8), 320, 32) == 2
-    )
+    assert ttnn.operations.normalization.dram_group_norm_virtual_columns(ttnn.CoreGrid(x=8, y=8), 320, 32) == 2
     height = ttnn.TensorMemoryLayout.HEIGHT_SHARDED
     assert ttnn.get_group_norm_cores_across_channel(height, ttnn.CoreGrid(x=8, y=4)) == 1
 
@@ -390,9 +380,7 @@ def test_batches_are_normalised_by_running_statistics(words: Any, several: ttnn.
 def test_training_moves_the_running_statistics_in_place(several: ttnn.MeshDevice) -> None:
     x = random(4, 6, 3, 5)
     mean, variance = (put(torch.full((1, 6, 1, 1), n), several) for n in (0.5, 2.0))
-    result = ttnn.batch_norm(
-        put(x, several), running_mean=mean, running_var=variance, training=True, momentum=0.25
-    )
+    result = ttnn.batch_norm(put(x, several), running_mean=mean, running_var=variance, training=True, momentum=0.25)
     close(result, F.batch_norm(x, None, None, training=True))
     dims = (0, 2, 3)
     close(mean, 0.75 * 0.5 + 0.25 * x.mean(dims, keepdim=True))

@@ -55,9 +55,7 @@ def test_a_number_beside_a_tensor_goes_by_its_own_name(op: str, mesh: ttnn.MeshD
     for _ in range(2):  # the second call is one like an earlier one
         made = getattr(ttnn, op)(x, **{name: number})
         assert torch.equal(ttnn.compose(made), expected(values, number))
-    assert torch.equal(
-        ttnn.compose(getattr(ttnn.distributed, op)(x, **{name: number})), expected(values, number)
-    )
+    assert torch.equal(ttnn.compose(getattr(ttnn.distributed, op)(x, **{name: number})), expected(values, number))
 
 
 def test_two_names_of_one_argument_are_refused(mesh: ttnn.MeshDevice) -> None:

@@ -15,9 +15,7 @@ def cores(*corners: tuple[int, int]) -> ttnn.CoreRangeSet:
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(*first), ttnn.CoreCoord(*last))])
 
 
-def sharded(
-    layout: str, shard: tuple[int, int], grid: ttnn.CoreRangeSet, kind: str = "L1"
-) -> ttnn.MemoryConfig:
+def sharded(layout: str, shard: tuple[int, int], grid: ttnn.CoreRangeSet, kind: str = "L1") -> ttnn.MemoryConfig:
     spec = ttnn.ShardSpec(grid, shard, ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout[layout], ttnn.BufferType[kind], spec)
 
@@ -61,17 +59,13 @@ def test_only_the_shards_of_the_given_cores_are_written(device, sharding, layout
     expected = old.clone()
     expected[written] = new[written]
     assert torch.equal(ttnn.to_torch(target), expected)
-    ttnn.copy_host_to_device_tensor_partial(
-        ttnn.from_torch(new, layout=layout), target, ttnn.CoreRangeSet([])
-    )
+    ttnn.copy_host_to_device_tensor_partial(ttnn.from_torch(new, layout=layout), target, ttnn.CoreRangeSet([]))
     assert torch.equal(ttnn.to_torch(target), expected)
 
 
 def test_a_partial_copy_needs_shards_and_the_same_spec(device):
     x = ttnn.ones((32, 32), device=device, layout=ttnn.TILE_LAYOUT)
-    with pytest.raises(
-        RuntimeError, match="logical_core_filter is only supported for sharded buffer layouts"
-    ):
+    with pytest.raises(RuntimeError, match="logical_core_filter is only supported for sharded buffer layouts"):
         ttnn.copy_host_to_device_tensor_partial(
             ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT),
             x,

@@ -26,9 +26,7 @@ def test_a_product_with_few_rows_waits_for_memory():
 
 
 def test_extents_count_in_whole_tiles():
-    assert chip_costs.matmul_seconds(N150, 1, 1, 8192, 8192, 0) == chip_costs.matmul_seconds(
-        N150, 1, 32, 8192, 8192, 0
-    )
+    assert chip_costs.matmul_seconds(N150, 1, 1, 8192, 8192, 0) == chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, 0)
 
 
 def test_nothing_is_faster_than_its_launch():

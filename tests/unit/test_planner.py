@@ -60,9 +60,7 @@ def test_the_way_to_the_nearest_goal_is_the_cheapest_of_all_to_any():
     known = cost_of(layouts, value)
     ways = routes(value, LINES).ways_to(is_whole, [(SUM, SUM), (SUM, R)])
     for start in ((SUM, SUM), (SUM, R)):
-        assert ways[start].seconds == pytest.approx(
-            min(known[start, end] for end in layouts if is_whole(end))
-        )
+        assert ways[start].seconds == pytest.approx(min(known[start, end] for end in layouts if is_whole(end)))
 
 
 def problem_of(plan: Plan) -> Problem:
@@ -83,9 +81,7 @@ def brute_force(problem: Problem) -> float:
         seconds = problem.seconds(shapes, problem.result.local_shape(gives))
         for table, start, end in zip(tables, problem.layouts, needs, strict=False):
             seconds += table[start, end]
-        goals = (
-            [problem.wanted] if problem.wanted is not None else filter(is_whole, all_layouts(problem.result))
-        )
+        goals = [problem.wanted] if problem.wanted is not None else filter(is_whole, all_layouts(problem.result))
         best = min(best, seconds + min(tables[-1][gives, goal] for goal in goals))
     return best
 

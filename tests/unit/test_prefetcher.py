@@ -22,9 +22,7 @@ def blackhole(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
 
 
 def weight(mesh: ttnn.MeshDevice, **more: Any) -> ttnn.Tensor:
-    return ttnn.from_torch(
-        torch.ones(64, 64), layout=ttnn.TILE_LAYOUT, device=mesh, dtype=ttnn.bfloat16, **more
-    )
+    return ttnn.from_torch(torch.ones(64, 64), layout=ttnn.TILE_LAYOUT, device=mesh, dtype=ttnn.bfloat16, **more)
 
 
 def config(**changes: Any) -> ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig:
@@ -90,9 +88,7 @@ def test_buffers_refuse_what_is_no_list_of_banks_or_no_size(device):
 
 def test_a_buffer_for_matmuls_must_hold_a_block_of_each_weight(device):
     make = X.create_global_circular_buffer_for_matmul_1d
-    with pytest.raises(
-        RuntimeError, match=r"a block of weights\[0\] takes 4096 bytes on a core \(1 x 2 tiles\)"
-    ):
+    with pytest.raises(RuntimeError, match=r"a block of weights\[0\] takes 4096 bytes on a core \(1 x 2 tiles\)"):
         make(device, [config()], [weight(device)], SENDERS, 4095)
     with pytest.raises(RuntimeError, match="give one for each"):
         make(device, [config()], [], SENDERS, 4096)

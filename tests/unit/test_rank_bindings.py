@@ -69,9 +69,7 @@ def test_a_variable_that_is_not_set_stays_as_written_and_is_noted(tmp_path):
     environ = {**AT_HOME, "HERE": "h"}
     assert loaded(tmp_path, text, environ).bindings[0].env_overrides == {"A": "h/${GONE}"}
     notes = read(tmp_path / "bindings.yaml", environ=environ).findings
-    assert [(note.rule, note.severity, note.line) for note in notes] == [
-        ("bindings/unset-variable", Severity.NOTE, 1)
-    ]
+    assert [(note.rule, note.severity, note.line) for note in notes] == [("bindings/unset-variable", Severity.NOTE, 1)]
 
 
 def test_unknown_keys_are_ignored_and_noted_and_a_slip_is_a_warning(tmp_path):
@@ -267,8 +265,7 @@ def test_a_file_that_is_no_map_is_refused_in_the_launchers_words(tmp_path, text)
         ("a: &a [*a]\n", "bindings/too-large"),
         ("a: &a {<<: *a}\n", "bindings/too-large"),
         (
-            "a0: &a0 [x]\n"
-            + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)),
+            "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)),
             "bindings/too-large",
         ),
         ("a: [" + "1," * 250_000 + "]", "bindings/too-large"),
@@ -361,9 +358,7 @@ def test_a_mock_mapping_names_a_descriptor_for_each_rank(tmp_path):
     with pytest.raises(BindingsError, match=r"Mock cluster descriptor for rank 1 not found: gone\.yaml"):
         load_mock_mapping(tmp_path / "map.yaml", environ={})
     (tmp_path / "map.yaml").write_text(f"{MOCKS}: {{0: box.yaml, 1: box.yaml}}\n")
-    assert load_mock_mapping(tmp_path / "map.yaml", environ={}) == dict.fromkeys(
-        (0, 1), tmp_path / "box.yaml"
-    )
+    assert load_mock_mapping(tmp_path / "map.yaml", environ={}) == dict.fromkeys((0, 1), tmp_path / "box.yaml")
 
 
 def test_errors_of_a_mapping_carry_the_line_of_the_entry(tmp_path):

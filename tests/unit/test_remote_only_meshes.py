@@ -68,9 +68,7 @@ READINGS = {
     "a shard": lambda tensor: ttnn.to_torch(ttnn.get_device_tensors(tensor)[5]),
     "to_list": lambda tensor: tensor.to_list(),
     "dump_tensor": lambda tensor: ttnn.dump_tensor("never.tensorbin", tensor),
-    "dump_tensor locally": lambda tensor: ttnn.dump_tensor(
-        "never.tensorbin", tensor, mode=ttnn.DumpTensorMode.LOCAL
-    ),
+    "dump_tensor locally": lambda tensor: ttnn.dump_tensor("never.tensorbin", tensor, mode=ttnn.DumpTensorMode.LOCAL),
     "copy": lambda tensor: ttnn.copy_device_to_host_tensor(
         tensor, ttnn.allocate_tensor_on_host(tensor.spec, tensor.device())
     ),

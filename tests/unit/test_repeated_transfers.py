@@ -80,9 +80,7 @@ def values(seed: int, *shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_message_has_its_own_values_however_often_the_tensors_are_used(
-    ends: Ends, shape: tuple[int, ...]
-) -> None:
+def test_each_message_has_its_own_values_however_often_the_tensors_are_used(ends: Ends, shape: tuple[int, ...]) -> None:
     output = ends.room(*shape)
     for seed in range(12):
         send(ends.tensor(values(seed, *shape)), ends.sender)
@@ -101,9 +99,7 @@ def test_a_receive_that_comes_first_waits_for_its_message(ends: Ends, shape: tup
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_was_received_stays_when_more_comes_and_when_the_sender_writes(
-    ends: Ends, shape: tuple[int, ...]
-) -> None:
+def test_what_was_received_stays_when_more_comes_and_when_the_sender_writes(ends: Ends, shape: tuple[int, ...]) -> None:
     kept = []
     sent = ends.tensor(torch.zeros(shape))
     for seed in range(12):

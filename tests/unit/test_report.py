@@ -61,9 +61,7 @@ def on(device: MeshDevice, shape: tuple[int, ...], *dims: int | None, host: bool
     """Zeros of this whole shape with one dim (or None) split over each axis of the mesh."""
     placements = [PlacementReplicate() if dim is None else PlacementShard(dim) for dim in dims]
     mapper = create_mesh_mapper(device, MeshMapperConfig(placements))
-    tensor = from_torch(
-        torch.zeros(shape), layout=Layout.TILE, device=None if host else device, mesh_mapper=mapper
-    )
+    tensor = from_torch(torch.zeros(shape), layout=Layout.TILE, device=None if host else device, mesh_mapper=mapper)
     assert tensor is not None
     return tensor
 
@@ -338,9 +336,7 @@ def test_the_system_mesh_is_drawn_with_its_two_shapes():
     )
 
 
-def test_the_public_functions_print_what_is_built(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_public_functions_print_what_is_built(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "70")
     device = mesh(1, 2, ids=[11, 10])
     tensor = on(device, (1, 1, 32, 64), None, 3)
@@ -630,9 +626,7 @@ def test_a_replicated_tensor_of_any_rank_has_a_picture(shape: tuple[int, ...]):
 def test_an_uneven_split_draws_only_what_is_there():
     device = mesh(2, 4)
     with softmesh.lenient():
-        tensor = from_torch(
-            torch.zeros(4, 5), device=device, mesh_mapper=ShardTensor2dMesh(device, (2, 4), (0, 1))
-        )
+        tensor = from_torch(torch.zeros(4, 5), device=device, mesh_mapper=ShardTensor2dMesh(device, (2, 4), (0, 1)))
     assert tensor is not None
     svg = tensor_svg(tensor)
     assert len(rectangles(svg, "device")) == 8
@@ -722,6 +716,4 @@ def test_a_notebook_shows_the_values_of_a_tensor_in_one_piece():
 def test_a_notebook_shows_a_deallocated_tensor_as_text():
     tensor = on(mesh(1, 2), (1, 1, 32, 64), None, 3)
     tensor.deallocate(force=True)
-    assert html(tensor).startswith(
-        "<pre>ttnn.Tensor(&lt;buffer is not allocated&gt;, shape=Shape([1, 1, 32, 32])"
-    )
+    assert html(tensor).startswith("<pre>ttnn.Tensor(&lt;buffer is not allocated&gt;, shape=Shape([1, 1, 32, 32])")

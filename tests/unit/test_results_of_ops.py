@@ -52,9 +52,7 @@ def test_a_split_that_a_padded_shape_leaves_alone_stays(pair):
 )
 def test_embeddings_have_the_first_and_the_last_extent_of_their_indices(device, ids, expected):
     table, rows = random(16, 64), torch.arange(torch.Size(ids).numel()).reshape(ids) % 16
-    found = ttnn.embedding(
-        put(rows, device, dtype=ttnn.uint32, layout=ROW_MAJOR), put(table, device, layout=ROW_MAJOR)
-    )
+    found = ttnn.embedding(put(rows, device, dtype=ttnn.uint32, layout=ROW_MAJOR), put(table, device, layout=ROW_MAJOR))
     assert tuple(found.shape) == expected
     assert torch.equal(ttnn.to_torch(found), table[rows].reshape(expected))
 
@@ -77,9 +75,7 @@ def test_indices_of_embeddings_keep_their_split(pair):
 def test_a_slice_of_everything_is_the_tensor_itself(device):
     x = put(random(1, 1, 32, 64), device)
     assert ttnn.slice(x, [0, 0, 0, 0], [1, 1, 32, 64]) is x
-    assert (
-        ttnn.slice(x, (0, 0, 0, 0), (1, 1, 32, 64), (1, 1, 1, 1), memory_config=ttnn.DRAM_MEMORY_CONFIG) is x
-    )
+    assert ttnn.slice(x, (0, 0, 0, 0), (1, 1, 32, 64), (1, 1, 1, 1), memory_config=ttnn.DRAM_MEMORY_CONFIG) is x
     assert ttnn.slice(x, starts=[0, 0, 0, 0], ends=[1, 1, 32, 64], steps=[1, 1, 1, 1]) is x
     moved = ttnn.slice(x, [0, 0, 0, 0], [1, 1, 32, 64], memory_config=ttnn.L1_MEMORY_CONFIG)
     assert moved is not x

@@ -43,9 +43,7 @@ def route(mesh: ttnn.MeshDevice) -> dict[str, Any]:
     }
 
 
-def ring(
-    mesh: ttnn.MeshDevice, own: list[torch.Tensor], joint: list[torch.Tensor] | None = None, **more: Any
-) -> Any:
+def ring(mesh: ttnn.MeshDevice, own: list[torch.Tensor], joint: list[torch.Tensor] | None = None, **more: Any) -> Any:
     buffers = [put(torch.zeros(1, 4, N, WIDTH), mesh, (S(1), R)) for _ in range(2)]
     result = ttnn.transformer.ring_joint_scaled_dot_product_attention(
         *(put(x, mesh, (S(1), S(2))) for x in own),
@@ -69,11 +67,7 @@ def test_each_device_attends_to_all_parts_and_to_the_joint_sequence(mesh):
     assert (ttnn.placements(out), ttnn.placements(joint_out)) == ((S(1), S(2)), (S(1), R))
     assert_close(out, attention(own[0], *keys))
     assert_close(joint_out, attention(joint[0], *keys))
-    scores = (
-        torch.cat([own[0][:, :2, : N // 4], joint[0][:, :2]], 2)
-        @ keys[0][:, :2].transpose(2, 3)
-        * WIDTH**-0.5
-    )
+    scores = torch.cat([own[0][:, :2, : N // 4], joint[0][:, :2]], 2) @ keys[0][:, :2].transpose(2, 3) * WIDTH**-0.5
     first = ttnn.to_torch(ttnn.get_device_tensors(sums)[0])
     maxima, totals = (part.unflatten(2, (2, 32))[..., :16, :].flatten(2, 3) for part in first.chunk(2, 2))
     torch.testing.assert_close(maxima, scores.amax(-1, keepdim=True), rtol=1e-4, atol=1e-4)
@@ -174,9 +168,7 @@ def test_causal_parts_see_what_lies_before_them_in_the_sequence(mesh, order, win
     own = qkv()
     parts = [x[:, :, order] for x in own]
     is_balanced = order is BALANCED
-    out = ring(mesh, parts, logical_n=N, is_causal=True, is_balanced=is_balanced, sliding_window_size=window)[
-        0
-    ]
+    out = ring(mesh, parts, logical_n=N, is_causal=True, is_balanced=is_balanced, sliding_window_size=window)[0]
     seen = CAUSAL if window is None else CAUSAL & ~torch.ones(N, N, dtype=torch.bool).tril(-window)
     assert_close(out, attention(*own, seen)[:, :, order])
 

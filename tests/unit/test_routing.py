@@ -54,9 +54,7 @@ def test_1d_reaches_a_row_and_a_column_and_says_so_about_anything_else() -> None
         network.route(D[3], D[4])
     text = str(refusal.value)
     assert text.startswith("Could not find any forwarding direction from src (M0, D3) to dst (M0, D4)")
-    assert (
-        "Routing coordinates MeshCoordinate([0, 3]) and MeshCoordinate([1, 0]) invalid for 1D fabric" in text
-    )
+    assert "Routing coordinates MeshCoordinate([0, 3]) and MeshCoordinate([1, 0]) invalid for 1D fabric" in text
 
 
 def test_neighbour_exchange_reaches_neighbours_only_also_over_a_wrap() -> None:
@@ -77,9 +75,7 @@ def test_the_table_holds_a_byte_for_each_pair_and_c_on_its_diagonal() -> None:
 def test_a_route_names_the_links_it_crosses() -> None:
     route = Network(whole("mesh:2x4"), MESH).route(D[0], D[5], plane=2)
     assert len(route) == 2
-    assert str(route) == (
-        "M0D0 -> M0D5: S over chip 0 ch 10 <-> chip 4 ch 6, E over chip 4 ch 14 <-> chip 5 ch 2"
-    )
+    assert str(route) == ("M0D0 -> M0D5: S over chip 0 ch 10 <-> chip 4 ch 6, E over chip 4 ch 14 <-> chip 5 ch 2")
     assert route.nodes == (D[0], D[4], D[5])
     assert [(hop.chip, hop.next_chip, hop.plane, hop.virtual_channel) for hop in route] == [
         (0, 4, 2, 0),
@@ -144,9 +140,7 @@ def test_routes_over_a_pair_without_links_are_unreachable_and_the_others_stay() 
     assert network.next_direction(D[0], D[3]) is None
     assert network.route(D[0], D[7]).directions == (S, E, E, E)
     assert network.next_direction(D[4], D[2]) is None, "north first, then east over the gap"
-    with pytest.raises(
-        MeshError, match=r"goes E from M0D1 to M0D2, and no link joins them \(down: chip 1 ch 12"
-    ):
+    with pytest.raises(MeshError, match=r"goes E from M0D1 to M0D2, and no link joins them \(down: chip 1 ch 12"):
         network.route(D[0], D[3])
     assert any("M0D1 and M0D2" in text and "no link left" in text for text in network.warnings)
 

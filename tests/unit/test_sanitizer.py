@@ -233,9 +233,7 @@ def test_a_part_of_freed_memory_is_remembered_too(mesh):
         small = [on_mesh(mesh) for _ in range(3)]
         assert findings == []
         ttnn.copy_host_to_device_tensor(on_host(), small[2], cq_id=1)
-        assert kinds(findings) == [
-            FindingKind.RACE
-        ]  # with the write that made it, not with that of the big one
+        assert kinds(findings) == [FindingKind.RACE]  # with the write that made it, not with that of the big one
         on_mesh(mesh, cq_id=1)
     assert kinds(findings) == [FindingKind.RACE, FindingKind.REUSED_MEMORY]
 

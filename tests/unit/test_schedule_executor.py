@@ -89,9 +89,7 @@ def test_fewer_elements_than_splits_are_fine() -> None:
 
 def test_integers_are_summed_as_integers() -> None:
     large = 2**30 + 1  # float32 has no such number
-    sums = run(
-        schedule_for("all_reduce_direct", (2,)), [[torch.tensor([large])]] * 2, accumulate=torch.float32
-    )
+    sums = run(schedule_for("all_reduce_direct", (2,)), [[torch.tensor([large])]] * 2, accumulate=torch.float32)
     assert sums[0, 0].item() == 2 * large
 
 
@@ -124,8 +122,7 @@ def recursive_doubling(devices: int) -> Schedule:
     start: Held = {(device, 0): frozenset({device}) for device in range(devices)}
     goal: Held = {(device, 0): everyone for device in range(devices)}
     steps = tuple(
-        tuple(Send(device, device ^ distance, 0, Action.ADD, 0) for device in range(devices))
-        for distance in distances
+        tuple(Send(device, device ^ distance, 0, Action.ADD, 0) for device in range(devices)) for distance in distances
     )
     return Schedule("recursive doubling", devices, 1, 1, steps, start, goal)
 
@@ -173,9 +170,7 @@ def test_only_a_schedule_runs_and_rounding_is_a_function() -> None:
     gather = schedule_for("all_gather", (2,))
     with pytest.raises(ArgumentError, match="schedule must be a Schedule"):
         run(3, [])  # type: ignore[arg-type]
-    with pytest.raises(
-        ArgumentError, match=r"accumulate must be a torch dtype such as torch.float32, got 'fp32'"
-    ):
+    with pytest.raises(ArgumentError, match=r"accumulate must be a torch dtype such as torch.float32, got 'fp32'"):
         run(gather, [[torch.ones(1)]] * 2, accumulate="fp32")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="round_to must be a function"):
         run(gather, [[torch.ones(1)]] * 2, round_to=3)  # type: ignore[arg-type]

@@ -76,9 +76,7 @@ def test_every_send_is_drawn_once(replay: ScheduleReplay) -> None:
     assert sum(int(element.get("data-sends", 0)) for element in drawn) == len(list(replay.schedule.sends()))
     told = [line for element in drawn for line in (element.findtext(f"{SVG}title") or "").split("\n")]
     expected = [
-        sentence(replay, each)
-        for step in range(len(replay.schedule.steps))
-        for each in replay.send_effects(step)
+        sentence(replay, each) for step in range(len(replay.schedule.steps)) for each in replay.send_effects(step)
     ]
     assert sorted(told) == sorted(expected)
 
@@ -119,9 +117,7 @@ def test_labels_lie_apart_on_the_stage_and_beside_the_devices(replay: ScheduleRe
 def test_all_panels_are_inside_the_view_box(replay: ScheduleReplay) -> None:
     root = ElementTree.fromstring(schedule_svg(replay))
     _, _, width, height = map(float, root.get("viewBox", "").split())
-    strip = next(
-        g for g in root.iter(f"{SVG}g") if any(rect.get("class") == "panel" for rect in g.iterfind("*/*"))
-    )
+    strip = next(g for g in root.iter(f"{SVG}g") if any(rect.get("class") == "panel" for rect in g.iterfind("*/*")))
     for group in strip:
         x, y = map(float, re.findall(r"[-\d.]+", group.get("transform", "")))
         frame = group.find(f"{SVG}rect")
@@ -176,9 +172,7 @@ def test_all_pictures_tell_the_bytes_of_the_links() -> None:
     assert max(replay.carried.values()) == 8
     assert "the busiest link carries 8 B a way" in schedule_svg(replay)
     data = json.loads(re.search(r'id="data">(.*?)</script>', schedule_page(replay))[1])  # type: ignore[index]
-    over = [
-        sum(token[3] for step in data["steps"] for token in step if token[0] == lane) for lane in range(12)
-    ]
+    over = [sum(token[3] for step in data["steps"] for token in step if token[0] == lane) for lane in range(12)]
     assert over == list(replay.carried.values())
     options = ["--devices", "3", "--topology", "line", "--links", "3", "--bytes", "10"]
     told = CliRunner().invoke(command, ["all_gather", *options])
@@ -195,9 +189,7 @@ def test_links_that_carry_nothing_are_drawn_too() -> None:
 def test_what_is_broken_or_does_not_fit_its_shape_is_not_drawn() -> None:
     line = schedule_for("broadcast", (2,), root=0)
     astray = replace(line, steps=((Send(0, 5, 0, Action.STORE, 0),),))
-    with pytest.raises(
-        ArgumentValueError, match=r"draw\(\): the schedule 'broadcast' is broken:\n .* no device 5"
-    ):
+    with pytest.raises(ArgumentValueError, match=r"draw\(\): the schedule 'broadcast' is broken:\n .* no device 5"):
         ScheduleReplay(astray, (2,), (False,))
     with pytest.raises(ArgumentValueError, match=r"is for 2 devices, and a shape of \[2, 2\] has 4"):
         ScheduleReplay(line, (2, 2), (False, False))
@@ -205,9 +197,7 @@ def test_what_is_broken_or_does_not_fit_its_shape_is_not_drawn() -> None:
 
 def test_the_page_is_whole_in_itself_and_plays(replay: ScheduleReplay) -> None:
     page = schedule_page(replay)
-    outside = [
-        url for url in re.findall(r"https?://[^\s\"'<>)]+", page) if url != "http://www.w3.org/2000/svg"
-    ]
+    outside = [url for url in re.findall(r"https?://[^\s\"'<>)]+", page) if url != "http://www.w3.org/2000/svg"]
     assert outside == []
     assert not re.search(r"<link|<img|@import|\bsrc=", page)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))  # type: ignore[union-attr]

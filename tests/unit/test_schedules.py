@@ -28,9 +28,7 @@ ADD, STORE = Action.ADD, Action.STORE
 ZERO = frozenset({0})
 
 
-@pytest.mark.parametrize(
-    "module", ["language", "generators", "checker", "link_traffic", "executor", "chip_assignment"]
-)
+@pytest.mark.parametrize("module", ["language", "generators", "checker", "link_traffic", "executor", "chip_assignment"])
 def test_examples_in_docstrings_are_true(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"softmesh.collectives.schedules.{module}"))
     assert outcome.attempted
@@ -92,9 +90,7 @@ def test_ring_takes_half_the_steps_of_a_line_and_uses_both_directions_alike(devi
 
 
 def test_ring_of_two_is_a_line() -> None:
-    assert schedule_for("all_reduce", (2,), wraps=True, num_links=2) == schedule_for(
-        "all_reduce", (2,), num_links=2
-    )
+    assert schedule_for("all_reduce", (2,), wraps=True, num_links=2) == schedule_for("all_reduce", (2,), num_links=2)
 
 
 @pytest.mark.parametrize("name", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "barrier"])
@@ -168,9 +164,7 @@ def test_nobody_leaves_a_barrier_without_a_token_from_everyone() -> None:
 
 
 def test_same_question_gives_the_same_object() -> None:
-    assert schedule_for("all_gather", [2, 4], (False, True)) is schedule_for(
-        "all_gather", (2, 4), [False, True]
-    )
+    assert schedule_for("all_gather", [2, 4], (False, True)) is schedule_for("all_gather", (2, 4), [False, True])
 
 
 # What people may ask for
@@ -404,18 +398,14 @@ def test_a_value_that_is_stored_over_is_told_of() -> None:
     goal: Held = {(2, 0): frozenset({1})}
     one: Held = {(0, 0): ZERO, (1, 0): frozenset({1})}
     gone = Schedule("gone", 3, 1, 1, PASSED_ON.steps, one, goal)
-    assert (
-        "step 1 stores over the last of it, in slot 0 of device 1; send it on before" in violations(gone)[0]
-    )
+    assert "step 1 stores over the last of it, in slot 0 of device 1; send it on before" in violations(gone)[0]
     nobody = replace(PASSED_ON, goal={(0, 0): frozenset({2, 0})}, start={(0, 0): ZERO})
     assert "no device starts with it; name it in the start" in violations(nobody)[0]
 
 
 def test_one_who_got_it_in_another_slot_is_told_of() -> None:
     aside = replace(PASSED_ON, start={(0, 1): ZERO}, steps=())
-    assert (
-        "slot 1 of device 0 has it from the start, and no step sends slot 1 to slot 0" in violations(aside)[0]
-    )
+    assert "slot 1 of device 0 has it from the start, and no step sends slot 1 to slot 0" in violations(aside)[0]
 
 
 def test_pieces_are_named_with_all_their_splits() -> None:

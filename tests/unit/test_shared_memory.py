@@ -184,10 +184,7 @@ def test_a_block_that_one_rank_still_reads_is_not_taken_again(
 def test_ranks_in_different_calls_are_told(segments: Callable[[int], list[Segment]]) -> None:
     ranks = places(segments, 2)
     raised = all_at_once(
-        [
-            lambda at=at: ranks[at].wait_for_all(waiting("all_reduce", fingerprint=at), digest=at)
-            for at in (0, 1)
-        ]
+        [lambda at=at: ranks[at].wait_for_all(waiting("all_reduce", fingerprint=at), digest=at) for at in (0, 1)]
     )
     assert raised
     for error in raised:
@@ -245,9 +242,7 @@ def groups(request: pytest.FixtureRequest, segments: Callable[[int], list[Segmen
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_assembly_gives_all_ranks_the_parts_of_each(groups: Groups, axis: int) -> None:
-    whole = ExchangeLayout(
-        (6, 6), torch.float32, lambda memory, rank: memory.narrow(axis, 2 * rank, 2), (36,)
-    )
+    whole = ExchangeLayout((6, 6), torch.float32, lambda memory, rank: memory.narrow(axis, 2 * rank, 2), (36,))
     ranks = [AllGatherExchange(group, "all_gather", "blocks", whole) for group in groups(3)]
     found: dict[int, torch.Tensor] = {}
 

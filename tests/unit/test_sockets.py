@@ -127,9 +127,7 @@ def test_a_config_keeps_its_own_copy_of_what_it_was_made_of() -> None:
 
 def test_both_mesh_ids_or_neither_are_given() -> None:
     memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
-    with pytest.raises(
-        MeshError, match="SocketConfig must specify both sender and receiver mesh IDs or neither"
-    ):
+    with pytest.raises(MeshError, match="SocketConfig must specify both sender and receiver mesh IDs or neither"):
         SocketConfig(joined([((0, 0), (0, 0))]), memory, sender_mesh_id=0)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="but not both"):
         SocketConfig([], memory, 0, 1, sender_mesh_id=0, receiver_mesh_id=1)  # type: ignore[call-overload]
@@ -724,24 +722,18 @@ def test_mesh_ids_must_name_ranks(ids: str, message: str, monkeypatch: pytest.Mo
         sides_of(by_mesh_ids(), opened(1, 1), two_ranks())
 
 
-@pytest.mark.parametrize(
-    "ends", [{"sender_rank": 0, "receiver_rank": 1}, {"sender_mesh_id": 0, "receiver_mesh_id": 1}]
-)
+@pytest.mark.parametrize("ends", [{"sender_rank": 0, "receiver_rank": 1}, {"sender_mesh_id": 0, "receiver_mesh_id": 1}])
 def test_a_process_that_is_alone_is_told_how_to_have_others(ends: dict[str, int]) -> None:
     memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
     made = SocketConfig(joined([((0, 0), (0, 0))]), memory, **ends)
-    with pytest.raises(
-        MeshError, match=r"This process is alone: .* tt-run --rank-binding .*create_socket_pair"
-    ):
+    with pytest.raises(MeshError, match=r"This process is alone: .* tt-run --rank-binding .*create_socket_pair"):
         MeshSocket(opened(1, 1), made)
 
 
 def test_a_socket_from_a_mesh_to_itself_needs_no_other_process() -> None:
     memory = SocketMemoryConfig(ttnn.BufferType.L1, 1024)
     alone = SocketConfig(joined([((0, 0), (0, 0))]), memory, sender_mesh_id=1, receiver_mesh_id=1)
-    with pytest.raises(
-        MeshError, match=r"mesh 1 and mesh 1 are not in different processes.*create_socket_pair"
-    ):
+    with pytest.raises(MeshError, match=r"mesh 1 and mesh 1 are not in different processes.*create_socket_pair"):
         sides_of(alone, opened(1, 1), two_ranks())
 
 
@@ -753,9 +745,7 @@ def test_a_rank_that_is_no_end_of_a_socket_lets_it_pass() -> None:
     with pytest.raises(MeshError, match="this is rank 2, and the socket goes from rank 0 to rank 1"):
         sides_of(between_others, opened(1, 1), world)
     unknown = SocketConfig(joined([((0, 0), (0, 0))]), memory, 0, 3)
-    with pytest.raises(
-        MeshError, match=r"Invalid socket sender rank 0 or receiver rank 3 specified. .* ranks 0 to 2"
-    ):
+    with pytest.raises(MeshError, match=r"Invalid socket sender rank 0 or receiver rank 3 specified. .* ranks 0 to 2"):
         sides_of(unknown, opened(1, 1), world)
 
 

@@ -84,9 +84,7 @@ def test_sub_devices_have_the_bottom_of_l1_and_the_rest_is_for_all(mesh, manager
     assert mesh.allocator().get_bank_size(BufferType.L1) == whole - LOCAL
     own = mesh.allocator(SubDeviceId(1))
     assert own.get_bank_size(BufferType.L1) == LOCAL
-    assert own.get_base_allocator_addr(BufferType.L1) < mesh.allocator().get_base_allocator_addr(
-        BufferType.L1
-    )
+    assert own.get_base_allocator_addr(BufferType.L1) < mesh.allocator().get_base_allocator_addr(BufferType.L1)
     mesh.clear_loaded_sub_device_manager()
     assert mesh.allocator().get_bank_size(BufferType.L1) == whole
 
@@ -175,9 +173,7 @@ def test_what_waits_for_one_sub_device_hands_over_that_one_only(loaded):
 
 def test_a_workload_runs_on_one_sub_device(loaded):
     queue = loaded.mesh_command_queue(0)
-    with pytest.raises(
-        RuntimeError, match=r"Programs must be executed on a single sub-device: .* use \[0, 1\]"
-    ):
+    with pytest.raises(RuntimeError, match=r"Programs must be executed on a single sub-device: .* use \[0, 1\]"):
         EnqueueMeshWorkload(queue, workload(loaded, LEFT, RIGHT), False)
     with pytest.raises(RuntimeError, match="Programs must be executed on a single sub-device"):
         EnqueueMeshWorkload(queue, workload(loaded, LEFT.merge(RIGHT)), False)

@@ -76,14 +76,10 @@ def test_gradients_flow():
 
 
 @pytest.mark.usefixtures("any_machine")
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((8, 256, 512), [0]), ((2, 40, 131072), [1]), ((2, 100, 64, 96), [1])]
-)
+@pytest.mark.parametrize(("shape", "axes"), [((8, 256, 512), [0]), ((2, 40, 131072), [1]), ((2, 100, 64, 96), [1])])
 def test_large_or_many_pieces_of_float32_are_added_in_the_order_of_the_devices(shape, axes):
     data = torch.randn(shape, generator=torch.Generator().manual_seed(3))
-    data *= torch.logspace(-4, 4, shape[axes[0]]).view(
-        [-1 if axis in axes else 1 for axis in range(len(shape))]
-    )
+    data *= torch.logspace(-4, 4, shape[axes[0]]).view([-1 if axis in axes else 1 for axis in range(len(shape))])
     one_after_the_other = torch.zeros_like(data.select(axes[0], 0))
     for piece in data.unbind(axes[0]):
         one_after_the_other = one_after_the_other + piece

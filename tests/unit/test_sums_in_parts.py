@@ -49,13 +49,9 @@ def test_parts_have_the_bits_of_the_whole(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@given(
-    devices=st.integers(2, 40), columns=st.sampled_from([32, 96, 1000, 8192, 65536]), seed=st.integers(0, 9)
-)
+@given(devices=st.integers(2, 40), columns=st.sampled_from([32, 96, 1000, 8192, 65536]), seed=st.integers(0, 9))
 @settings(max_examples=30, deadline=None)
-def test_what_is_said_to_be_added_in_order_is(
-    dtype: torch.dtype, devices: int, columns: int, seed: int
-) -> None:
+def test_what_is_said_to_be_added_in_order_is(dtype: torch.dtype, devices: int, columns: int, seed: int) -> None:
     data = stack((devices, columns), dtype, seed)
     if not adds_in_order(data.shape, dtype, (0,)):
         return

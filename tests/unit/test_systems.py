@@ -300,11 +300,7 @@ class TestManyHosts:
     def test_four_quietboxes_make_a_4x4_torus_with_eight_links_at_each_chip(self):
         machine = load("QuietBox-4x4")
         blocks = [[0, 4], [8, 12]]
-        rows = [
-            [block + 2 * row + column for block in pair for column in (0, 1)]
-            for pair in blocks
-            for row in (0, 1)
-        ]
+        rows = [[block + 2 * row + column for block in pair for column in (0, 1)] for pair in blocks for row in (0, 1)]
         assert set(edges(machine)) == grid_edges(rows, (True, True))
         assert {links_in_use(machine, chip) for chip in machine.asics} == {8}
 

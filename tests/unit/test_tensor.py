@@ -537,9 +537,7 @@ def test_a_tensor_from_torch_or_numpy_takes_the_same_options(mesh: MeshDevice):
     x = Tensor(counting(8, 2), ttnn.bfloat16, mesh, ttnn.TILE_LAYOUT, ttnn.L1_MEMORY_CONFIG)
     assert (x.dtype, x.device(), x.layout) == (ttnn.bfloat16, mesh, ttnn.TILE_LAYOUT)
     assert x.memory_config() == ttnn.L1_MEMORY_CONFIG
-    split = Tensor(
-        counting(8, 2).numpy(), data_type=ttnn.float32, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-    )
+    split = Tensor(counting(8, 2).numpy(), data_type=ttnn.float32, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
     assert split.shape == [1, 2]
     turned = Tensor(torch.ones(2, 3), ttnn.bfloat8_b, col_tilize=True)
     assert turned.shape == [3, 2]
@@ -568,9 +566,7 @@ def test_a_tensor_from_a_tensor_stands_for_the_same_values():
     ],
 )
 def test_a_tensor_from_something_else_is_a_type_error_of_ours(arguments: tuple[Any, ...]):
-    with pytest.raises(
-        ttnn.ArgumentError, match=r"\(\): incompatible function arguments|expected a DataType"
-    ):
+    with pytest.raises(ttnn.ArgumentError, match=r"\(\): incompatible function arguments|expected a DataType"):
         Tensor(*arguments)
 
 
@@ -715,9 +711,7 @@ def test_indexing_agrees_with_torch(device: MeshDevice, index: Any, where: str):
     assert torch.equal(ttnn.to_torch(picked), expected)
 
 
-@pytest.mark.parametrize(
-    "index", [slice(None, None, 2), slice(-2, None), slice(None, -1), (0, slice(1, -1, 2))]
-)
+@pytest.mark.parametrize("index", [slice(None, None, 2), slice(-2, None), slice(None, -1), (0, slice(1, -1, 2))])
 def test_device_tensors_take_steps_and_negative_bounds(device: MeshDevice, index: Any):
     values = counting(4, 6)
     assert torch.equal(ttnn.to_torch(ttnn.from_torch(values, device=device)[index]), values[index])
@@ -781,9 +775,7 @@ def test_view_and_reshape_of_a_wrong_volume_are_invalid(device: MeshDevice, op: 
 
 def test_one_device_prints_without_a_header(device: MeshDevice):
     x = ttnn.from_torch(torch.tensor([1.0, 2.0]), device=device)
-    expected = (
-        "ttnn.Tensor([ 1.0000,  2.0000], shape=Shape([2]), dtype=DataType::FLOAT32, layout=Layout::ROW_MAJOR)"
-    )
+    expected = "ttnn.Tensor([ 1.0000,  2.0000], shape=Shape([2]), dtype=DataType::FLOAT32, layout=Layout::ROW_MAJOR)"
     assert str(x) == repr(x) == expected
     assert repr(ttnn.from_torch(torch.tensor(1.0))).startswith("ttnn.Tensor( 1.0000, shape=Shape([])")
     assert repr(ttnn.from_torch(torch.ones(0, 3))).startswith("ttnn.Tensor([], shape=Shape([0, 3])")

@@ -14,9 +14,7 @@ import softmesh as ttnn
 VALUES = torch.arange(8 * 64.0).reshape(8, 64)
 
 
-def cached(
-    folder: Path, mapper: Any = None, values: torch.Tensor | None = VALUES, **changes: Any
-) -> ttnn.Tensor:
+def cached(folder: Path, mapper: Any = None, values: torch.Tensor | None = VALUES, **changes: Any) -> ttnn.Tensor:
     options = {"dtype": ttnn.float32, "layout": ttnn.TILE_LAYOUT, **changes}
     return ttnn.as_tensor(values, cache_file_name=folder / "weight", mesh_mapper=mapper, **options)
 
@@ -45,13 +43,9 @@ def test_a_cache_of_other_shards_is_refused(
         cached(tmp_path, mapper(mesh))
 
 
-def test_a_whole_tensor_in_the_cache_is_refused_to_a_mapper_that_splits(
-    mesh: ttnn.MeshDevice, tmp_path: Path
-):
+def test_a_whole_tensor_in_the_cache_is_refused_to_a_mapper_that_splits(mesh: ttnn.MeshDevice, tmp_path: Path):
     cached(tmp_path)
-    with pytest.raises(
-        ttnn.MeshError, match=r"holds FLOAT32 TILE, not spread over a mesh, and .* remove the file"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"holds FLOAT32 TILE, not spread over a mesh, and .* remove the file"):
         cached(tmp_path, both(mesh))
 
 
@@ -59,9 +53,7 @@ def test_a_file_under_the_name_of_another_layout_or_dtype_is_refused(tmp_path: P
     cached(tmp_path)
     written = tmp_path / "weight_dtype_FLOAT32_layout_TILE.tensorbin"
     written.rename(tmp_path / "weight_dtype_FLOAT32_layout_ROW_MAJOR.tensorbin")
-    with pytest.raises(
-        ttnn.MeshError, match=r"holds FLOAT32 TILE, .* and FLOAT32 ROW_MAJOR, .* is asked for"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"holds FLOAT32 TILE, .* and FLOAT32 ROW_MAJOR, .* is asked for"):
         cached(tmp_path, layout=ttnn.ROW_MAJOR_LAYOUT)
     cached(tmp_path)
     written.rename(tmp_path / "weight_dtype_BFLOAT16_layout_TILE.tensorbin")

@@ -227,9 +227,7 @@ def test_a_sharded_tensor_is_cached_in_shards(tmp_path: Path, mesh: MeshDevice):
 
 def test_a_replicated_tensor_is_cached_once_and_unsharded(tmp_path: Path, mesh: MeshDevice):
     for values in (counting(2, 2), torch.zeros(2, 2)):
-        host = ttnn.as_tensor(
-            values, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh), cache_file_name=tmp_path / "w"
-        )
+        host = ttnn.as_tensor(values, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh), cache_file_name=tmp_path / "w")
         assert len(ttnn.get_device_tensors(host)) == 8
         assert torch.equal(ttnn.compose(host), counting(2, 2))
         there = ttnn.as_tensor(
@@ -246,9 +244,7 @@ def test_a_replicated_tensor_is_cached_once_and_unsharded(tmp_path: Path, mesh: 
 
 def test_a_failed_conversion_leaves_no_cache_file(tmp_path: Path, mesh: MeshDevice):
     with pytest.raises(RuntimeError, match="Shard shape mismatch"):
-        ttnn.as_tensor(
-            torch.ones(9, 2), mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0), cache_file_name=tmp_path / "w"
-        )
+        ttnn.as_tensor(torch.ones(9, 2), mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0), cache_file_name=tmp_path / "w")
     assert list(tmp_path.iterdir()) == []
 
 

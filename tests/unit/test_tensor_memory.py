@@ -108,9 +108,7 @@ class TestAddresses:
 
     def test_l1_is_filled_from_above(self, mesh):
         config = sharded("HEIGHT", cores(2, 1), [32, 32])
-        x = ttnn.from_torch(
-            torch.zeros(64, 32), dtype=ttnn.bfloat16, layout=TILE, device=mesh, memory_config=config
-        )
+        x = ttnn.from_torch(torch.zeros(64, 32), dtype=ttnn.bfloat16, layout=TILE, device=mesh, memory_config=config)
         assert x.buffer_address() == N300.l1_bytes - 2048
         assert mesh.lowest_occupied_compute_l1_address() == x.buffer_address()
         assert ttnn.to_memory_config(x, ttnn.L1_MEMORY_CONFIG).buffer_address() == N300.l1_bytes - 4096
@@ -152,9 +150,7 @@ class TestAddresses:
     def test_overwriting_keeps_the_address(self, mesh):
         x = in_dram(mesh, 32, 32)
         address = x.buffer_address()
-        ttnn.copy_host_to_device_tensor(
-            ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16, layout=TILE), x
-        )
+        ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16, layout=TILE), x)
         ttnn.add(x, x, output_tensor=x)
         assert x.buffer_address() == address
         assert used(mesh) == 2048
@@ -274,9 +270,7 @@ class TestViews:
         assert not view.is_allocated()
         assert copy.is_allocated()
         assert used(mesh) == 2048
-        with pytest.raises(
-            MeshError, match=r"Tensor is not allocated: .* It shared its memory with another tensor"
-        ):
+        with pytest.raises(MeshError, match=r"Tensor is not allocated: .* It shared its memory with another tensor"):
             ttnn.add(view, view)
 
     def test_unforced_deallocation_spares_memory_that_another_view_needs(self, mesh):
@@ -362,9 +356,7 @@ class TestPolicies:
 
     def test_off_counts_nothing(self, monkeypatch):
         monkeypatch.setenv("SOFTMESH_MEMORY", "off")
-        with ttnn.create_mesh_device(
-            ttnn.MeshShape(1, 2), trace_region_size=12 * WHOLE_BANK - 12 * 8192
-        ) as mesh:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 2), trace_region_size=12 * WHOLE_BANK - 12 * 8192) as mesh:
             x, y = in_dram(mesh, 32, 32 * 60), in_dram(mesh, 32, 32 * 60)
             assert 0 != x.buffer_address() != y.buffer_address()
             assert ttnn.reshape(x, (1, 32, 32 * 60)).buffer_address() == x.buffer_address()
@@ -373,9 +365,7 @@ class TestPolicies:
 
     def test_track_warns_once_and_goes_on(self, monkeypatch):
         monkeypatch.setenv("SOFTMESH_MEMORY", "track")
-        with ttnn.create_mesh_device(
-            ttnn.MeshShape(1, 2), trace_region_size=12 * WHOLE_BANK - 12 * 8192
-        ) as mesh:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 2), trace_region_size=12 * WHOLE_BANK - 12 * 8192) as mesh:
             kept = [in_dram(mesh, 32, 32 * 12)]
             with pytest.warns(DeviceMemoryWarning, match="^Out of Memory: ") as warned:
                 kept += [in_dram(mesh, 32, 32 * 60) for _ in range(3)]
@@ -413,10 +403,7 @@ class TestAModelThatDoesNotFitAnN300:
             "Out of Memory: Not enough space to allocate 2097152 B DRAM buffer across 12 banks, where each bank needs "
             "to store 176128 B, but bank size is "
         )
-        assert (
-            "tensor Shape([1024, 1024]) BFLOAT16 TILE: 176128 B per bank at 1048640, allocated at test_ten"
-            in text
-        )
+        assert "tensor Shape([1024, 1024]) BFLOAT16 TILE: 176128 B per bank at 1048640, allocated at test_ten" in text
 
     def test_fits_when_it_is_sharded_over_both_chips(self, n300):
         layers = self.layers(n300, ttnn.ShardTensorToMesh(n300, dim=1))
@@ -436,9 +423,7 @@ class TestAModelThatDoesNotFitAnN300:
         activation = torch.zeros(512, 1024)
 
         def make() -> ttnn.Tensor:
-            return ttnn.from_torch(
-                activation, dtype=ttnn.bfloat16, layout=TILE, device=n300, memory_config=config
-            )
+            return ttnn.from_torch(activation, dtype=ttnn.bfloat16, layout=TILE, device=n300, memory_config=config)
 
         kept = make()
         with pytest.raises(OutOfDeviceMemory, match="allocate 1048576 B L1 buffer across 64 banks"):

@@ -67,9 +67,7 @@ def test_a_small_tensor(path: Path):
         [1],
     )
     assert spec["tensor_layout"]["page_config"] == (1, {})
-    assert root["shards"] == [
-        {"buffer": (1, {"offset": 0, "size": 30}), "mesh_coordinate": {"values": [0, 0]}}
-    ]
+    assert root["shards"] == [{"buffer": (1, {"offset": 0, "size": 30}), "mesh_coordinate": {"values": [0, 0]}}]
     assert root["tensor_topology"] == {
         "distribution_shape": {"dimensions": [1]},
         "placements": [{"type": 0, "tensor_dim": -1}],
@@ -200,9 +198,7 @@ def test_every_dtype_layout_and_mesh_comes_back(path: Path, dtype: ttnn.DataType
 
 
 def test_a_transposed_tile_comes_back(path: Path):
-    x = ttnn.from_torch(
-        counting(40, 40), layout=ttnn.TILE_LAYOUT, tile=ttnn.Tile((32, 32), transpose_tile=True)
-    )
+    x = ttnn.from_torch(counting(40, 40), layout=ttnn.TILE_LAYOUT, tile=ttnn.Tile((32, 32), transpose_tile=True))
     _, data = dumped(path, x)
     stored = torch.frombuffer(bytearray(data), dtype=torch.float32)
     assert stored[:3].tolist() == counting(40, 40)[:3, 0].tolist()
@@ -250,9 +246,7 @@ def root_and_data(path: Path) -> tuple[Fields, bytes]:
     return dumped(path, ttnn.from_torch(counting(4, 8), mesh_mapper=mapper))
 
 
-def test_without_a_topology_every_device_has_values_of_its_own(
-    path: Path, root_and_data: tuple[Fields, bytes]
-):
+def test_without_a_topology_every_device_has_values_of_its_own(path: Path, root_and_data: tuple[Fields, bytes]):
     root, data = root_and_data
     x = ttnn.load_tensor(put_together(path, root | {"tensor_topology": None}, data))
     assert all(word == ttnn.Local() for word in ttnn.placements(x))
@@ -260,9 +254,7 @@ def test_without_a_topology_every_device_has_values_of_its_own(
     assert ttnn.to_torch(ttnn.get_device_tensors(x)[-1]).tolist() == counting(4, 8)[2:, 6:].tolist()
 
 
-def test_fewer_shards_than_devices_are_a_tensor_on_some_devices(
-    path: Path, root_and_data: tuple[Fields, bytes]
-):
+def test_fewer_shards_than_devices_are_a_tensor_on_some_devices(path: Path, root_and_data: tuple[Fields, bytes]):
     root, data = root_and_data
     x = ttnn.load_tensor(put_together(path, root | {"shards": root["shards"][3:5]}, data))
     assert x.view_distribution().coordinates() == (ttnn.MeshCoordinate(0, 3), ttnn.MeshCoordinate(1, 0))
@@ -427,9 +419,7 @@ def test_a_header_that_cannot_be_is_refused(
 def test_other_kinds_of_buffers_are_refused(path: Path, root_and_data: tuple[Fields, bytes]):
     root, data = root_and_data
     root["shards"][0]["buffer"] = None
-    refused(
-        put_together(path, root, data), "Only InlineFileStorage is supported in flatbuffer deserialization"
-    )
+    refused(put_together(path, root, data), "Only InlineFileStorage is supported in flatbuffer deserialization")
 
 
 def test_a_truncated_file_is_refused_wherever_it_ends(path: Path, root_and_data: tuple[Fields, bytes]):

@@ -34,11 +34,7 @@ def label(tensor: Tensor) -> tuple[list[int], list[str]]:
 
 def on(mesh: MeshDevice, dims: Any, *shape: int) -> Tensor:
     """A tensor on the mesh: split by dims over rows and columns, or along one dim over all devices."""
-    mapper = (
-        ttnn.ShardTensorToMesh(mesh, dims)
-        if isinstance(dims, int)
-        else ttnn.ShardTensor2dMesh(mesh, (2, 4), dims)
-    )
+    mapper = ttnn.ShardTensorToMesh(mesh, dims) if isinstance(dims, int) else ttnn.ShardTensor2dMesh(mesh, (2, 4), dims)
     return ttnn.from_torch(torch.ones(shape), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
 
 
@@ -109,9 +105,7 @@ def test_a_plain_host_tensor_is_one_replica():
             ([2, 4], ["PlacementReplicate()", "PlacementReplicate()"]),
         ),
         (
-            lambda mesh: ttnn.from_torch(
-                torch.ones(4, 2), mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (4, 2), (0, 1))
-            ),
+            lambda mesh: ttnn.from_torch(torch.ones(4, 2), mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (4, 2), (0, 1))),
             ([4, 2], ["PlacementShard(0)", "PlacementShard(1)"]),
         ),
     ],
@@ -139,15 +133,11 @@ def test_the_topology_survives_the_way_to_the_device_and_back(mesh: MeshDevice):
         (lambda mesh: ttnn.relu(on(mesh, 1, 32, 256)), ([8], ["PlacementShard(1)"])),
         (lambda mesh: ttnn.relu(ttnn.zeros([32, 32], device=mesh)), ([8], ["PlacementReplicate()"])),
         (
-            lambda mesh: (
-                on(mesh, (0, 1), 64, 128) + ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
-            ),
+            lambda mesh: on(mesh, (0, 1), 64, 128) + ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh),
             ([2, 4], ["PlacementShard(0)", "PlacementShard(1)"]),
         ),
         (
-            lambda mesh: (
-                ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh) + on(mesh, (0, 1), 64, 128)
-            ),
+            lambda mesh: ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh) + on(mesh, (0, 1), 64, 128),
             ([2, 4], ["PlacementShard(0)", "PlacementShard(1)"]),
         ),
         (

@@ -140,9 +140,7 @@ def test_generated_source_computes_the_same_again(device: ttnn.MeshDevice):
         names = forward.__code__.co_varnames[: forward.__code__.co_argcount]
         given = iter([model.weight, model.bias])
         with torch.no_grad():
-            again = forward(
-                **{name: parameters[name] if name in parameters else next(given) for name in names}
-            )
+            again = forward(**{name: parameters[name] if name in parameters else next(given) for name in names})
     assert torch.equal(again, y)
     assert "ttnn" not in sys.modules
 

@@ -24,9 +24,7 @@ def put(values: torch.Tensor, mesh: ttnn.MeshDevice) -> ttnn.Tensor:
 
 def overwrite(target: ttnn.Tensor, values: torch.Tensor, mesh: ttnn.MeshDevice) -> None:
     mapper = ttnn.ShardTensor2dMesh(mesh, dims=(0, 1), mesh_shape=(2, 4))
-    ttnn.copy_host_to_device_tensor(
-        ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=mapper), target
-    )
+    ttnn.copy_host_to_device_tensor(ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=mapper), target)
 
 
 def values(seed: int, *shape: int) -> torch.Tensor:
@@ -101,17 +99,13 @@ def test_writing_in_place_happens_at_the_replay_and_not_at_the_capture(mesh):
     new = ttnn.from_torch(torch.ones(1, 1, 1, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
     ttnn.update_cache(cache, new, 0)
     ttnn.sum(cache)
-    ttnn.copy_host_to_device_tensor(
-        ttnn.from_torch(torch.zeros(1, 1, 64, 32), layout=ttnn.TILE_LAYOUT), cache
-    )
+    ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.zeros(1, 1, 64, 32), layout=ttnn.TILE_LAYOUT), cache)
     trace = ttnn.begin_trace_capture(mesh)
     ttnn.update_cache(cache, new, 0)
     total = ttnn.sum(cache)
     ttnn.end_trace_capture(mesh, trace)
     assert ttnn.to_torch(ttnn.get_device_tensors(cache)[0]).abs().sum() == 0
-    ttnn.copy_host_to_device_tensor(
-        ttnn.from_torch(torch.full((1, 1, 1, 32), 3.0), layout=ttnn.TILE_LAYOUT), new
-    )
+    ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.full((1, 1, 1, 32), 3.0), layout=ttnn.TILE_LAYOUT), new)
     ttnn.execute_trace(mesh, trace)
     assert ttnn.to_torch(ttnn.get_device_tensors(cache)[7]).sum() == 96
     assert ttnn.to_torch(ttnn.get_device_tensors(total)[3]).item() == 96
@@ -150,9 +144,7 @@ def test_collectives_and_shards_are_replayed_too(idle_machine):
 def test_an_op_that_was_never_run_before_cannot_be_recorded(mesh):
     x = put(values(1), mesh)
     trace = ttnn.begin_trace_capture(mesh)
-    with pytest.raises(
-        ttnn.MeshError, match=r"Writes are not supported during trace capture\. elu runs here"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"Writes are not supported during trace capture\. elu runs here"):
         ttnn.elu(x, alpha=0.123)
     ttnn.end_trace_capture(mesh, trace)
 
@@ -168,9 +160,7 @@ def test_transfers_and_waits_are_refused_while_recording(mesh):
         for read in (lambda: ttnn.compose(x), lambda: ttnn.from_device(x), lambda: x.cpu()):
             with pytest.raises(ttnn.MeshError, match=r"Reads are not supported during trace capture\."):
                 read()
-        with pytest.raises(
-            ttnn.MeshError, match=r"Event Synchronization is not supported during trace capture\."
-        ):
+        with pytest.raises(ttnn.MeshError, match=r"Event Synchronization is not supported during trace capture\."):
             ttnn.event_synchronize(event)
         with pytest.raises(ttnn.MeshError, match="not supported"):
             ttnn.synchronize_device(mesh)
@@ -221,9 +211,7 @@ def test_an_input_that_was_deallocated_is_named_before_anything_runs(mesh):
     trace, result = captured(mesh, ttnn.relu, x)
     before = ttnn.compose(result)
     ttnn.deallocate(x)
-    with pytest.raises(
-        ttnn.MeshError, match=r"captured at test_traces\.py:\d+, reads a tensor that has been dealloc"
-    ):
+    with pytest.raises(ttnn.MeshError, match=r"captured at test_traces\.py:\d+, reads a tensor that has been dealloc"):
         ttnn.execute_trace(mesh, trace)
     assert torch.equal(ttnn.compose(result), before)
 
@@ -232,9 +220,7 @@ def test_a_region_that_is_too_small_is_told_with_the_size_it_takes(mesh):
     with ttnn.open_mesh_device(ttnn.MeshShape(1, 1), trace_region_size=1024) as small:
         x = ttnn.from_torch(values(1, 32, 32), layout=ttnn.TILE_LAYOUT, device=small)
         captured(small, ttnn.relu, x)
-        with pytest.raises(
-            ttnn.MeshError, match=r"Creating trace buffers of size \d+B on MeshDevice \d+, but only"
-        ):
+        with pytest.raises(ttnn.MeshError, match=r"Creating trace buffers of size \d+B on MeshDevice \d+, but only"):
             captured(small, lambda t: ttnn.neg(ttnn.relu(t)), x)
 
 
@@ -262,9 +248,7 @@ def test_a_replay_overwrites_only_what_nobody_reads_again(mesh):
         ttnn.execute_trace(mesh, trace)
         assert all(map(torch.equal, held, before))  # what was read out does not change any more
         kept = values(seed).relu()
-        for result, expected in zip(
-            results, (kept, (kept + values(2)).exp(), (kept + values(2)) * -1), strict=True
-        ):
+        for result, expected in zip(results, (kept, (kept + values(2)).exp(), (kept + values(2)) * -1), strict=True):
             assert torch.equal(ttnn.compose(result), expected)
         assert torch.equal(ttnn.compose(x), values(seed))
         assert torch.equal(ttnn.compose(w), values(2))
@@ -362,9 +346,7 @@ def test_each_device_computes_on_the_piece_it_holds_when_the_trace_is_replayed(m
     ttnn.end_trace_capture(mesh, trace)
     for _ in range(2):
         values = torch.randn(count, 32, 32)
-        host = ttnn.from_torch(
-            values, layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0)
-        )
+        host = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
         ttnn.copy_host_to_device_tensor(host, x)
         ttnn.execute_trace(mesh, trace)
         expected = -(values.relu() @ ttnn.to_torch(ttnn.get_device_tensors(weight)[0]))

@@ -97,11 +97,7 @@ def test_sharded_parameters_and_recomputed_blocks_pass() -> None:
 def recomputing(model: GPT, ids: ttnn.Tensor, targets: ttnn.Tensor) -> ttnn.Tensor:
     x = recomputed(model.blocks[0], ttnn.add(model.embedding(ids), model.positions))
     logits = model.head(model.norm(x))
-    return (
-        cross_entropy(logits, targets)
-        if model.tp is None
-        else vocab_parallel_cross_entropy(logits, targets, "tp")
-    )
+    return cross_entropy(logits, targets) if model.tp is None else vocab_parallel_cross_entropy(logits, targets, "tp")
 
 
 def test_a_sequence_split_over_a_ring_passes_and_its_forgotten_sync_is_named() -> None:
@@ -192,9 +188,7 @@ def test_a_second_all_reduce_is_named(gpt: GPT, monkeypatch: pytest.MonkeyPatch)
     assert finding.difference > 0.5
 
 
-def test_the_forgotten_all_reduce_of_a_split_embedding_is_named(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forgotten_all_reduce_of_a_split_embedding_is_named(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VocabParallelEmbedding, "forward", embedding_without_reduce)
     (finding,) = check(gpt, batch(mesh_of(gpt))).findings
     assert "add" in finding.what
@@ -204,9 +198,7 @@ def test_the_forgotten_all_reduce_of_a_split_embedding_is_named(
     assert "in embedding)" in finding.message
 
 
-def test_a_forgotten_broadcast_is_named_where_the_gradient_branches(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forgotten_broadcast_is_named_where_the_gradient_branches(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ColumnParallelLinear, "forward", column_without_broadcast)
     report = check(gpt, batch(mesh_of(gpt)), sync=["dp"])
     first = report.first
@@ -253,9 +245,7 @@ def test_forgotten_sync_gradients_is_named_for_each_parameter() -> None:
 
 def test_gradients_that_are_summed_instead_of_averaged_are_named() -> None:
     with opened(2, 4) as mesh:
-        report = check(
-            GPT(mesh, blocks=1), batch(mesh), sync=lambda model: sync_gradients(model, average=False)
-        )
+        report = check(GPT(mesh, blocks=1), batch(mesh), sync=lambda model: sync_gradients(model, average=False))
         first = report.first
         assert first is not None
         assert first.phase == "gradient"
@@ -280,9 +270,7 @@ def test_the_first_device_that_differs_is_named() -> None:
             def __init__(self, mesh: ttnn.MeshDevice, scales: list[float]) -> None:
                 self.weight = parameter(torch.ones(1, 1, 8, 8), mesh)
                 values = torch.tensor(scales).reshape(-1, 1, 1, 1)
-                self.scale = on_mesh(
-                    values[: mesh.get_num_devices()], mesh, {"tp": 0}, layout=ttnn.TILE_LAYOUT
-                )
+                self.scale = on_mesh(values[: mesh.get_num_devices()], mesh, {"tp": 0}, layout=ttnn.TILE_LAYOUT)
 
             def forward(self, x: ttnn.Tensor) -> ttnn.Tensor:
                 return mse_loss(ttnn.matmul(ttnn.multiply(x, self.scale), self.weight), x)
@@ -316,9 +304,7 @@ def test_the_loss_may_be_a_function_and_the_reference_a_factory() -> None:
         model = build(mesh)
         with pytest.raises(MeshError, match=r"'b.weight' is not in both.*reference=build"):
             check(model, x, loss=lambda model, x: mse_loss(model(x), x), sync=["dp"])
-        check(
-            model, x, loss=lambda model, x: mse_loss(model(x), x), sync=["dp"], reference=build
-        ).raise_if_wrong()
+        check(model, x, loss=lambda model, x: mse_loss(model(x), x), sync=["dp"], reference=build).raise_if_wrong()
 
 
 def test_a_sequence_of_layers_is_made_again_with_its_parts() -> None:
@@ -368,9 +354,7 @@ def test_a_way_that_is_cut_on_the_mesh_is_named(monkeypatch: pytest.MonkeyPatch)
 
         monkeypatch.setattr(ColumnParallelLinear, "forward", cut)
         report = check(model, batch(mesh), sync=["dp"])
-        messages = {
-            finding.what: finding.message for finding in report.findings if finding.phase == "gradient"
-        }
+        messages = {finding.what: finding.message for finding in report.findings if finding.phase == "gradient"}
         assert "no gradient on the mesh" in messages["blocks.0.mlp.up.weight"]
 
 

@@ -393,9 +393,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_changed(mesh, run, damage)
 def test_an_optimizer_or_a_scheduler_that_was_not_saved_is_refused(mesh, run, tmp_path):
     model = Net(mesh)
     optimizer = SGD(model, 0.1)
-    with pytest.raises(
-        MeshError, match=r"has the state of AdamW, and is loaded for SGD. Load the model alone"
-    ):
+    with pytest.raises(MeshError, match=r"has the state of AdamW, and is loaded for SGD. Load the model alone"):
         load(run, model, optimizer)
     with pytest.raises(MeshError, match="was saved without a scheduler"):
         load(run, model, AdamW(model), scheduler=Scheduler(optimizer, linear(10)))

@@ -133,9 +133,7 @@ def agree_on_the_ring(values: list[torch.Tensor], mesh: ttnn.MeshDevice, is_caus
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("heads", "kv_heads", "tokens"), [(2, 2, 8), (4, 2, 16), (6, 1, 40), (1, 1, 4)])
-def test_the_ring_attends_as_one_device_does_and_so_does_its_backward_pass(
-    ring, heads, kv_heads, tokens, is_causal
-):
+def test_the_ring_attends_as_one_device_does_and_so_does_its_backward_pass(ring, heads, kv_heads, tokens, is_causal):
     agree_on_the_ring(three(heads, kv_heads, tokens), ring, is_causal)
 
 
@@ -279,9 +277,7 @@ def test_tokens_and_heads_are_split_along_different_axes(ring):
 
 def test_a_sequence_that_is_not_split_is_refused(ring):
     q, k, v = (on_mesh(each, ring, {}, ttnn.float32, ttnn.TILE_LAYOUT) for each in three(4, 4, 16))
-    with pytest.raises(
-        MeshError, match=r"q .* is Replicate along mesh axis 'cp'.*on_mesh\(ids, mesh, {'cp': 1}\)"
-    ):
+    with pytest.raises(MeshError, match=r"q .* is Replicate along mesh axis 'cp'.*on_mesh\(ids, mesh, {'cp': 1}\)"):
         ring_attention(q, k, v, "cp")
 
 
@@ -293,10 +289,7 @@ def test_a_split_of_the_heads_is_no_split_of_the_sequence(ring):
 
 def test_a_split_of_the_width_is_refused():
     with opened(2, 2, "tp", "cp") as mesh:
-        q, k, v = (
-            on_mesh(each, mesh, {"cp": 2, "tp": 3}, ttnn.float32, ttnn.TILE_LAYOUT)
-            for each in three(2, 2, 16)
-        )
+        q, k, v = (on_mesh(each, mesh, {"cp": 2, "tp": 3}, ttnn.float32, ttnn.TILE_LAYOUT) for each in three(2, 2, 16))
         with pytest.raises(MeshError, match="the width of the heads is split over devices"):
             ring_attention(q, k, v, "cp")
 

@@ -71,9 +71,7 @@ def sharded(model: GPT, **options: Any) -> GPT:
     return fully_shard(model, **options)
 
 
-def trained(
-    model: GPT, mesh: ttnn.MeshDevice, axes: list[str]
-) -> tuple[list[float], dict[str, torch.Tensor]]:
+def trained(model: GPT, mesh: ttnn.MeshDevice, axes: list[str]) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of some steps, and the gradients of the first."""
     optimizer = AdamW(model, lr=1e-2)
     losses, first = [], {}
@@ -347,9 +345,7 @@ def test_a_loss_beside_the_result_finds_the_parameters(line):
 
 class Gated(Two):
     def forward(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        return ttnn.multiply(
-            ttnn.matmul(x, ttnn.gelu(self.first.weight)), self.second.weight[0:1, 0:1, 0:1, :]
-        )
+        return ttnn.multiply(ttnn.matmul(x, ttnn.gelu(self.first.weight)), self.second.weight[0:1, 0:1, 0:1, :])
 
 
 def test_ops_of_parameters_alone_find_them_in_the_backward_pass(line):

@@ -76,9 +76,7 @@ CASES: dict[str, Case] = {
     "attention": Case(lambda mesh, i: MultiHeadAttention(mesh, FEATURES, HEADS, i, tp="tp")),
     "block": Case(lambda mesh, i: TransformerBlock(mesh, FEATURES, HEADS, i, tp="tp")),
     "column": Case(lambda mesh, i: ColumnParallelLinear(mesh, FEATURES, 32, i, axis="tp"), out={"tp": 3}),
-    "column gathered": Case(
-        lambda mesh, i: ColumnParallelLinear(mesh, FEATURES, 32, i, axis="tp", gather_output=True)
-    ),
+    "column gathered": Case(lambda mesh, i: ColumnParallelLinear(mesh, FEATURES, 32, i, axis="tp", gather_output=True)),
     "column without bias": Case(
         lambda mesh, i: ColumnParallelLinear(mesh, FEATURES, 32, i, axis="tp", bias=False), out={"tp": 3}
     ),
@@ -91,9 +89,7 @@ CASES: dict[str, Case] = {
     "row of whole input": Case(
         lambda mesh, i: RowParallelLinear(mesh, FEATURES, 32, i, axis="tp", input_is_parallel=False)
     ),
-    "vocabulary": Case(
-        lambda mesh, i: VocabParallelEmbedding(mesh, ROWS, FEATURES, i, axis="tp", std=1.0), ids=True
-    ),
+    "vocabulary": Case(lambda mesh, i: VocabParallelEmbedding(mesh, ROWS, FEATURES, i, axis="tp", std=1.0), ids=True),
     "vocabulary loss": Case(Logits),
 }
 
@@ -177,9 +173,7 @@ def test_a_layer_and_its_gradients_are_those_of_one_device(
 
 @on_2x4
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"vocabulary loss"}))
-def test_bfloat16_stays_within_its_rounding(
-    grid: ttnn.MeshDevice, alone: dict[str, Results], name: str
-) -> None:
+def test_bfloat16_stays_within_its_rounding(grid: ttnn.MeshDevice, alone: dict[str, Results], name: str) -> None:
     assert_close(run(CASES[name], grid, ttnn.bfloat16), alone[name], 3e-2)
 
 
@@ -250,22 +244,16 @@ def test_mean_squares_are_torchs(grid: ttnn.MeshDevice) -> None:
     ours[0].requires_grad_()
     loss = mse_loss(*ours)
     loss.backward()
-    assert math.isclose(
-        float(loss.pieces().detach().mean()), float(torch.nn.functional.mse_loss(a, b)), rel_tol=1e-6
-    )
+    assert math.isclose(float(loss.pieces().detach().mean()), float(torch.nn.functional.mse_loss(a, b)), rel_tol=1e-6)
     assert torch.allclose(combined("a", ours[0].grad) / 2, 2 * (a - b) / a.numel(), atol=1e-7)
 
 
 @on_2x4
 def test_what_does_not_divide_is_refused_by_name(grid: ttnn.MeshDevice) -> None:
     i = Initial()
-    with pytest.raises(
-        MeshError, match="ColumnParallelLinear: out_features: 30 does not divide among the 4 devices"
-    ):
+    with pytest.raises(MeshError, match="ColumnParallelLinear: out_features: 30 does not divide among the 4 devices"):
         ColumnParallelLinear(grid, 16, 30, i, axis="tp")
-    with pytest.raises(
-        MeshError, match=r"RowParallelLinear: in_features: 18 does not divide .* Use a multiple of 4"
-    ):
+    with pytest.raises(MeshError, match=r"RowParallelLinear: in_features: 18 does not divide .* Use a multiple of 4"):
         RowParallelLinear(grid, 18, 16, i, axis="tp")
     with pytest.raises(MeshError, match="VocabParallelEmbedding: rows: 33 does not divide"):
         VocabParallelEmbedding(grid, 33, 16, i, axis="tp")
@@ -301,9 +289,7 @@ def test_losses_refuse_what_they_cannot_mean(grid: ttnn.MeshDevice) -> None:
     split = on_mesh(torch.zeros(2, 1, TOKENS, ROWS), grid, {"dp": 0, "tp": 3}, ttnn.float32, ttnn.TILE_LAYOUT)
     targets = on_mesh(torch.zeros(2, TOKENS, dtype=torch.int32), grid, {"dp": 0}, ttnn.uint32)
     few = on_mesh(torch.zeros(2, 3, dtype=torch.int32), grid, {"dp": 0}, ttnn.uint32)
-    with pytest.raises(
-        MeshError, match="the vocabulary is split over devices; use vocab_parallel_cross_entropy"
-    ):
+    with pytest.raises(MeshError, match="the vocabulary is split over devices; use vocab_parallel_cross_entropy"):
         cross_entropy(split, targets)
     with pytest.raises(MeshError, match=r"cross_entropy: \[1, 3\] targets for logits .* each of the 4 rows"):
         cross_entropy(logits, few)

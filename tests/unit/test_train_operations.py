@@ -100,9 +100,7 @@ def test_along_an_axis_of_one_device_nothing_happens() -> None:
 
 def test_what_cannot_be_moved_is_refused(grid: ttnn.MeshDevice) -> None:
     x = on_mesh(torch.ones(1, 1, 6, 8), grid, {}, ttnn.float32, ttnn.TILE_LAYOUT)
-    with pytest.raises(
-        MeshError, match=r"scatter: dim 2 of \[1, 1, 6, 8\] does not divide among the 4 devices"
-    ):
+    with pytest.raises(MeshError, match=r"scatter: dim 2 of \[1, 1, 6, 8\] does not divide among the 4 devices"):
         scatter(x, 2, "tp")
     with pytest.raises(ArgumentValueError, match='must be "partial" or "replicated", got \'summed\''):
         all_gather(x, 2, "tp", gradients="summed")
@@ -115,9 +113,7 @@ def test_what_cannot_be_moved_is_refused(grid: ttnn.MeshDevice) -> None:
 def test_axes_are_found_by_name_and_number(grid: ttnn.MeshDevice) -> None:
     assert (axis_number(grid, "tp"), axis_number(grid, 0)) == (1, 0)
     assert (axis_size(grid, "dp"), axis_size(grid, 1)) == (2, 4)
-    words = ttnn.placements(
-        ttnn.from_torch(torch.ones(2, 8), device=grid, mesh_mapper=mapper(grid, {"tp": 1}))
-    )
+    words = ttnn.placements(ttnn.from_torch(torch.ones(2, 8), device=grid, mesh_mapper=mapper(grid, {"tp": 1})))
     assert list(map(repr, words)) == ["Replicate", "Shard(1)"]
 
 

@@ -15,9 +15,7 @@ import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
 from softmesh.train import SGD, AdamW, Optimizer, Scheduler, parameter, schedules, sync_gradients
 
-OPTIMIZERS: dict[
-    str, tuple[Callable[..., Optimizer], Callable[..., torch.optim.Optimizer], dict[str, Any]]
-] = {
+OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
     "adamw": (AdamW, torch.optim.AdamW, {"lr": 0.01}),
     "adamw tuned": (
         AdamW,
@@ -42,9 +40,7 @@ def grid() -> Iterator[ttnn.MeshDevice]:
         yield mesh
 
 
-def leaves(
-    grid: ttnn.MeshDevice, dtype: ttnn.DataType = ttnn.float32
-) -> tuple[list[ttnn.Tensor], list[torch.Tensor]]:
+def leaves(grid: ttnn.MeshDevice, dtype: ttnn.DataType = ttnn.float32) -> tuple[list[ttnn.Tensor], list[torch.Tensor]]:
     """A parameter that is split, one that is shared, and the same in torch."""
     chance = torch.Generator().manual_seed(0)
     values = [torch.randn(shape, generator=chance) for shape in SHAPES]
@@ -57,9 +53,7 @@ def whole(tensor: ttnn.Tensor) -> torch.Tensor:
     return torch.cat(list(data[0]), 2) if data.shape[1] == 4 else data[0, 0]
 
 
-def give_gradients(
-    grid: ttnn.MeshDevice, ours: list[ttnn.Tensor], theirs: list[torch.Tensor], step: int
-) -> None:
+def give_gradients(grid: ttnn.MeshDevice, ours: list[ttnn.Tensor], theirs: list[torch.Tensor], step: int) -> None:
     """The same ones to both, rounded as the parameters are."""
     chance = torch.Generator().manual_seed(100 + step)
     for mine, other, splits in zip(ours, theirs, ({"tp": 2}, {}), strict=True):
@@ -185,9 +179,7 @@ def test_a_step_with_gradients_that_nobody_combined_warns_and_the_parameter_come
     optimizer = SGD(model, lr=1.0, momentum=0.9)
     with pytest.warns(PartialWarning) as warned:
         optimizer.step()
-    message = next(
-        text for one in warned if "norm.weight" in (text := str(one.message)) and "blocks" not in text
-    )
+    message = next(text for one in warned if "norm.weight" in (text := str(one.message)) and "blocks" not in text)
     assert "SGD: the gradient of norm.weight is still Partial(sum) over mesh axis 'dp'" in message
     assert "softmesh.train.sync_gradients(params, axes=['dp'])" in message
     assert warned[0].filename == __file__

@@ -53,8 +53,7 @@ def submeshes(mesh: ttnn.MeshDevice, shape: tuple[int, int], names: tuple[str, s
 def on_stages(meshes: list[ttnn.MeshDevice], parts: list[list[cut_gpt.Layer]]) -> list[Stage]:
     count = len(meshes)
     return [
-        Stage(mesh, [cut_gpt.made(part, mesh) for part in parts[number::count]])
-        for number, mesh in enumerate(meshes)
+        Stage(mesh, [cut_gpt.made(part, mesh) for part in parts[number::count]]) for number, mesh in enumerate(meshes)
     ]
 
 
@@ -87,9 +86,7 @@ def test_four_stages_of_one_device_give_the_gradients_of_one_device(mesh, schedu
         (1, 2, (2, 2), "1f1b"),
     ],
 )
-def test_data_and_tensor_parallel_stages_give_the_gradients_of_one_device(
-    mesh, stages, chunks, shape, schedule
-):
+def test_data_and_tensor_parallel_stages_give_the_gradients_of_one_device(mesh, stages, chunks, shape, schedule):
     parts = cut(cut_gpt.layers(max(4, stages * chunks)), stages * chunks)
     meshes = submeshes(mesh, shape, ("dp", "tp"))[:stages]
     pipeline = Pipeline(on_stages(meshes, parts), schedule=schedule, micro_batches=4, loss=cut_gpt.loss)
@@ -220,9 +217,7 @@ def test_rows_that_do_not_divide_among_the_devices_of_a_stage_are_named(mesh):
     columns = submeshes(mesh, (2, 1), ("dp", "tp"))[:2]
     stages = [Stage(column, Counting(column, seed)) for seed, column in enumerate(columns)]
     pipeline = Pipeline(stages, micro_batches=2, loss=mse_loss)
-    with pytest.raises(
-        MeshError, match="dim 0 of a micro-batch of inputs: 3 does not divide among the 2 devices"
-    ):
+    with pytest.raises(MeshError, match="dim 0 of a micro-batch of inputs: 3 does not divide among the 2 devices"):
         pipeline.step(numbers(6), numbers(6))
 
 
@@ -246,9 +241,7 @@ def test_a_part_that_ignores_its_input_is_named(mesh):
     own = Linear(second, 32, 32, Initial(0))
     stages = [Stage(first, Linear(first, 32, 32, Initial(1))), Stage(second, lambda _: own.weight)]
     pipeline = Pipeline(stages, micro_batches=1, loss=mse_loss)
-    with pytest.raises(
-        MeshError, match="Part 1 of the pipeline does not depend on what the part before it sends"
-    ):
+    with pytest.raises(MeshError, match="Part 1 of the pipeline does not depend on what the part before it sends"):
         pipeline.step(numbers(1), numbers(1))
 
 

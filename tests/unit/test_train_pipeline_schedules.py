@@ -57,9 +57,7 @@ def test_bubbles_of_gpipe_and_1f1b_are_those_of_the_formula_whatever_passes_take
 @given(stages, st.integers(1, 3), chunks, times, times)
 def test_interleaving_makes_bubbles_shorter_by_the_number_of_chunks(p, groups, v, forward, backward):
     m = groups * p
-    assert bubble_share(interleaved(p, m, v), forward, backward) == Fraction(p - 1, v) / (
-        m + Fraction(p - 1, v)
-    )
+    assert bubble_share(interleaved(p, m, v), forward, backward) == Fraction(p - 1, v) / (m + Fraction(p - 1, v))
 
 
 @SEVERAL

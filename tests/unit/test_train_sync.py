@@ -81,8 +81,7 @@ def test_an_axis_may_be_one_name_or_one_number(grid: ttnn.MeshDevice) -> None:
     by_name, by_number = with_gradients(grid), with_gradients(grid)
     assert sync_gradients(by_name, "dp") == sync_gradients(by_number.named_parameters(), 0)
     assert all(
-        torch.equal(a, b)
-        for a, b in zip(gradients(by_name).values(), gradients(by_number).values(), strict=True)
+        torch.equal(a, b) for a, b in zip(gradients(by_name).values(), gradients(by_number).values(), strict=True)
     )
 
 
@@ -136,9 +135,7 @@ def test_the_norm_of_bfloat16_gradients_is_taken_in_float32(grid: ttnn.MeshDevic
 
 def test_a_norm_of_contributions_is_refused(grid: ttnn.MeshDevice) -> None:
     model = with_gradients(grid)
-    with pytest.raises(
-        MeshError, match=r"is still Partial\(sum\) over mesh axis 'dp'.*axes=\['dp'\]\) first"
-    ):
+    with pytest.raises(MeshError, match=r"is still Partial\(sum\) over mesh axis 'dp'.*axes=\['dp'\]\) first"):
         clip_grad_norm(model, 1.0)
     with pytest.raises(ArgumentValueError, match="max_norm must be positive, got 0"):
         clip_grad_norm(model, 0)

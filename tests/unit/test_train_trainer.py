@@ -92,9 +92,7 @@ def test_every_mesh_trains_to_the_same_losses(shape):
 
 
 def test_gradients_reduced_on_the_host_and_by_the_fabric_give_the_same_losses(mesh):
-    assert trainer(mesh, sync="host").train(3) == pytest.approx(
-        trainer(mesh, sync="fabric").train(3), rel=1e-6
-    )
+    assert trainer(mesh, sync="host").train(3) == pytest.approx(trainer(mesh, sync="fabric").train(3), rel=1e-6)
 
 
 def test_accumulated_batches_count_as_one(mesh):
@@ -154,9 +152,7 @@ def test_metrics_are_a_line_of_json_for_each_step(mesh, tmp_path):
     model = Net(mesh)
     optimizer = SGD(model, 1.0)
     schedule = Scheduler(optimizer, linear(4))
-    losses = Trainer(
-        model, optimizer, batch, loss=mse_loss, scheduler=schedule, metrics=path, log_every=0
-    ).train(3)
+    losses = Trainer(model, optimizer, batch, loss=mse_loss, scheduler=schedule, metrics=path, log_every=0).train(3)
     lines = lines_of(path)
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert [line["loss"] for line in lines] == losses
@@ -270,9 +266,7 @@ def test_gradients_that_are_no_numbers_are_an_event_that_names_the_parameter(mes
 
     trained = trainer(mesh, loss=steep, max_grad_norm=1.0)
     before = parameters(trained)
-    with pytest.raises(
-        NotFiniteGradient, match=r"gradients of step 1 is nan: that of up.weight is not finite"
-    ):
+    with pytest.raises(NotFiniteGradient, match=r"gradients of step 1 is nan: that of up.weight is not finite"):
         trained.train(1)
     assert all(torch.equal(value, before[name]) for name, value in parameters(trained).items())
 

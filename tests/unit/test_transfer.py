@@ -195,9 +195,7 @@ def test_padding_takes_part_in_the_shared_exponent():
         (ttnn.int32, [math.nan, math.inf], [-2147483648, -2147483648]),
     ],
 )
-def test_floats_become_integers_as_the_host_converts_them(
-    dtype: ttnn.DataType, values: list[float], stored: list[int]
-):
+def test_floats_become_integers_as_the_host_converts_them(dtype: ttnn.DataType, values: list[float], stored: list[int]):
     assert ttnn.from_torch(torch.tensor(values), dtype=dtype).to_list() == stored
 
 
@@ -289,9 +287,7 @@ def test_without_a_mapper_every_device_gets_the_whole(mesh: MeshDevice):
 
 def test_a_mapper_without_a_device_gives_a_distributed_host_tensor(mesh: MeshDevice):
     config = ttnn.create_sharded_memory_config([32, 32], ttnn.CoreGrid(x=1, y=1), ttnn.ShardStrategy.HEIGHT)
-    host = ttnn.from_torch(
-        counting(8, 32, 32), memory_config=config, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0)
-    )
+    host = ttnn.from_torch(counting(8, 32, 32), memory_config=config, mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
     assert host.storage_type() is StorageType.HOST
     assert host.shape == [1, 32, 32]
     assert host.memory_config() == config
@@ -338,11 +334,7 @@ def test_torch_rank_strips_leading_ones():
 
 @pytest.mark.parametrize("distributed", ["split", "replicated", "on the host"])
 def test_several_devices_need_a_composer(mesh: MeshDevice, distributed: str):
-    x = (
-        ttnn.from_torch(torch.ones(8, 2), device=mesh)
-        if distributed == "replicated"
-        else split(torch.ones(8, 2), mesh)
-    )
+    x = ttnn.from_torch(torch.ones(8, 2), device=mesh) if distributed == "replicated" else split(torch.ones(8, 2), mesh)
     x = ttnn.from_device(x) if distributed == "on the host" else x
     expected = (
         "Can't convert a tensor distributed on MeshShape([2, 4]) mesh to row-major logical tensor. "
@@ -469,9 +461,7 @@ def test_to_layout_lays_out_anew_on_host_and_mesh(mesh: MeshDevice):
     host = ttnn.from_torch(counting(2, 2), dtype=ttnn.bfloat16)
     tiled = ttnn.to_layout(host, TILE)
     assert (tiled.layout, tiled.dtype) == (TILE, ttnn.bfloat16)
-    there = ttnn.to_layout(
-        ttnn.to_device(host, mesh), TILE, ttnn.float32, memory_config=ttnn.L1_MEMORY_CONFIG
-    )
+    there = ttnn.to_layout(ttnn.to_device(host, mesh), TILE, ttnn.float32, memory_config=ttnn.L1_MEMORY_CONFIG)
     assert (there.layout, there.dtype) == (TILE, ttnn.float32)
     assert there.memory_config() == ttnn.L1_MEMORY_CONFIG
     back = ttnn.to_layout(there, layout=ROW_MAJOR)
@@ -696,9 +686,7 @@ def test_combining_is_keyword_only(mesh: MeshDevice):
         (lambda x, y: [x[0], x[0]], "Found a tensor shard at duplicate coordinate MeshCoordinate([0, 0])"),
     ],
 )
-def test_shards_that_do_not_combine_say_why(
-    mesh: MeshDevice, shards: Callable[[Any, Any], list[Tensor]], message: str
-):
+def test_shards_that_do_not_combine_say_why(mesh: MeshDevice, shards: Callable[[Any, Any], list[Tensor]], message: str):
     x, y = (ttnn.get_device_tensors(split(counting(8, 2), mesh)) for _ in range(2))
     with pytest.raises(RuntimeError, match=exactly(message)):
         ttnn.combine_device_tensors(tensors=shards(x, y))
@@ -717,9 +705,7 @@ def test_host_shards_make_a_distributed_host_tensor(mesh: MeshDevice):
 def test_a_single_host_shard_and_rank_0_shards_are_fine():
     one = ttnn.from_host_shards([ttnn.from_torch(torch.ones(2))], MeshShape(1, 1))
     assert torch.equal(ttnn.to_torch(one), torch.ones(2))
-    scalars = ttnn.from_host_shards(
-        [ttnn.from_torch(torch.tensor(float(i))) for i in range(2)], MeshShape(1, 2)
-    )
+    scalars = ttnn.from_host_shards([ttnn.from_torch(torch.tensor(float(i))) for i in range(2)], MeshShape(1, 2))
     assert [float(value) for value in values_of(scalars)] == [0, 1]
 
 
@@ -783,9 +769,7 @@ def test_rand_defaults_to_tiles(mesh: MeshDevice):
     assert 0 <= float(ttnn.compose(x).min()) <= float(ttnn.compose(x).max()) <= 1
 
 
-@pytest.mark.parametrize(
-    "like", [ttnn.zeros_like, ttnn.ones_like, ttnn.empty_like, lambda t: ttnn.full_like(t, 3)]
-)
+@pytest.mark.parametrize("like", [ttnn.zeros_like, ttnn.ones_like, ttnn.empty_like, lambda t: ttnn.full_like(t, 3)])
 def test_like_keeps_form_and_placement(mesh: MeshDevice, like: Callable[[Tensor], Tensor]):
     x = split(counting(8, 2), mesh, layout=TILE, dtype=ttnn.float32)
     y = like(x)
@@ -830,10 +814,7 @@ def test_block_formats_share_exponents_within_a_shard_only(mesh: MeshDevice):
     values[0, 0] = 1000
     plain = ttnn.from_torch(values, dtype=ttnn.bfloat16)
     host = ttnn.distribute_tensor(ttnn.to_dtype(plain, ttnn.float32), ttnn.ShardTensorToMesh(mesh, 1))
-    assert (
-        ttnn.compose(ttnn.to_dtype(ttnn.to_layout(host, TILE), ttnn.bfloat4_b))[0].tolist()
-        == [896, 0] + [1] * 14
-    )
+    assert ttnn.compose(ttnn.to_dtype(ttnn.to_layout(host, TILE), ttnn.bfloat4_b))[0].tolist() == [896, 0] + [1] * 14
 
 
 def test_aggregate_tensor_makes_a_plain_host_tensor(mesh: MeshDevice):

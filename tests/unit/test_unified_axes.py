@@ -41,9 +41,7 @@ def test_one_script_gives_the_same_result_on_every_mesh(shape):
         mesh.axis_names = ("dp", "tp")
         x = put(a, mesh, Shard(0, axis="dp"))
         hidden = distributed.linear(x, put(up, mesh, Shard(-1, axis="tp")), activation="gelu")
-        y = distributed.matmul(
-            hidden, put(down, mesh, Shard(0, axis="tp")), output_topology=[Shard(0, axis="dp")]
-        )
+        y = distributed.matmul(hidden, put(down, mesh, Shard(0, axis="tp")), output_topology=[Shard(0, axis="dp")])
         assert words_of(y) == ((R if shape[0] == 1 else Shard(0)), R)
         torch.testing.assert_close(value_of(y), F.gelu(a @ up) @ down, atol=1e-3, rtol=1e-4)
 

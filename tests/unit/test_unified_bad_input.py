@@ -95,9 +95,7 @@ def test_what_the_plain_op_refuses_is_refused_before_anything_moves(mesh):
 def test_pieces_that_stand_for_no_value_are_refused(mesh):
     x = spread(torch.randn(32, 64), mesh, (R, Shard(1)))
     own = ttnn.softmax(x, dim=-1)  # along a split dim each device has made something of its own
-    refused(
-        lambda: distributed.matmul(own, x, transpose_b=True), RuntimeError, "stands for no one value", "Local"
-    )
+    refused(lambda: distributed.matmul(own, x, transpose_b=True), RuntimeError, "stands for no one value", "Local")
     shard = ttnn.get_device_tensors(x)[0]
     refused(lambda: distributed.gelu(shard), RuntimeError, "stands for no one value")
 
@@ -141,9 +139,7 @@ def test_a_name_that_is_nowhere_is_refused_with_the_nearest():
 
 def test_a_bias_for_contributions_is_not_added_by_every_device(mesh):
     a, b, bias = torch.randn(32, 64), torch.randn(64, 32), torch.randn(1, 32)
-    x, w, c = (
-        spread(t, mesh, words) for t, words in ((a, (R, Shard(1))), (b, (R, Shard(0))), (bias, (R, R)))
-    )
+    x, w, c = (spread(t, mesh, words) for t, words in ((a, (R, Shard(1))), (b, (R, Shard(0))), (bias, (R, R))))
     y = distributed.linear(x, w, bias=c, output_topology=[R, SUM])
     total = sum(piece for piece in y.pieces()[:4])
     torch.testing.assert_close(total, a @ b + bias, atol=1e-4, rtol=1e-4)

@@ -114,9 +114,7 @@ def test_what_does_not_fit_is_told_with_both_sizes(mesh):
     object.__setattr__(plan.problem, "memory", least)
     lost = distributed.explain(distributed.matmul, x, w, runners_up=100).table.lost
     assert any(
-        one.seconds is None
-        and one.reason.startswith("needs ")
-        and one.reason.endswith(f"on each of {size(least)}")
+        one.seconds is None and one.reason.startswith("needs ") and one.reason.endswith(f"on each of {size(least)}")
         for one in lost
     )
 
@@ -124,9 +122,7 @@ def test_what_does_not_fit_is_told_with_both_sizes(mesh):
 def test_a_redistribution_can_be_explained_too(mesh):
     x, _ = factors(mesh)
     found = distributed.explain(distributed.redistribute, x, [Shard(1, axis="tp")])
-    assert [step.what.partition(":")[0] for step in found.table.steps] == [
-        "all_gather(dim 0, dp) of the result"
-    ]
+    assert [step.what.partition(":")[0] for step in found.table.steps] == ["all_gather(dim 0, dp) of the result"]
 
 
 @pytest.mark.parametrize("op", ["matmool", 3, print, ttnn.all_gather], ids=str)

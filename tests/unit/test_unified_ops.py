@@ -125,9 +125,7 @@ def heads(batch: int, count: int, rows: int, width: int = 32) -> torch.Tensor:
 def test_attention_with_split_heads_sends_nothing(mesh):
     q, k, v = heads(2, 8, 64), heads(2, 4, 64), heads(2, 4, 64)
     with commands_of() as names:
-        y = distributed.scaled_dot_product_attention(
-            *(spread(t, mesh, (Shard(0), Shard(1))) for t in (q, k, v))
-        )
+        y = distributed.scaled_dot_product_attention(*(spread(t, mesh, (Shard(0), Shard(1))) for t in (q, k, v)))
     assert names == ["transformer.scaled_dot_product_attention"]
     assert words_of(y) == (Shard(0), Shard(1))
     close(y, F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))

@@ -42,9 +42,7 @@ def test_a_name_that_is_not_modelled_raises_when_it_is_used():
     assert service | None == service | None
     wanted = ttnn.experimental.kda.select_final_carry
     assert "softmesh does not model" in repr(wanted)
-    with pytest.raises(
-        NotImplementedError, match=r"experimental\.kda\.select_final_carry.*compose it of other ops"
-    ):
+    with pytest.raises(NotImplementedError, match=r"experimental\.kda\.select_final_carry.*compose it of other ops"):
         wanted(1)
     with pytest.raises(ttnn.NotModelled):
         list(ttnn.torch_tracer.GRAPH_STACK)
@@ -65,9 +63,7 @@ def test_a_name_that_ttnn_has_not_is_an_attribute_error_with_the_near_one():
         ttnn.gelo
     with pytest.raises(AttributeError, match=r"module 'ttnn\.experimental\.kda' has no attribute 'no_such'"):
         ttnn.experimental.kda.no_such
-    with pytest.raises(
-        AttributeError, match=r"module 'ttnn\.graph' has no attribute 'begin_graph_captur'.*Did you"
-    ):
+    with pytest.raises(AttributeError, match=r"module 'ttnn\.graph' has no attribute 'begin_graph_captur'.*Did you"):
         ttnn.graph.begin_graph_captur
     assert not hasattr(ttnn, "no_such_thing")
 

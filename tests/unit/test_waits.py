@@ -92,9 +92,7 @@ def test_a_wait_beyond_the_deadline_is_an_error_that_tells_everything():
         wait.until(lambda: True)
     with (
         pytest.raises(HangError) as raised,
-        waits.waiting(
-            "all_reduce", sequence=17, fingerprint=("all_reduce", "torch.bfloat16", (32, 64))
-        ) as wait,
+        waits.waiting("all_reduce", sequence=17, fingerprint=("all_reduce", "torch.bfloat16", (32, 64))) as wait,
     ):
         wait.until(lambda: False)
     text = str(raised.value)
@@ -196,9 +194,7 @@ def test_the_last_words_arrive_before_the_process_goes_on(launcher):
     waits.identify(2, 4)
     launcher.answer()
     launcher.hear()
-    rank_reporter.send_last(
-        rank_reporter.raised("ValueError: no weights", ["train.py", 7, "main"], "barrier")
-    )
+    rank_reporter.send_last(rank_reporter.raised("ValueError: no weights", ["train.py", 7, "main"], "barrier"))
     launcher.line.settimeout(1.0)
     words = launcher.hear()
     assert words["state"] == "raised"
@@ -206,10 +202,7 @@ def test_the_last_words_arrive_before_the_process_goes_on(launcher):
 
 
 def test_messages_are_bounded():
-    assert (
-        len(rank_reporter.encoded({"state": "x" * 10 * rank_reporter.LONGEST_LINE}))
-        <= rank_reporter.LONGEST_LINE
-    )
+    assert len(rank_reporter.encoded({"state": "x" * 10 * rank_reporter.LONGEST_LINE})) <= rank_reporter.LONGEST_LINE
     assert len(rank_reporter.raised("e" * 100_000, [], "l" * 100_000)["error"]) == 2000
 
 

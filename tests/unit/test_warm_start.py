@@ -200,9 +200,7 @@ def test_the_launcher_loads_no_tensors():
         f"try: runpy.run_path({str(launcher)!r}, run_name='__main__')\n"
         "except SystemExit: sys.exit(' '.join({'torch', 'numpy'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", ask], capture_output=True, text=True, timeout=LONGEST, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=LONGEST, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, ""), done
     assert "--rank-binding" in done.stdout
 
@@ -229,7 +227,5 @@ def test_softmesh_run_with_ranks_loads_no_tensors():
         "try: softmesh_launcher.softmesh()\n"
         "except SystemExit: sys.exit(' '.join({'torch', 'numpy'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", ask], capture_output=True, text=True, timeout=LONGEST, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=LONGEST, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "Error: There is no file no such file."), done

@@ -54,9 +54,7 @@ def pods() -> MeshGraph:
     inside = [joined(4 * pod + a, 4 * pod + b) for pod in range(4) for a, b in combinations(range(4), 2)]
     sides = [Side(tuple(range(4 * pod, 4 * pod + 4))) for pod in range(4)]
     across = [Connection(a, b, 2, strict=True) for a, b in combinations(sides, 2)]
-    return MeshGraph(
-        "pods.textproto", WORMHOLE, tuple(mesh(i, (2, 4)) for i in range(16)), (*inside, *across)
-    )
+    return MeshGraph("pods.textproto", WORMHOLE, tuple(mesh(i, (2, 4)) for i in range(16)), (*inside, *across))
 
 
 def pipeline(stages: int) -> MeshGraph:
@@ -203,9 +201,7 @@ def test_what_is_written_in_a_cell_fits_into_it(name: str):
             assert text_width(text.text or "", float(text.get("font-size", ""))) <= inside[0].width
 
 
-@pytest.mark.parametrize(
-    "name", ["Closetbox", "Exabox", "pods", "split galaxy", "QuietBox-4x4", "pipeline of 8"]
-)
+@pytest.mark.parametrize("name", ["Closetbox", "Exabox", "pods", "split galaxy", "QuietBox-4x4", "pipeline of 8"])
 def test_lines_between_boxes_pass_behind_no_other_box_and_are_labelled_beside_them(name: str):
     picture, where = wiring(name), layout(name)
     for bundle, curve, label in zip(picture.bundles, where.bundles, where.labels, strict=True):
@@ -246,9 +242,7 @@ def test_hosts_are_boxed_and_pods_found_from_who_is_joined_with_whom():
 def test_what_is_down_keeps_its_place_and_is_red_and_dashed():
     machine = with_down(load("T3000"), ["chip:6", "link:0/8"])
     picture = machine_wiring(machine)
-    assert [cell.place for cell in picture.cells.values()] == [
-        cell.place for cell in wiring("T3000").cells.values()
-    ]
+    assert [cell.place for cell in picture.cells.values()] == [cell.place for cell in wiring("T3000").cells.values()]
     assert picture.cells[6].state is State.DOWN
     root = ElementTree.fromstring(wiring_svg(picture))
     (chip,) = [element for element in of_class(root, "chip") if "down" in element.get("class", "")]
@@ -263,9 +257,7 @@ def test_what_is_down_keeps_its_place_and_is_red_and_dashed():
 
 
 def test_a_pair_without_any_link_left_is_named_as_a_pair():
-    assert machine_wiring(with_down(load("T3000"), ["link:0-1"])).remarks == (
-        "down: every link of chips 0 and 1",
-    )
+    assert machine_wiring(with_down(load("T3000"), ["link:0-1"])).remarks == ("down: every link of chips 0 and 1",)
 
 
 def test_meshes_have_colours_names_dims_and_policies():
@@ -424,9 +416,7 @@ mesh_graph_desc_path: "halves.textproto"
 
 
 def run(*arguments: str | Path, columns: int = 100) -> Result:
-    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(
-        show, list(map(str, arguments)), prog_name="softmesh show"
-    )
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(show, list(map(str, arguments)), prog_name="softmesh show")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
@@ -465,9 +455,7 @@ def test_a_descriptor_is_drawn_onto_a_machine(halves: Path, tmp_path: Path):
 def test_chips_that_no_mesh_uses_are_grey(halves: Path, tmp_path: Path):
     output = tmp_path / "onto.svg"
     assert run(halves, "--system", "mesh:4x4", "-o", output).exit_code == 0
-    tips = [
-        chip.findtext(f"{SVG}title") or "" for chip in of_class(ElementTree.parse(output).getroot(), "chip")
-    ]
+    tips = [chip.findtext(f"{SVG}title") or "" for chip in of_class(ElementTree.parse(output).getroot(), "chip")]
     assert sum("not used" in tip for tip in tips) == 8
     assert sum("plays M" in tip for tip in tips) == 8
 
@@ -594,9 +582,7 @@ def test_down_needs_a_system(halves: Path):
         ("bad.yaml", "subcontext_id_to_rank_bindings: {0: a.yaml}\n", "a file for each sub-context"),
     ],
 )
-def test_a_file_that_cannot_be_used_exits_with_1_and_says_where(
-    tmp_path: Path, name: str, text: str, sentence: str
-):
+def test_a_file_that_cannot_be_used_exits_with_1_and_says_where(tmp_path: Path, name: str, text: str, sentence: str):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     result = run(path, "-o", tmp_path / "out.svg")

@@ -39,9 +39,7 @@ class Exit(train.Module):
         self.head = (
             train.Linear(mesh, shape.features, shape.vocabulary, first, bias=False)
             if tp is None
-            else train.ColumnParallelLinear(
-                mesh, shape.features, shape.vocabulary, first, axis=tp, bias=False
-            )
+            else train.ColumnParallelLinear(mesh, shape.features, shape.vocabulary, first, axis=tp, bias=False)
         )
 
     def forward(self, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -54,8 +52,7 @@ class GPT(train.Module):
         self.tp = tp
         self.entry = Entry(mesh, shape, first, tp)
         self.blocks = [
-            train.TransformerBlock(mesh, shape.features, shape.heads, first, tp=tp)
-            for _ in range(shape.blocks)
+            train.TransformerBlock(mesh, shape.features, shape.heads, first, tp=tp) for _ in range(shape.blocks)
         ]
         self.exit = Exit(mesh, shape, first, tp)
 

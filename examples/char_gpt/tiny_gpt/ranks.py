@@ -21,9 +21,7 @@ def pipelined(plan: Plan) -> Iterable[float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         split = ["--system", "elastic", "--split", "2x1,2x1,2x1,2x1", "-o", name]
-        subprocess.run(
-            [*_SOFTMESH, "bindings", *split], check=True, timeout=_DEADLINE, stdout=subprocess.DEVNULL
-        )
+        subprocess.run([*_SOFTMESH, "bindings", *split], check=True, timeout=_DEADLINE, stdout=subprocess.DEVNULL)
         binding = next(folder.glob("*_rank_binding.yaml"))
         program = [
             sys.executable,

@@ -14,9 +14,7 @@ Angles = tuple[ttnn.Tensor, ttnn.Tensor]  # cosines and sines
 class Attention:
     """Grouped-query attention over pages; each device has some of the query heads, and their key heads."""
 
-    def __init__(
-        self, tp: TensorParallel, args: ModelArgs, rope: Rope, weights: dict[str, torch.Tensor]
-    ) -> None:
+    def __init__(self, tp: TensorParallel, args: ModelArgs, rope: Rope, weights: dict[str, torch.Tensor]) -> None:
         self._tp = tp
         self._turning = rope.turning
         self._scale = args.head_dim**-0.5
@@ -56,13 +54,10 @@ class Attention:
             qkv, memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG, **self._heads
         )
         q, k = (
-            ttnn.experimental.rotary_embedding_llama(y, *angles, self._turning, is_decode_mode=True)
-            for y in (q, k)
+            ttnn.experimental.rotary_embedding_llama(y, *angles, self._turning, is_decode_mode=True) for y in (q, k)
         )
         for cache, new in zip(caches, (k, v), strict=True):
-            ttnn.experimental.paged_update_cache(
-                cache, new, update_idxs_tensor=positions, page_table=page_table
-            )
+            ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions, page_table=page_table)
         attended = ttnn.transformer.paged_scaled_dot_product_attention_decode(
             q, *caches, page_table, cur_pos_tensor=positions, scale=self._scale
         )

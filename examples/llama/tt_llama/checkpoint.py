@@ -72,9 +72,7 @@ def load_checkpoint(folder: Path, args: ModelArgs) -> StateDict:
             found.update((name, tensors.get_tensor(name)) for name in names)
     for name, shape in wanted.items():
         if tuple(found[name].shape) != shape:
-            raise ValueError(
-                f"{name} in {folder} is {tuple(found[name].shape)}; config.json makes it {shape}."
-            )
+            raise ValueError(f"{name} in {folder} is {tuple(found[name].shape)}; config.json makes it {shape}.")
     return found
 
 

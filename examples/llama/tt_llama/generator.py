@@ -77,9 +77,7 @@ class Generator:
         ):
             numbers = torch.tensor(values, dtype=torch.int32)
             shared = self.model.tp.over_users(numbers.dim() - 1)
-            ttnn.copy_host_to_device_tensor(
-                ttnn.from_torch(numbers, dtype=target.dtype, mesh_mapper=shared), target
-            )
+            ttnn.copy_host_to_device_tensor(ttnn.from_torch(numbers, dtype=target.dtype, mesh_mapper=shared), target)
 
     def step(self) -> Tokens:
         """One more token of each user."""

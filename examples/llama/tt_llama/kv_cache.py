@@ -20,9 +20,7 @@ class PagedCache:
     layers: list[Caches]
 
 
-def paged_cache(
-    tp: TensorParallel, args: ModelArgs, users: int, length: int, block_size: int = 32
-) -> PagedCache:
+def paged_cache(tp: TensorParallel, args: ModelArgs, users: int, length: int, block_size: int = 32) -> PagedCache:
     """Room for `length` positions of each user. Blocks are dealt out in no order, as those of a server are."""
     pages = -(-length // block_size)
     _check_room(tp, args, users, length, pages * block_size)

@@ -45,9 +45,7 @@ class ModelArgs:
     def from_config(cls, config: dict[str, Any]) -> ModelArgs:
         kind = config.get("model_type", "llama")
         if kind != "llama" or config.get("attention_bias") or config.get("mlp_bias"):
-            raise ValueError(
-                f"This is a plain Llama without biases; config.json describes a {kind!r} with others."
-            )
+            raise ValueError(f"This is a plain Llama without biases; config.json describes a {kind!r} with others.")
         heads = config["num_attention_heads"]
         rope = config.get("rope_parameters") or {}  # newer files keep all of it in one place
         return cls(

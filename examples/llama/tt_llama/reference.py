@@ -43,9 +43,7 @@ class TorchLlama:
             grouped = q.unflatten(0, (k.shape[0], -1))
             whole = torch.broadcast_to(k.unsqueeze(1), (*grouped.shape[:2], *k.shape[1:]))
             values = torch.broadcast_to(v.unsqueeze(1), whole.shape)
-            out = F.scaled_dot_product_attention(
-                grouped.float(), whole.float(), values.float(), is_causal=True
-            )
+            out = F.scaled_dot_product_attention(grouped.float(), whole.float(), values.float(), is_causal=True)
             x = self._rest_of_layer(n, x, out.flatten(0, 1).transpose(0, 1))
         return self._logits(x[-1:])[0]
 

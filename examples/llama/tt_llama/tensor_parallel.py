@@ -70,9 +70,7 @@ class TensorParallel:
 
     def put_numbers(self, values: torch.Tensor, users: int, dtype: ttnn.DataType) -> ttnn.Tensor:
         """Whole numbers, those of the users along dim `users`."""
-        return ttnn.from_torch(
-            values, dtype=dtype, device=self.mesh_device, mesh_mapper=self.over_users(users)
-        )
+        return ttnn.from_torch(values, dtype=dtype, device=self.mesh_device, mesh_mapper=self.over_users(users))
 
     def over_users(self, dim: int) -> ttnn.CppTensorToMesh:
         """To each row its users, where it has some of its own; all of them to each device where not."""

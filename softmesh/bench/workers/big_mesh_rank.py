@@ -83,9 +83,7 @@ class Rank:
         shape = (devices * rows, self.size * columns)
         values = torch.randint(-_LARGEST, _LARGEST, shape, generator=draw).float()
         dims = (None if devices == 1 else 0, 1)
-        return put(
-            values, "float32", self.mesh, ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims)
-        )
+        return put(values, "float32", self.mesh, ttnn.ShardTensor2dMesh(self.mesh, (ROWS, self.size), dims=dims))
 
     @cached_property
     def ends(self) -> Ends:
@@ -123,9 +121,7 @@ def all_reduce(rank: Rank, nbytes: int, devices: int) -> Trial:
         expected = total.sum((0, 1), keepdims=True)
         return bool((ttnn.all_reduce(x, cluster_axis=axis).view_data().numpy() == expected).all())
 
-    return Trial(
-        lambda: ttnn.all_reduce(x, cluster_axis=axis), lambda: rank.world.Allreduce(piece, total), is_right
-    )
+    return Trial(lambda: ttnn.all_reduce(x, cluster_axis=axis), lambda: rank.world.Allreduce(piece, total), is_right)
 
 
 def all_gather(rank: Rank, nbytes: int, devices: int) -> Trial:
@@ -168,9 +164,7 @@ def socket(rank: Rank, nbytes: int, devices: int) -> Trial:
     )
 
 
-def _there_and_back(
-    send: Callable[[], object], receive: Callable[[], object], is_first: bool
-) -> Callable[[], object]:
+def _there_and_back(send: Callable[[], object], receive: Callable[[], object], is_first: bool) -> Callable[[], object]:
     first, second = (send, receive) if is_first else (receive, send)
 
     def both() -> None:

@@ -34,8 +34,7 @@ def prepare(folder: Path, order: dict[str, Any]) -> Callable[[], Any]:
     with mode:
         mesh = init_device_mesh("cpu", tuple(order["mesh"]))
         a, b = (
-            distribute_tensor(torch.from_numpy(factors[name]), mesh, placements(order[name]))
-            for name in ("a", "b")
+            distribute_tensor(torch.from_numpy(factors[name]), mesh, placements(order[name])) for name in ("a", "b")
         )
         whole = product(a, b, order["out"]).full_tensor()
     same = whole.reconcile() if isinstance(whole, LocalTensor) else whole  # on every rank

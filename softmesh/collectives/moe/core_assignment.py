@@ -77,7 +77,5 @@ get_moe_tilize_drain_core = _question(
 get_moe_worker_mcast_bounding_box = _question(
     "get_moe_worker_mcast_bounding_box",
     "The smallest rectangle around all cores that take part.",
-    lambda combining, others: CoreRangeSet(
-        [CoreRange(core, core) for core in (*combining, *others)]
-    ).bounding_box(),
+    lambda combining, others: CoreRangeSet([CoreRange(core, core) for core in (*combining, *others)]).bounding_box(),
 )

@@ -52,9 +52,7 @@ def check_form(operand: Operand, what: str, dtype: DataType | None = None) -> No
 
 def _check_dim(op: str, name: str, dim: int | None) -> int:
     if dim not in (1, 2):
-        raise MeshError(
-            f"{name} dimension must be 1 or 2, got {dim}: {op} deals tokens by batch (1) or row (2)."
-        )
+        raise MeshError(f"{name} dimension must be 1 or 2, got {dim}: {op} deals tokens by batch (1) or row (2).")
     return dim
 
 
@@ -248,9 +246,7 @@ def all_to_all_dispatch_metadata(
         homes = PerDeviceExpertMapping(_OP, group, expert_mapping_tensor)
         together = distinct_placement(group, members_share=True)
         compute = partial(_dispatched_with_metadata, group, homes, shared)
-        return GroupComputation(
-            compute, (distinct_placement(group), together, together), topology_of(group.dist)
-        )
+        return GroupComputation(compute, (distinct_placement(group), together, together), topology_of(group.dist))
 
     return CollectiveSpec(
         checked_axis(_OP, cluster_axis),

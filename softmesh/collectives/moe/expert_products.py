@@ -47,16 +47,12 @@ class Weights(NamedTuple):
         shares = tuple(shared_tiles(self.inner // TILE, self.cores))
         high, low = self.hidden + self.has_bias, self.inner + self.has_bias
         first, second = (w.select(-5, self.layer).unsqueeze(-5) for w in (w0_w1, w2))
-        one = unpacked(
-            first, w0_w1_order(high, self.inner, shares, DEFAULT_TILES_PER_TXN), high, 2 * self.inner
-        )
+        one = unpacked(first, w0_w1_order(high, self.inner, shares, DEFAULT_TILES_PER_TXN), high, 2 * self.inner)
         two = unpacked(second, w2_order(low, self.hidden, shares, DEFAULT_TILES_PER_TXN), low, self.hidden)
         return one.squeeze(-4), two.squeeze(-4)
 
 
-def _checked_weights(
-    w0_w1: Operand, w2: Operand, hidden: int, inner: int, layer: int, has_bias: bool
-) -> Weights:
+def _checked_weights(w0_w1: Operand, w2: Operand, hidden: int, inner: int, layer: int, has_bias: bool) -> Weights:
     for operand in (w0_w1, w2):
         if operand.rank != 6:
             raise MeshError(
@@ -188,9 +184,7 @@ def _choices(
     is_own = homes.own_view(mapping) == own.unsqueeze(-1)
     has = int(is_own.sum(-1).max())
     if has > experts:
-        raise MeshError(
-            f"{OP}: the mapping gives a device {has} experts, and the weights are those of {experts}."
-        )
+        raise MeshError(f"{OP}: the mapping gives a device {has} experts, and the weights are those of {experts}.")
     number = is_own.long().cumsum(-1) - 1  # of an expert among those of its device
     grid, (tokens, k) = own.shape, chosen.shape[-2:]
     asked = chosen.long().expand(*grid, tokens, k)
@@ -227,6 +221,4 @@ def _activations(choices: _Choices, k: int) -> torch.Tensor:
     order = is_here.to(torch.uint8).argsort(dim=-1, descending=True, stable=True).unsqueeze(-1)
     packed = rows.gather(-2, order.expand(rows.shape))
     is_one = (torch.arange(tokens, device=slots.device) < is_here.sum(-1, keepdim=True)).unsqueeze(-1)
-    return torch.nn.functional.pad(
-        torch.where(is_one, packed, _END_OF_LIST), (0, 0, 0, 1), value=_END_OF_LIST
-    )
+    return torch.nn.functional.pad(torch.where(is_one, packed, _END_OF_LIST), (0, 0, 0, 1), value=_END_OF_LIST)

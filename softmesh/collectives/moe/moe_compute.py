@@ -173,9 +173,7 @@ def deepseek_moe_fast_reduce_nc_fused(
 
     def move(group: Group) -> GroupComputation:
         homes = PerDeviceExpertMapping(op, group, expert_mapping_tensor)
-        compute = partial(
-            _summed, homes, (d, input_tensor.rank), tokens, slots, shared_expert_scale, split_size
-        )
+        compute = partial(_summed, homes, (d, input_tensor.rank), tokens, slots, shared_expert_scale, split_size)
         pieces = input_tensor.shape[-1] // split_size
         return GroupComputation(compute, (distinct_placement(group),) * pieces, topology_of(group.dist))
 
@@ -208,9 +206,7 @@ def _summed(
         factor = factor * scores.reshape(*scores.shape[:lead], tokens, -1)[..., :slots].float()
     shared = data.shape[lead + d] - slots
     factor = torch.nn.functional.pad(factor, (0, shared), value=shared_scale).movedim(-1, lead).unsqueeze(-1)
-    is_used = (
-        torch.nn.functional.pad(is_in_own_group, (0, shared), value=True).movedim(-1, lead).unsqueeze(-1)
-    )
+    is_used = torch.nn.functional.pad(is_in_own_group, (0, shared), value=True).movedim(-1, lead).unsqueeze(-1)
     rows = data.movedim(lead + d, lead)
     shape = rows.shape[lead + 1 :]
     flat = rows.reshape(*rows.shape[: lead + 1], tokens, -1).float()

@@ -110,9 +110,7 @@ def moe_expert_token_remap(
         dist, lead = group.dist, group.lead
         homes = OneHotExpertMapping(op, group, expert_mapping_tensor.shape)
 
-        def compute(
-            weights: torch.Tensor, mapping: torch.Tensor, metadata: torch.Tensor
-        ) -> list[torch.Tensor]:
+        def compute(weights: torch.Tensor, mapping: torch.Tensor, metadata: torch.Tensor) -> list[torch.Tensor]:
             own = own_experts(homes.own(mapping), homes.experts_per_device)
             numbers, is_own = (part.reshape(*dist.grid, 1, 1, 1, -1) for part in own)  # (*grid, 1, 1, 1, E/D)
             is_chosen = (metadata.unsqueeze(-1) == numbers.unsqueeze(-2)).any(-2) & is_own
@@ -121,9 +119,7 @@ def moe_expert_token_remap(
             kept = held.gather(-1, numbers.expand(*shape)) * is_chosen
             return [kept, _any_in_runs(kept, lead, reduction_size)]
 
-        return GroupComputation(
-            compute, (distinct_placement(group), distinct_placement(group)), topology_of(dist)
-        )
+        return GroupComputation(compute, (distinct_placement(group), distinct_placement(group)), topology_of(dist))
 
     return CollectiveSpec(
         None,

@@ -66,9 +66,7 @@ def selective_reduce_combine(
 
     def move(group: Group) -> GroupComputation:
         if sizes.tokens % group.size:
-            raise MeshError(
-                f"{_OP}: {sizes.tokens} tokens cannot go back to {group.size} devices in equal numbers."
-            )
+            raise MeshError(f"{_OP}: {sizes.tokens} tokens cannot go back to {group.size} devices in equal numbers.")
         compute = partial(_combined, group, sizes, poison(dense_input_tensor.dtype))
         return GroupComputation(compute, (distinct_placement(group),), topology_of(group.dist))
 

@@ -61,9 +61,7 @@ def violations(
         }
         sends = [send for at, send in enumerate(step) if at not in wrong]
         crowded = _crowded(sends) if one_send_per_link else ()
-        complaints += (
-            f"step {number}: {text}" for text in (*wrong.values(), *crowded, *walk.take(number, sends))
-        )
+        complaints += (f"step {number}: {text}" for text in (*wrong.values(), *crowded, *walk.take(number, sends)))
     complaints += walk.missed_goals()
     if keeps_places:
         complaints += walk.misplaced()
@@ -202,9 +200,7 @@ class _Walk:
 
 def _check_callable(name: str, value: object) -> None:
     if value is not None and not callable(value):
-        raise refused(
-            "violations", f"{name} must be a function of two device numbers, got {described(value)}"
-        )
+        raise refused("violations", f"{name} must be a function of two device numbers, got {described(value)}")
 
 
 def _collisions(place: Place, sends: Sequence[Send]) -> Iterator[str]:
@@ -340,9 +336,7 @@ class ValueHistory:
         has = f"{_named(holder, place)} has {what} " + (f"since step {since}" if since else "from the start")
         sent = self._sent.get((holder, place), [])
         if any(step > since for step in sent):
-            return (
-                f"{has}, and what step {sent[-1]} sends of it is stored over at once; send it in another step"
-            )
+            return f"{has}, and what step {sent[-1]} sends of it is stored over at once; send it in another step"
         if sent:
             return f"{has}, but step {sent[-1]} sends slot {slot} on before; send it after step {since}"
         later, when = ("later ", f" after step {since}") if since else ("", "")

@@ -72,9 +72,7 @@ class ChipAssignment:
 
     def closes(self, axis: int) -> bool:
         """Whether every line along the axis is longer than two and has its ends joined."""
-        return self.shape[axis] > 2 and all(
-            self.machine.links_between(line[0], line[-1]) for line in self._lines(axis)
-        )
+        return self.shape[axis] > 2 and all(self.machine.links_between(line[0], line[-1]) for line in self._lines(axis))
 
     def _lines(self, axis: int) -> Iterator[list[int]]:
         stride = 1

@@ -117,9 +117,7 @@ def _joined(
     return final
 
 
-def _numbered(
-    schedule: Schedule, inputs: Sequence[Sequence[torch.Tensor]]
-) -> dict[tuple[int, int], torch.Tensor]:
+def _numbered(schedule: Schedule, inputs: Sequence[Sequence[torch.Tensor]]) -> dict[tuple[int, int], torch.Tensor]:
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise refused("run", f"inputs must have a list of tensors for each device, got {described(inputs)}")
     if len(inputs) != schedule.devices:

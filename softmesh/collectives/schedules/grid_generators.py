@@ -96,9 +96,7 @@ def all_reduce_direct(grid: Grid) -> Schedule:
 
 def barrier(grid: Grid) -> Schedule:
     """Everyone's token, of no bytes, reaches everyone; a device leaves when it has them all."""
-    return _gather(
-        "barrier", grid, grid.axes, [line_generators.barrier(path) for path in grid.paths], splits=1
-    )
+    return _gather("barrier", grid, grid.axes, [line_generators.barrier(path) for path in grid.paths], splits=1)
 
 
 def broadcast(grid: Grid, root: int) -> Schedule:
@@ -111,9 +109,7 @@ def broadcast(grid: Grid, root: int) -> Schedule:
         informed = [line for first, line in grid.lines(axis) if first[axis + 1 :] == at[axis + 1 :]]
         steps += side_by_side(_embedded(along, line, ONE_PIECE, splits) for line in informed)
     start: Held = {(root, slot): frozenset({root}) for slot in range(splits)}
-    goal: Held = {
-        (device, slot): frozenset({root}) for device in range(grid.devices) for slot in range(splits)
-    }
+    goal: Held = {(device, slot): frozenset({root}) for device in range(grid.devices) for slot in range(splits)}
     return Schedule("broadcast", grid.devices, 1, splits, tuple(steps), start, goal)
 
 
@@ -165,8 +161,7 @@ def _gather(name: str, grid: Grid, order: Sequence[int], along: Sequence[Schedul
     for position, axis in enumerate(order):
         bundles = _bundles(grid, done=order[:position])
         steps += side_by_side(
-            _embedded(along[axis], line, [bundles[device] for device in line], splits)
-            for _, line in grid.lines(axis)
+            _embedded(along[axis], line, [bundles[device] for device in line], splits) for _, line in grid.lines(axis)
         )
     ends = line_generators.ends_of_gather(grid.devices, splits)
     return Schedule(name, grid.devices, grid.devices, splits, tuple(steps), *ends)
@@ -205,8 +200,6 @@ def _embedded(along: Schedule, line: Sequence[int], bundles: Bundles, splits: in
         piece, split = divmod(send.slot, along.splits)
         for bundled in bundles[piece]:
             for slot in range(bundled * splits + split * finer, bundled * splits + (split + 1) * finer):
-                yield send._replace(
-                    sender=line[send.sender], receiver=line[send.receiver], slot=slot, target=slot
-                )
+                yield send._replace(sender=line[send.sender], receiver=line[send.receiver], slot=slot, target=slot)
 
     return [tuple(chain.from_iterable(map(placed, step))) for step in along.steps]

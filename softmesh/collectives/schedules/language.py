@@ -133,9 +133,7 @@ def checked_mesh(
     """The extents of a mesh, and of each axis whether its ends are joined."""
     extents = tuple(checked_ints(where, "shape", shape))
     if any(extent < 1 for extent in extents):
-        raise ArgumentValueError(
-            f"{where}(): shape must have at least one device along each axis, got {extents}."
-        )
+        raise ArgumentValueError(f"{where}(): shape must have at least one device along each axis, got {extents}.")
     if isinstance(wraps, bool):
         closed = (wraps,) * len(extents)
     else:

@@ -240,9 +240,7 @@ def point_to_point(path: Path, src: int, dst: int, *, tie_forward: bool = True) 
     check_member(path.devices, "src", src)
     check_member(path.devices, "dst", dst)
     direction, hops = path.way(src, dst, tie_forward)
-    sends = (
-        hop for link in range(path.links) for hop in _carry(path, src, direction, hops, slot=link, link=link)
-    )
+    sends = (hop for link in range(path.links) for hop in _carry(path, src, direction, hops, slot=link, link=link))
     start: Held = {(src, slot): frozenset({src}) for slot in range(path.links)}
     goal: Held = {(dst, slot): frozenset({src}) for slot in range(path.links)}
     return Schedule("point_to_point", path.devices, 1, path.links, in_steps(sends), start, goal)
@@ -267,9 +265,7 @@ def ends_of_all_to_all(devices: int, splits: int) -> tuple[Held, Held]:
 
 def check_member(devices: int, argument: str, device: int) -> None:
     if not 0 <= device < devices:
-        raise ArgumentValueError(
-            f"{argument} must be a device of the group, 0 to {devices - 1}, got {device}"
-        )
+        raise ArgumentValueError(f"{argument} must be a device of the group, 0 to {devices - 1}, got {device}")
 
 
 def _gather(name: str, path: Path, splits: int) -> Schedule:

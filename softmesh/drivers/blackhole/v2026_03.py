@@ -61,9 +61,7 @@ class MarchCard(BlackholeCard):
         self._a_buffer: Any = None  # of the library's class, to make others like it
         heap = DramRange(chip.dram_banks, _HEAP_BASE, chip.dram_bank_bytes - _HEAP_BASE)
         cores = [tuple(core) for core in self._device.cores]
-        super().__init__(
-            info_of(KIND, index, identity, cores, heap, max(_MOVED_AS), _LARGEST_TRANSFER), cores
-        )
+        super().__init__(info_of(KIND, index, identity, cores, heap, max(_MOVED_AS), _LARGEST_TRANSFER), cores)
 
     def _place(self, handle: Handle) -> None:
         super()._place(handle)

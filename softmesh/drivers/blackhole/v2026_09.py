@@ -51,9 +51,7 @@ def code_image(spec: ProgramSpec) -> CodeImage:
             )
         code.update(zip(processors, images, strict=True))
     if spec.compile_args:
-        raise ArgumentValueError(
-            f"program {spec.name!r}: machine code has its compile arguments in it already"
-        )
+        raise ArgumentValueError(f"program {spec.name!r}: machine code has its compile arguments in it already")
     return CodeImage(spec.name, spec.cores, code)
 
 
@@ -131,9 +129,7 @@ class SeptemberCard(BlackholeCard):
     def _place(self, handle: Handle) -> None:
         super()._place(handle)
         if handle.page_size % _PAGE_STEP:
-            raise ArgumentValueError(
-                f"{KIND}: pages are multiples of {_PAGE_STEP} bytes, not {handle.page_size}"
-            )
+            raise ArgumentValueError(f"{KIND}: pages are multiples of {_PAGE_STEP} bytes, not {handle.page_size}")
 
     def _buffer(self, handle: Handle) -> Any:
         values = {

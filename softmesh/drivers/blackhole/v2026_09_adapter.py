@@ -205,9 +205,5 @@ def _named(args: Sequence[Sequence[int]]) -> dict[str, int]:
     checked_params(args)
     first = list(args[0])
     if any(list(values) != first for values in args):
-        raise ArgumentValueError(
-            f"{KIND}: all cores have the same arguments; let the program ask where it runs"
-        )
-    return {
-        value.name if isinstance(value, Scalar) else f"arg{i}": int(value) for i, value in enumerate(first)
-    }
+        raise ArgumentValueError(f"{KIND}: all cores have the same arguments; let the program ask where it runs")
+    return {value.name if isinstance(value, Scalar) else f"arg{i}": int(value) for i, value in enumerate(first)}

@@ -54,8 +54,7 @@ def _ids_not_dense(population: Population, runtime: bool) -> Iterator[Finding]:
         yield complaint(
             "mesh-ids-not-dense",
             f"Mesh ids must be exactly 0..{len(grids) - 1}, got {_shortened(written)}",
-            f"renumber {odd.name} with id {odd.local_id}: the runtime uses the ids of meshes and switches as "
-            "indices",
+            f"renumber {odd.name} with id {odd.local_id}: the runtime uses the ids of meshes and switches as indices",
             odd.place,
         )
 

@@ -135,9 +135,7 @@ class DescriptorError(MeshError):
 class _Refused(Exception):
     """The text is of no use from here on."""
 
-    def __init__(
-        self, headline: str, findings: Iterable[Finding], instances: Population | None = None
-    ) -> None:
+    def __init__(self, headline: str, findings: Iterable[Finding], instances: Population | None = None) -> None:
         self.headline = headline
         self.findings = list(findings)
         self.instances = instances
@@ -269,9 +267,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as cause:
-        raise _no_file(
-            "unreadable", f"Cannot read {path}: {cause.strerror}", "check its permissions"
-        ) from None
+        raise _no_file("unreadable", f"Cannot read {path}: {cause.strerror}", "check its permissions") from None
     if len(data) > LARGEST:
         raise _no_file("too-large", f"{path} is larger than {LARGEST} bytes", _SMALLER)
     try:

@@ -101,9 +101,7 @@ class _Reader:
         self.rest = self.rest[atom.end() :]
         wanted = re.compile(atom[0], re.ASCII)
         accepted = {digit for digit in "0123456789" if wanted.fullmatch(digit)}
-        return lambda digits, places: (
-            (places & sum(1 << i for i, digit in enumerate(digits) if digit in accepted)) << 1
-        )
+        return lambda digits, places: (places & sum(1 << i for i, digit in enumerate(digits) if digit in accepted)) << 1
 
     def _repeated(self, part: _Part) -> _Part:
         quantifier = _QUANTIFIER.match(self.rest)
@@ -209,9 +207,7 @@ def pinning_errors(pinning: Any, place: Place) -> Iterator[Finding]:
     for name, fields in _FIELDS.items():
         entries = getattr(pinning, name)
         if not entries:
-            yield error(
-                "pinning-empty", f"Pinning entry has no {name}", f"add {name} {{ {fields[0]}: 0 }}", place
-            )
+            yield error("pinning-empty", f"Pinning entry has no {name}", f"add {name} {{ {fields[0]}: 0 }}", place)
         if len({_is_regex(entry, fields) for entry in entries}) > 1:
             yield error(
                 "pinning-mixed",
@@ -261,9 +257,7 @@ class Expansion:
         self.budget = MOST_SELECTED
         self.findings: list[Finding] = []
         self.pinnings = tuple(
-            pinning
-            for i, entry in enumerate(entries)
-            for pinning in self._groups(entry, places.of("pinnings", i))
+            pinning for i, entry in enumerate(entries) for pinning in self._groups(entry, places.of("pinnings", i))
         )
 
     def _groups(self, entry: Any, place: Place) -> Iterator[Pinning]:
@@ -297,16 +291,13 @@ class Expansion:
         self.budget -= len(domain) if is_pattern else 1
         if self.budget < 0:
             raise PinningError(place)
-        return (
-            Pattern(getattr(entry, f"{field}_regex")).among(domain) if is_pattern else [getattr(entry, field)]
-        )
+        return Pattern(getattr(entry, f"{field}_regex")).among(domain) if is_pattern else [getattr(entry, field)]
 
     def _selects_nothing(self, id: Any, place: Place) -> Finding:
         what = ", ".join(f"{field.name} {value!r}" for field, value in id.ListFields())
         return warning(
             "pinning-selects-nothing",
             f"This pinning selects no chip: {what}",
-            f"the meshes are 0..{len(self.meshes) - 1}, the chips of each count from 0; the runtime passes "
-            "over it",
+            f"the meshes are 0..{len(self.meshes) - 1}, the chips of each count from 0; the runtime passes over it",
             place,
         )

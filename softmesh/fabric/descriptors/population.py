@@ -95,13 +95,9 @@ class Populator:
             )
         return known[reference.template][0]
 
-    def _new(
-        self, reference: Reference, type_: str, kind: Kind, parent: Instance | None, template: Any
-    ) -> Instance:
+    def _new(self, reference: Reference, type_: str, kind: Kind, parent: Instance | None, template: Any) -> Instance:
         self.created += 1
-        return Instance(
-            self.created - 1, reference.id, template.name, type_, kind, parent, template, reference.place
-        )
+        return Instance(self.created - 1, reference.id, template.name, type_, kind, parent, template, reference.place)
 
     def _grid(self, reference: Reference, template: Any, parent: Instance | None) -> Instance:
         shape = tuple(template.device_topology.dims)
@@ -109,9 +105,7 @@ class Populator:
         kind = Kind.MESH if reference.word == "mesh" else Kind.SWITCH
         grid = self._new(reference, kind.value, kind, parent, template)
         for chip in range(math.prod(shape)):
-            device = Instance(
-                self.created, chip, f"D{chip}", "DEVICE", Kind.DEVICE, grid, template, reference.place
-            )
+            device = Instance(self.created, chip, f"D{chip}", "DEVICE", Kind.DEVICE, grid, template, reference.place)
             grid.children[chip] = device
             self.created += 1
         return grid
@@ -121,8 +115,7 @@ class Populator:
             raise PopulationError(
                 "not-two-dimensional",
                 "MGD currently only supports 2D meshes/switches",
-                f"give {reference.template} two dims, e.g. device_topology {{ dims: [ 2, 4 ] }}; it has "
-                f"{list(shape)}",
+                f"give {reference.template} two dims, e.g. device_topology {{ dims: [ 2, 4 ] }}; it has {list(shape)}",
                 self.templates[reference.word][reference.template][1].of("device_topology"),
             )
         self.grids += 1
@@ -191,8 +184,7 @@ class Populator:
 
     def _connect(self, graph: Instance, connection: Any, place: Place) -> None:
         nodes = tuple(
-            self._resolve(graph, Reference(node, place.of("nodes", i)))
-            for i, node in enumerate(connection.nodes)
+            self._resolve(graph, Reference(node, place.of("nodes", i))) for i, node in enumerate(connection.nodes)
         )
         if len({_level(node) for node in nodes}) > 1:
             raise PopulationError(
@@ -257,9 +249,7 @@ class Populator:
     def _resolve(self, graph: Instance, reference: Reference) -> Instance:
         found = graph.children.get(reference.id)
         if found is None or found.kind.name != reference.word.upper():
-            ids = [
-                str(id) for id, child in graph.children.items() if child.kind.name.lower() == reference.word
-            ]
+            ids = [str(id) for id, child in graph.children.items() if child.kind.name.lower() == reference.word]
             raise PopulationError(
                 "unknown-id",
                 f"{reference.kind} instance id {reference.id} not found in parent instance",
@@ -269,8 +259,7 @@ class Populator:
         if found.name != reference.template:
             raise PopulationError(
                 "wrong-descriptor",
-                f"{reference.kind} descriptor {reference.template} does not match referenced instance "
-                f"{found.name}",
+                f"{reference.kind} descriptor {reference.template} does not match referenced instance {found.name}",
                 f'write {reference.word}_descriptor: "{found.name}", or another {reference.word}_id',
                 reference.place.of(f"{reference.word}_descriptor"),
             )

@@ -152,14 +152,10 @@ def _no_channels(message: str, place: Place) -> Finding:
 def _graph_channels(message: Any, places: Place) -> Iterator[Finding]:
     for graph, place, who in each_descriptor(message, places, "graph_descriptors"):
         if graph.HasField("graph_topology") and graph.graph_topology.channels.count <= 0:
-            yield _no_channels(
-                f"Graph topology channel count must be positive {who}", place.of("graph_topology")
-            )
+            yield _no_channels(f"Graph topology channel count must be positive {who}", place.of("graph_topology"))
         for i, connection in enumerate(graph.connections):
             if connection.channels.count <= 0:
-                yield _no_channels(
-                    f"Connection channel count must be positive {who}", place.of("connections", i)
-                )
+                yield _no_channels(f"Connection channel count must be positive {who}", place.of("connections", i))
 
 
 def _architectures(message: Any, places: Place) -> Iterator[Finding]:

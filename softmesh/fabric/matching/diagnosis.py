@@ -318,8 +318,7 @@ class _Diagnosis:
             if self.fits(self.task.asking(meshes=graph.meshes[:count], connections=())) is not None:
                 return _Blame(
                     "meshes",
-                    "Failed to find mapping: every mesh fits alone, but not all "
-                    f"{len(graph.meshes)} side by side",
+                    f"Failed to find mapping: every mesh fits alone, but not all {len(graph.meshes)} side by side",
                     f"The first {count} of them fit together." if count > 1 else "Only one of them fits.",
                     graph.meshes[count].line,
                 )

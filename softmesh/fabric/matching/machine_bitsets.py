@@ -45,8 +45,7 @@ class Wiring:
         self.index = {chip: i for i, chip in enumerate(self.ids)}
         self.every = (1 << len(self.ids)) - 1
         self.links: list[dict[int, int]] = [
-            {self.index[near]: len(links) for near, links in machine.neighbours[chip].items()}
-            for chip in self.ids
+            {self.index[near]: len(links) for near, links in machine.neighbours[chip].items()} for chip in self.ids
         ]
         self._joined: dict[int, list[int]] = {}
 
@@ -84,9 +83,7 @@ class Wiring:
         return either(self.positions.get(position, 0) for position in positions)
 
     def links_between(self, ones: int, others: int) -> int:
-        return sum(
-            count for chip in bits(ones) for near, count in self.links[chip].items() if others >> near & 1
-        )
+        return sum(count for chip in bits(ones) for near, count in self.links[chip].items() if others >> near & 1)
 
     def neighbours_of(self, chips: int) -> int:
         """The chips next to a set, itself left out."""

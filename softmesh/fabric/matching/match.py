@@ -101,12 +101,7 @@ def sufficient_links(strict: bool, count: int) -> int:
 def connection_links(match: Match, connection: Connection) -> int:
     """How many links there are between its two sides."""
     ones, others = (_chips_of(match, side) for side in (connection.a, connection.b))
-    return sum(
-        len(links)
-        for chip in ones
-        for near, links in match.machine.neighbours[chip].items()
-        if near in others
-    )
+    return sum(len(links) for chip in ones for near, links in match.machine.neighbours[chip].items() if near in others)
 
 
 def _thin_pairs(match: Match, mesh: LogicalMesh, wanted: int) -> Iterator[tuple[Node, Node, int]]:
@@ -134,9 +129,7 @@ def _down_text(match: Match, one: int, other: int) -> str:
 def _architecture(match: Match) -> Iterator[Violation]:
     wanted, have = match.graph.arch, match.machine.chip.arch
     if wanted != have:
-        yield Violation(
-            "architecture", f"The descriptor is for {wanted.name}, the machine has {have.name} chips"
-        )
+        yield Violation("architecture", f"The descriptor is for {wanted.name}, the machine has {have.name} chips")
 
 
 def _every_node_has_its_own_chip(match: Match) -> Iterator[Violation]:
@@ -155,9 +148,7 @@ def _neighbours_are_linked(match: Match) -> Iterator[Violation]:
     for mesh in match.graph.meshes:
         for one, other, have in _thin_pairs(match, mesh, sufficient_links(mesh.strict, mesh.channels)):
             if mesh.strict:
-                yield Violation(
-                    "links", _strict_links_text(match, one, other, mesh.channels, have), mesh.line
-                )
+                yield Violation("links", _strict_links_text(match, one, other, mesh.channels, have), mesh.line)
             else:
                 yield Violation("links", _unlinked_text(match, one, other), mesh.line)
 
@@ -248,8 +239,7 @@ def _connections_hold(match: Match) -> Iterator[Violation]:
             mode = policy_name(connection.strict)
             yield Violation(
                 "connection",
-                f"Connection {connection} needs {wanted} links, {have} exist. "
-                f"Inter-mesh validation mode: {mode}",
+                f"Connection {connection} needs {wanted} links, {have} exist. Inter-mesh validation mode: {mode}",
                 connection.line,
             )
 

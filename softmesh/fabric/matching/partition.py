@@ -40,9 +40,7 @@ class LinkDemand:
         return replace(self, a=self.b, b=self.a)
 
 
-def link_demands(
-    connections: Iterable[Connection], in_full: bool, each: int | None = None
-) -> list[LinkDemand]:
+def link_demands(connections: Iterable[Connection], in_full: bool, each: int | None = None) -> list[LinkDemand]:
     """A relaxed connection is content with one link, a named pair of chips and a strict one never are."""
     return [
         LinkDemand(one.a, one.b, one.count if in_full or one.strict or one.is_between_chips else 1, each)
@@ -333,9 +331,7 @@ class _TilePlacement:
         if self.tile_set.wiring.are_connected(self.tile_set.wiring.neighbours_of(latest.chips) & free, free):
             return False  # no new island
         left = [mesh for mesh in range(len(self.tile_set.requests)) if mesh not in search.values]
-        islands = sorted(
-            (island.bit_count() for island in self.tile_set.wiring.components(free)), reverse=True
-        )
+        islands = sorted((island.bit_count() for island in self.tile_set.wiring.components(free)), reverse=True)
         needed = sum(self.tile_set.sizes[mesh] for mesh in left)
         return sum(islands[: self.tile_set.groups_among(left)]) < needed
 

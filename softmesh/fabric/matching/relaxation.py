@@ -45,14 +45,10 @@ def _fewer_would_do(task: Task) -> str:
 
 def fewer_links(task: Task) -> Iterator[Relaxed]:
     asked = max((mesh.channels for mesh in task.graph.meshes if mesh.strict), default=1)
-    most = max(
-        (len(links) for near in task.machine.neighbours.values() for links in near.values()), default=0
-    )
+    most = max((len(links) for near in task.machine.neighbours.values() for links in near.values()), default=0)
     for count in range(min(asked - 1, most), 0, -1):
         meshes = tuple(replace(mesh, channels=min(mesh.channels, count)) for mesh in task.graph.meshes)
-        nearest = (
-            f"With channels count {count} it fits; with policy: RELAXED it fits as it is, with a warning."
-        )
+        nearest = f"With channels count {count} it fits; with policy: RELAXED it fits as it is, with a warning."
         yield Relaxed(task.asking(meshes=meshes), "links", nearest)
 
 
@@ -118,9 +114,7 @@ def without_rings(task: Task) -> Iterator[Relaxed]:
 def _opened(task: Task, axes: tuple[int, ...] = (0, 1)) -> Task:
     meshes = task.graph.meshes
     rings = ([ring and axis not in axes for axis, ring in enumerate(mesh.rings)] for mesh in meshes)
-    return task.asking(
-        meshes=tuple(replace(mesh, rings=(y, x)) for mesh, (y, x) in zip(meshes, rings, strict=True))
-    )
+    return task.asking(meshes=tuple(replace(mesh, rings=(y, x)) for mesh, (y, x) in zip(meshes, rings, strict=True)))
 
 
 def without_several(task: Task) -> Iterator[Relaxed]:

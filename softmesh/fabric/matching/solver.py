@@ -44,9 +44,7 @@ class RegularTileCache(TileCache):
         for top in range(0, height - deep + 1, deep):
             for left in range(0, width - wide + 1, wide):
                 first = top * width + left
-                ids = [
-                    first + row * down + column * right for row in range(rows) for column in range(columns)
-                ]
+                ids = [first + row * down + column * right for row in range(rows) for column in range(columns)]
                 if all(id in self.wiring.index for id in ids):
                     yield [self.wiring.index[id] for id in ids]
 
@@ -145,8 +143,7 @@ def _rounds(task: Task, wiring: Wiring) -> list[Round]:
     counted = any(one.count > 1 and (one.strict or one.is_between_chips) for one in graph.connections)
     usable = [True, False] if counted else [lax_links]
     return [
-        Round(separate, *demand, only_usable)
-        for separate, only_usable, demand in product(exclusive, usable, demands)
+        Round(separate, *demand, only_usable) for separate, only_usable, demand in product(exclusive, usable, demands)
     ]
 
 
@@ -166,9 +163,7 @@ def _solve_round(task: Task, tile_cache: TileCache, demands: Round, steps: Steps
     else:
         each = task.graph.meshes[0].channels if demands.usable else None
         wanted = link_demands(task.graph.connections, demands.all_connection_links, each)
-        found = regular_tiling(wiring, requests, wanted) or first_partition(
-            tile_cache, requests, wanted, steps
-        )
+        found = regular_tiling(wiring, requests, wanted) or first_partition(tile_cache, requests, wanted, steps)
     if found is None:
         return None
     return {

@@ -124,8 +124,7 @@ class _Region:
         """Whether the same tile is found the other way round, with a lower chip in the earlier place."""
         chips = search.values
         return any(
-            first in chips and second in chips and chips[first] > chips[second]
-            for first, second in self.mirrored
+            first in chips and second in chips and chips[first] > chips[second] for first, second in self.mirrored
         )
 
     def _up_to_symmetry(self, domains: list[int]) -> Iterator[list[int]]:

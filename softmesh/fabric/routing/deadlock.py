@@ -58,9 +58,7 @@ class ChannelGraph:
         return sum(map(len, self.waits.values()))
 
 
-def channel_dependencies(
-    network: Network, *, virtual_channels: bool = True, bubble: bool = True
-) -> ChannelGraph:
+def channel_dependencies(network: Network, *, virtual_channels: bool = True, bubble: bool = True) -> ChannelGraph:
     waits: Waits = {}
     for held, wanted in _all_waits(network):
         if not virtual_channels:
@@ -187,10 +185,7 @@ class Proof:
     def __str__(self) -> str:
         plural = "s" if self.rings > 1 else ""
         kept = f"; {self.rings} ring{plural} kept moving by the bubble rule" if self.rings else ""
-        return (
-            f"free of routing deadlock: {self.dependencies} waits among {self.channels} channels, "
-            f"no circle{kept}"
-        )
+        return f"free of routing deadlock: {self.dependencies} waits among {self.channels} channels, no circle{kept}"
 
 
 @dataclass(frozen=True)
@@ -307,9 +302,7 @@ def _acyclic_channels(waits: Waits) -> set[Channel]:
     return done
 
 
-def _shortest_chain(
-    waits: Mapping[Channel, set[Channel]], start: Channel, goal: Channel
-) -> list[Channel] | None:
+def _shortest_chain(waits: Mapping[Channel, set[Channel]], start: Channel, goal: Channel) -> list[Channel] | None:
     """The shortest chain of waits from start to goal, both named once (a circle where they are the same)."""
     before: dict[Channel, Channel] = {}
     queue = deque([start])

@@ -66,9 +66,7 @@ class Exits:
         if not self.pass_through:
             return [exit for exit in self._of[mesh] if exit.entry.mesh == goal]
         away = self._hops_to(goal)
-        return [
-            exit for exit in self._of[mesh] if away.get(exit.entry.mesh, -1) + 1 == away.get(mesh, -1) > 0
-        ]
+        return [exit for exit in self._of[mesh] if away.get(exit.entry.mesh, -1) + 1 == away.get(mesh, -1) > 0]
 
     def _hops_to(self, goal: int) -> dict[int, int]:
         """Meshes to cross from each mesh that reaches `goal`, breadth first."""

@@ -151,9 +151,7 @@ class PortAllocator:
     def place(self, cables: Cables, most: int, directions: Sequence[RoutingDirection]) -> Crossing | None:
         """Both ends take the first of the directions that has enough ports; None where one has none."""
         one, other, links = cables
-        chosen = [
-            next((way for way in directions if self._is_free(node, way)), None) for node in (one, other)
-        ]
+        chosen = [next((way for way in directions if self._is_free(node, way)), None) for node in (one, other)]
         if chosen[0] is None or chosen[1] is None or self.rival(cables) is not None:
             return None
         self._taken |= {(one, chosen[0]), (other, chosen[1])}
@@ -202,9 +200,7 @@ def assign_ports(match: Match) -> tuple[list[Crossing], list[str]]:
     for group, directions in ((marked, (Z,)), (unmarked, _EDGES), (unmarked, (Z,))):
         _fill(group, directions, allocator, in_turns=not strict)
     crossings = [crossing for boundary in boundaries for crossing in boundary.crossings]
-    return crossings, [
-        text for boundary in boundaries for text in _shortfall(match, boundary, allocator, strict)
-    ]
+    return crossings, [text for boundary in boundaries for text in _shortfall(match, boundary, allocator, strict)]
 
 
 def _fill(

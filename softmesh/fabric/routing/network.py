@@ -156,9 +156,7 @@ class Network:
         if direction is not None or src.mesh != dst.mesh or self.is_two_dimensional:
             return direction
         logical = self.graph.mesh(src.mesh)
-        value = int(
-            direction_table(logical, FabricConfig.FABRIC_2D, self._missing(logical))[src.chip, dst.chip]
-        )
+        value = int(direction_table(logical, FabricConfig.FABRIC_2D, self._missing(logical))[src.chip, dst.chip])
         return None if value == NOWHERE else RoutingDirection(value)
 
     def told_links(self, src: Node, dst: Node) -> list[int]:
@@ -247,6 +245,4 @@ def _check_choices(config: FabricConfig, reliability: FabricReliabilityMode, num
     if reliability is FabricReliabilityMode.DYNAMIC_RECONFIG:
         raise MeshError(f"{reliability} is unsupported: use STRICT_INIT or RELAXED_INIT.")
     if num_planes is not None and num_planes < 1:
-        raise MeshError(
-            f"num_planes is {num_planes}: a fabric needs at least 1 routing plane; None takes all."
-        )
+        raise MeshError(f"num_planes is {num_planes}: a fabric needs at least 1 routing plane; None takes all.")

@@ -81,13 +81,7 @@ class CompressedRoute(NamedTuple):
 
     @property
     def bits(self) -> int:
-        return (
-            self.ns_hops
-            | self.ew_hops << 7
-            | self.goes_south << 14
-            | self.goes_east << 15
-            | self.turn_point << 16
-        )
+        return self.ns_hops | self.ew_hops << 7 | self.goes_south << 14 | self.goes_east << 15 | self.turn_point << 16
 
     @classmethod
     def from_bits(cls, bits: int) -> CompressedRoute:

@@ -123,6 +123,5 @@ def why_no_exit(network: Network, src: Node, dst: Node, mesh: int) -> str:
 
 def _no_direction(src: Node, dst: Node) -> str:
     return (
-        f"Could not find any forwarding direction from src (M{src.mesh}, D{src.chip}) "
-        f"to dst (M{dst.mesh}, D{dst.chip})"
+        f"Could not find any forwarding direction from src (M{src.mesh}, D{src.chip}) to dst (M{dst.mesh}, D{dst.chip})"
     )

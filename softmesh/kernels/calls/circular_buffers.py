@@ -79,9 +79,7 @@ def get_tile_size(cb_id: int) -> int:
 
 
 def get_dataformat(cb_id: int) -> DataFormat:
-    return datatype_to_dataformat_converter(
-        fifo_of(here("get_dataformat"), "get_dataformat", cb_id).format.dtype
-    )
+    return datatype_to_dataformat_converter(fifo_of(here("get_dataformat"), "get_dataformat", cb_id).format.dtype)
 
 
 # Global circular buffers: a sender core writes pages into the L1 of its receivers, in one program or across several.

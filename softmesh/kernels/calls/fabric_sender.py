@@ -60,9 +60,7 @@ class WorkerToFabricEdmSender:
     def wait_for_empty_write_slot(self) -> None:
         self._link.wait_for_slot(data_movement_kernel("wait_for_empty_write_slot"))
 
-    def send_payload_without_header_non_blocking_from_address(
-        self, source_address: int, size_bytes: int
-    ) -> None:
+    def send_payload_without_header_non_blocking_from_address(self, source_address: int, size_bytes: int) -> None:
         """The payload of the packet whose header is sent next."""
         thread = data_movement_kernel("send_payload_without_header_non_blocking_from_address")
         if size_bytes > self._link.max_payload:
@@ -77,9 +75,7 @@ class WorkerToFabricEdmSender:
         thread = data_movement_kernel("send_payload_flush_non_blocking_from_address")
         payload, self._payload = self._payload, None
         if header.route is None or header.command is None:
-            raise MeshError(
-                "A packet header needs a way (to_chip_...) and a command (to_noc_...) before it is sent."
-            )
+            raise MeshError("A packet header needs a way (to_chip_...) and a command (to_noc_...) before it is sent.")
         sent = 0 if payload is None else payload.shape[-1]
         if sent != header.payload_size:
             raise MeshError(

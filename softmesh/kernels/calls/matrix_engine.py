@@ -54,9 +54,7 @@ class EltwiseBinaryReuseDestType(Enum):
     DEST_TO_SRCB = 2
 
 
-def _binary(
-    call: str, op: str, apply: Binary, cbs: Sequence[int], tiles: Sequence[int], idst: int, acc: bool
-) -> None:
+def _binary(call: str, op: str, apply: Binary, cbs: Sequence[int], tiles: Sequence[int], idst: int, acc: bool) -> None:
     thread = compute_kernel(call)
     check_set_up(thread, call, op)
     (a, tile), (b, _) = (operand(thread, call, cb, i) for cb, i in zip(cbs, tiles, strict=True))

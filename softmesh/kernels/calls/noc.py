@@ -93,9 +93,7 @@ def noc_async_read_tile(
     noc_async_read_page(id, addrgen, dst_local_l1_addr, offset)
 
 
-def noc_async_write_tile(
-    id: int, addrgen: TensorAccessor, src_local_l1_addr: int, noc: int | None = None
-) -> None:
+def noc_async_write_tile(id: int, addrgen: TensorAccessor, src_local_l1_addr: int, noc: int | None = None) -> None:
     noc_async_write_page(id, addrgen, src_local_l1_addr)
 
 
@@ -120,9 +118,7 @@ def noc_inline_dw_write(addr: int, val: int, be: int = 0xF, noc: int | None = No
     """One word, without a copy of it in L1."""
     thread = data_movement_kernel("noc_inline_dw_write")
     if be != 0xF:
-        raise MeshError(
-            f"noc_inline_dw_write: be={be:#x} writes part of a word; only whole words (0xF) are modelled."
-        )
+        raise MeshError(f"noc_inline_dw_write: be={be:#x} writes part of a word; only whole words (0xF) are modelled.")
     target, address = endpoint(thread, addr)
     store_word(thread, target, address, val)
 
@@ -160,9 +156,7 @@ def noc_async_write_multicast(
     noc: int | None = None,
 ) -> None:
     """To every core of a rectangle but this one, which does not count."""
-    _write_multicast(
-        "noc_async_write_multicast", src_local_l1_addr, dst_noc_addr_multicast, size, num_dests, False
-    )
+    _write_multicast("noc_async_write_multicast", src_local_l1_addr, dst_noc_addr_multicast, size, num_dests, False)
 
 
 def noc_async_write_multicast_loopback_src(
@@ -178,25 +172,19 @@ def noc_async_write_multicast_loopback_src(
     _write_multicast(call, src_local_l1_addr, dst_noc_addr_multicast, size, num_dests, True)
 
 
-def _write_multicast(
-    call: str, start: int, noc_addr: int, size: int, num_dests: int, with_self: bool
-) -> None:
+def _write_multicast(call: str, start: int, noc_addr: int, size: int, num_dests: int, with_self: bool) -> None:
     thread = data_movement_kernel(call)
     cores, address = multicast_targets(thread, call, noc_addr, num_dests, with_self=with_self)
     for core in cores:
         thread.transfers.write(int(start), size, core, address)
 
 
-def noc_async_read_one_packet(
-    src_noc_addr: int, dst_local_l1_addr: int, size: int, noc: int | None = None
-) -> None:
+def noc_async_read_one_packet(src_noc_addr: int, dst_local_l1_addr: int, size: int, noc: int | None = None) -> None:
     check_packet("noc_async_read_one_packet", size)
     noc_async_read(src_noc_addr, dst_local_l1_addr, size)
 
 
-def noc_async_write_one_packet(
-    src_local_l1_addr: int, dst_noc_addr: int, size: int, noc: int | None = None
-) -> None:
+def noc_async_write_one_packet(src_local_l1_addr: int, dst_noc_addr: int, size: int, noc: int | None = None) -> None:
     check_packet("noc_async_write_one_packet", size)
     noc_async_write(src_local_l1_addr, dst_noc_addr, size)
 

@@ -173,6 +173,4 @@ class Semaphore:
 
     def set_multicast(self, noc: Noc, x0: int, y0: int, x1: int, y1: int, num_dests: int) -> None:
         """Copy it to every other core of a rectangle."""
-        semaphores.noc_semaphore_set_multicast(
-            self.address, encode_multicast(x0, y0, x1, y1, self.address), num_dests
-        )
+        semaphores.noc_semaphore_set_multicast(self.address, encode_multicast(x0, y0, x1, y1, self.address), num_dests)

@@ -96,9 +96,7 @@ def _set_multicast(call: str, source: int, noc_addr: int, num_dests: int, *, wit
         store_word(thread, core, address, word)
 
 
-def noc_semaphore_inc_multicast(
-    dst_noc_addr_multicast: int, incr: int, num_dests: int, noc: int | None = None
-) -> None:
+def noc_semaphore_inc_multicast(dst_noc_addr_multicast: int, incr: int, num_dests: int, noc: int | None = None) -> None:
     """Raise the semaphore of every other core of a rectangle."""
     call = "noc_semaphore_inc_multicast"
     thread = data_movement_kernel(call)

@@ -35,11 +35,7 @@ class TensorAccessorArgs:
         self._offset = cta_offset
 
     def __class_getitem__(cls, offsets: int | tuple[int, int]) -> Callable[[], TensorAccessorArgs]:
-        return (
-            functools.partial(cls, *offsets)
-            if isinstance(offsets, tuple)
-            else functools.partial(cls, offsets)
-        )
+        return functools.partial(cls, *offsets) if isinstance(offsets, tuple) else functools.partial(cls, offsets)
 
     def next_compile_time_args_offset(self) -> int:
         return self._offset + ACCESSOR_WORDS
@@ -51,9 +47,7 @@ class TensorAccessorArgs:
 class TensorAccessor:
     """The pages of the tensor or buffer at an address, interleaved or sharded as it is."""
 
-    def __init__(
-        self, args: TensorAccessorArgs, bank_base_address: int, page_size: int | None = None
-    ) -> None:
+    def __init__(self, args: TensorAccessorArgs, bank_base_address: int, page_size: int | None = None) -> None:
         words = args.words
         self._set(bank_base_address, words.page_size if page_size is None else page_size, words.is_dram)
 
@@ -84,9 +78,7 @@ class TensorAccessor:
             )
         grid, shape = pages.spec.shard_grid(), pages.spec.shard_shape_in_pages
         if not 0 <= shard_id < math.prod(grid):
-            raise MeshError(
-                f"The buffer at {paged.address} has {math.prod(grid)} shards, and no shard {shard_id}."
-            )
+            raise MeshError(f"The buffer at {paged.address} has {math.prod(grid)} shards, and no shard {shard_id}.")
         first = 0
         place = np.unravel_index(shard_id, grid)
         for at, extent, each in zip(place, pages.spec.tensor_shape_in_pages, shape, strict=True):

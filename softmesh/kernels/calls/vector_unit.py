@@ -149,17 +149,13 @@ power_tile_init = _init("power_tile_init", "power_tile")
 
 
 @templated
-def where_tile(
-    idst0: int, idst1: int, idst2: int, odst: int | None = None, *, data_format: object = None
-) -> None:
+def where_tile(idst0: int, idst1: int, idst2: int, odst: int | None = None, *, data_format: object = None) -> None:
     """From the second register where the first is not zero, else from the third."""
     thread = compute_kernel("where_tile")
     _check_set_up(thread, "where_tile")
     condition, yes, no = (in_register(thread, "where_tile", i) for i in (idst0, idst1, idst2))
     target = idst0 if odst is None else odst
-    thread.registers.put(
-        "where_tile", target, torch.where(condition != 0, yes, no), thread.registers.tile(idst0)
-    )
+    thread.registers.put("where_tile", target, torch.where(condition != 0, yes, no), thread.registers.tile(idst0))
 
 
 where_tile_init = _init("where_tile_init", "where_tile")

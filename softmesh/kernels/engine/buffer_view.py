@@ -36,8 +36,7 @@ class MeshSlice:
         if self.is_whole:
             return data
         index = tuple(
-            part if extent > 1 else slice(None)
-            for part, extent in zip(self._slices, data.shape, strict=False)
+            part if extent > 1 else slice(None) for part, extent in zip(self._slices, data.shape, strict=False)
         )
         return data[index]
 

@@ -79,17 +79,13 @@ class FabricRoutes:
 
     def device(self, node: Node) -> MeshCoordinate:
         if node not in self._devices:
-            raise MeshError(
-                f"{node} is a chip of the machine, and no device of this mesh: a packet cannot end there."
-            )
+            raise MeshError(f"{node} is a chip of the machine, and no device of this mesh: a packet cannot end there.")
         return self._devices[node]
 
     def first_hop(self, src: Node, dst: Node) -> RoutingDirection:
         direction = self.network.next_direction(src, dst)
         if direction is None or direction is RoutingDirection.C:
-            raise MeshError(
-                why_unreachable(self.network, src, dst) if src != dst else f"{src} has no way to itself."
-            )
+            raise MeshError(why_unreachable(self.network, src, dst) if src != dst else f"{src} has no way to itself.")
         return direction
 
     def step(self, node: Node, direction: RoutingDirection, plane: int) -> Node:
@@ -126,9 +122,7 @@ def _elastic_network(mesh: MeshDevice) -> Network:
     graph = MeshGraph("the elastic machine", mesh.arch(), (logical,))
     chips = {Node(0, i): i for i in range(logical.size)}
     chosen = settings.active()
-    return Network(
-        Match(graph, machine_from_graph(graph), chips), chosen.config, chosen.reliability, chosen.num_planes
-    )
+    return Network(Match(graph, machine_from_graph(graph), chips), chosen.config, chosen.reliability, chosen.num_planes)
 
 
 # The fewest slots that the fabric has for a worker, in 1-D and in 2-D.
@@ -138,9 +132,7 @@ _SLOTS = {Arch.WORMHOLE_B0: (8, 4), Arch.BLACKHOLE: (8, 8)}
 class Link:
     """Shared by all connections of one chip in one direction on one plane; one of them is open at a time."""
 
-    def __init__(
-        self, chip: SimulatedChip, routes: FabricRoutes, direction: RoutingDirection, plane: int
-    ) -> None:
+    def __init__(self, chip: SimulatedChip, routes: FabricRoutes, direction: RoutingDirection, plane: int) -> None:
         self.chip = chip
         self.routes = routes
         self.direction = direction
@@ -176,9 +168,7 @@ class Link:
 
     def wait_until_sent(self, thread: KernelThread) -> None:
         if self.free < self.slots:
-            wait = Wait(
-                f"a blocking send on the {self}", lambda: f"{self.free} of {self.slots} slots are free"
-            )
+            wait = Wait(f"a blocking send on the {self}", lambda: f"{self.free} of {self.slots} slots are free")
             thread.wait_for(lambda: self.free == self.slots, self._for_slots, wait)
 
     def send(self, thread: KernelThread, deliver: Callable[[], None]) -> None:
@@ -186,9 +176,7 @@ class Link:
         if self.holder is not thread:
             raise MeshError(f"The connection to the {self} is not open: call open() before sending.")
         if not self.free:
-            raise MeshError(
-                f"The {self} has no free slot: call wait_for_empty_write_slot() before each packet."
-            )
+            raise MeshError(f"The {self} has no free slot: call wait_for_empty_write_slot() before each packet.")
         self.free -= 1
         where = f"{thread.name}, {user_call_site()}"
 

@@ -108,9 +108,7 @@ class Straight:
 
     def targets(self, link: Link, src: Node) -> list[Node]:
         if self.first < 1 or self.count < 1:
-            raise MeshError(
-                f"A packet goes at least 1 hop and to at least 1 chip: got {self.first} and {self.count}."
-            )
+            raise MeshError(f"A packet goes at least 1 hop and to at least 1 chip: got {self.first} and {self.count}.")
         passed = link.routes.walk(src, link.direction, self.first + self.count - 1, link.plane)
         return passed[self.first - 1 :]
 

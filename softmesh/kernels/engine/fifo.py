@@ -299,8 +299,7 @@ class RemoteEnd:
         """As the report of a stuck program tells it."""
         sent, *read = self.fifo.positions
         unread = ", ".join(
-            f"{sent - position} for core {core}"
-            for core, position in zip(self.fifo.parts[1:], read, strict=True)
+            f"{sent - position} for core {core}" for core, position in zip(self.fifo.parts[1:], read, strict=True)
         )
         return f"of {self.fifo.size} bytes are unread: {unread}"
 

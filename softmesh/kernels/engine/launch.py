@@ -132,9 +132,7 @@ def _add_circular_buffer(core: Core, buffer: CircularBuffer, formats: Sequence[F
     size = buffer.config.total_size
     if buffer.is_static:
         name = f"circular buffer {', '.join(str(format.index) for format in formats)}"
-        core.add_region(
-            CircularBufferRegion(name, buffer.address, size, core.chip.rank, core.chip.mesh.torch_device)
-        )
+        core.add_region(CircularBufferRegion(name, buffer.address, size, core.chip.rank, core.chip.mesh.torch_device))
     for format in formats:
         core.fifos[format.index] = Fifo(
             core, format, buffer.address, size // format.page_size, is_aliased=not buffer.is_static
@@ -146,9 +144,7 @@ def _add_semaphore(core: Core, id: int, value: int) -> None:
     size = MOST_SEMAPHORES * _SEMAPHORE_BYTES
     start = core.chip.mesh.memory.get_base_allocator_addr(BufferType.L1) - size
     if not core.semaphores:
-        core.add_region(
-            SemaphoreRegion("semaphores", start, size, core.chip.rank, core.chip.mesh.torch_device)
-        )
+        core.add_region(SemaphoreRegion("semaphores", start, size, core.chip.rank, core.chip.mesh.torch_device))
     core.semaphores[id] = start + id * _SEMAPHORE_BYTES
     core.store(core.semaphores[id], value)
 

@@ -42,17 +42,13 @@ def encode_multicast(x0: int, y0: int, x1: int, y1: int, address: int) -> int:
 
 def decode(noc_address: int) -> tuple[NocCoord, int]:
     if noc_address & _MULTICAST:
-        raise MeshError(
-            "This is a multicast address: get_noc_addr(x, y, address) makes one for a single core."
-        )
+        raise MeshError("This is a multicast address: get_noc_addr(x, y, address) makes one for a single core.")
     return NocCoord(_field(noc_address, 0), _field(noc_address, 1)), noc_address & _LOCAL
 
 
 def decode_multicast(noc_address: int) -> tuple[Rectangle, int]:
     if not noc_address & _MULTICAST:
-        raise MeshError(
-            "This is no multicast address: get_noc_multicast_addr(x0, y0, x1, y1, address) makes one."
-        )
+        raise MeshError("This is no multicast address: get_noc_multicast_addr(x0, y0, x1, y1, address) makes one.")
     xs = sorted((_field(noc_address, 0), _field(noc_address, 2)))
     ys = sorted((_field(noc_address, 1), _field(noc_address, 3)))
     return Rectangle(NocCoord(xs[0], ys[0]), NocCoord(xs[1], ys[1])), noc_address & _LOCAL

@@ -116,9 +116,7 @@ class KernelThread(greenlet):
             error.args = (f"{error} [{self._where(error)}]",)
             raise
         except Exception as error:
-            raise MeshError(
-                f"A kernel raised {type(error).__name__}: {error} [{self._where(error)}]"
-            ) from error
+            raise MeshError(f"A kernel raised {type(error).__name__}: {error} [{self._where(error)}]") from error
 
     def _finish(self) -> None:
         if self.kernel.processor is not Processor.TRISC:

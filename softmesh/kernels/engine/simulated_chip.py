@@ -63,9 +63,7 @@ class SimulatedChip:
         self.scheduler = launch_state.scheduler
         self.is_strict = strict
         self.rank = mesh.shape.dims()
-        self.links: dict[
-            tuple[RoutingDirection, int], Link
-        ] = {}  # to other chips, that kernels have asked for
+        self.links: dict[tuple[RoutingDirection, int], Link] = {}  # to other chips, that kernels have asked for
         self.remote_fifos: dict[tuple[int, CoreCoord], RemoteFifo] = {}  # by buffer and sender
         self._cores: dict[CoreCoord, Core] = {}
         self._banks: dict[int, DramBank] = {}
@@ -142,16 +140,12 @@ class SimulatedChip:
         for buffer_type in _IN_L1:
             memory = self.buffer_table.at(buffer_type, address)
             if memory is not None:
-                return L1BufferRegion(
-                    memory, self.mesh_slice, self._l1_bank(core.place), self.mesh.torch_device
-                )
+                return L1BufferRegion(memory, self.mesh_slice, self._l1_bank(core.place), self.mesh.torch_device)
         return None
 
     def _l1_bank(self, place: CoreCoord) -> int:
         if place not in self._l1_banks:
-            (self._l1_banks[place],) = self.mesh.allocator().get_bank_ids_from_logical_core(
-                BufferType.L1, place
-            )
+            (self._l1_banks[place],) = self.mesh.allocator().get_bank_ids_from_logical_core(BufferType.L1, place)
         return self._l1_banks[place]
 
 
@@ -208,8 +202,7 @@ class LaunchState:
         if found is not None and not found.covers_many_devices:
             return found
         if any(
-            chip.covers_many_devices and chip.mesh_slice.place.contains(coordinate)
-            for chip in self._chips.values()
+            chip.covers_many_devices and chip.mesh_slice.place.contains(coordinate) for chip in self._chips.values()
         ):
             raise DevicesDiffer
         if not self.mesh.get_view().is_local(coordinate):

@@ -108,9 +108,7 @@ class SemaphoreRegion:
 
     def _check(self, address: int) -> None:
         if address % WORD:
-            raise MeshError(
-                f"Address {address} is no word of {self.name}: words begin at multiples of {WORD}."
-            )
+            raise MeshError(f"Address {address} is no word of {self.name}: words begin at multiples of {WORD}.")
 
 
 class L1BufferRegion:
@@ -292,11 +290,7 @@ class StrictL1:
     def reserving(self, fifo: Fifo, pages: int) -> None:
         size = pages * fifo.page_size
         for other in self._core.fifos.values():
-            if (
-                other is not fifo
-                and not fifo.is_aliased
-                and _overlaps_published(other, fifo.write_pointer, size)
-            ):
+            if other is not fifo and not fifo.is_aliased and _overlaps_published(other, fifo.write_pointer, size):
                 raise MeshError(
                     f"cb_reserve_back({fifo.index}, {pages}) gives bytes that are pages of circular buffer "
                     f"{other.index}, pushed and not yet popped: the two share their memory. Pop those first, or give "

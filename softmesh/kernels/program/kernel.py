@@ -31,9 +31,7 @@ def checked_words(where: str, name: str, values: Iterable[int]) -> list[int]:
 
 def _check(where: str, name: str, word: int) -> int:
     if not 0 <= word < 2**32:
-        raise refused(
-            where, f"{name} must fit 32 bits, 0 to {2**32 - 1}, got {word}; value & 0xFFFFFFFF makes it fit"
-        )
+        raise refused(where, f"{name} must fit 32 bits, 0 to {2**32 - 1}, got {word}; value & 0xFFFFFFFF makes it fit")
     return word
 
 

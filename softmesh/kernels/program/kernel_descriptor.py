@@ -98,9 +98,7 @@ class RuntimeArgs:
             return given
         made = cls()
         if not isinstance(given, Sequence):
-            raise refused(
-                "KernelDescriptor", f"runtime_args must be a ttnn.RuntimeArgs, got {described(given)}"
-            )
+            raise refused("KernelDescriptor", f"runtime_args must be a ttnn.RuntimeArgs, got {described(given)}")
         for x, item in enumerate(given):
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], CoreCoord):
                 made.append(*item)

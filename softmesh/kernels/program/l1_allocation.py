@@ -228,9 +228,7 @@ def l1_address(call: str, buffer: object) -> int:
     else:
         raise refused(call, f"buffer must be a MeshBuffer or a tensor on a mesh, got {described(buffer)}")
     if memory is not BufferType.L1:
-        raise MeshError(
-            f"Only L1 buffers can have an associated circular buffer: this one is in {memory.name}."
-        )
+        raise MeshError(f"Only L1 buffers can have an associated circular buffer: this one is in {memory.name}.")
     return address
 
 
@@ -252,9 +250,7 @@ def _checked_size(where: str, name: str, value: object) -> int:
 def _checked_index(where: str, value: object) -> int:
     index = checked_int(where, "buffer_index", value)
     if not 0 <= index < MOST_INDEXES:
-        raise MeshError(
-            f"Buffer index ({index}) exceeds max number of circular buffers per core ({MOST_INDEXES})."
-        )
+        raise MeshError(f"Buffer index ({index}) exceeds max number of circular buffers per core ({MOST_INDEXES}).")
     return index
 
 
@@ -274,9 +270,7 @@ def assign_addresses(buffers: Sequence[CircularBuffer], mesh: MeshDevice) -> Non
         tops.update(dict.fromkeys(buffer.places, buffer.end))
 
 
-def check_room(
-    buffers: Sequence[CircularBuffer], mesh: MeshDevice, program: int, cores: CoreRangeSet
-) -> None:
+def check_room(buffers: Sequence[CircularBuffer], mesh: MeshDevice, program: int, cores: CoreRangeSet) -> None:
     """Refuse circular buffers that reach beyond L1, or into the buffers and tensors that lie there."""
     static = [buffer for buffer in buffers if buffer.is_static]
     if not static:

@@ -38,9 +38,7 @@ class AccessorWords(NamedTuple):
     def of(cls, words: Sequence[int]) -> AccessorWords:
         flags, page_size = words
         if flags & ~(_SHARDED | _DRAM):
-            raise MeshError(
-                f"{list(words)} are no words of TensorAccessorArgs: is the offset of its first word right?"
-            )
+            raise MeshError(f"{list(words)} are no words of TensorAccessorArgs: is the offset of its first word right?")
         return cls(bool(flags & _SHARDED), bool(flags & _DRAM), page_size)
 
     def words(self) -> list[int]:
@@ -153,17 +151,13 @@ def compute_fabric_connection_rt_args(
         ("teardown_sem_args", teardown_sem_args),
         ("buffer_index_sem_args", buffer_index_sem_args),
     ):
-        _check_semaphores(
-            where, name, checked_words(where, name, given), len(dst_nodes), sem_args_are_l1_addresses
-        )
+        _check_semaphores(where, name, checked_words(where, name, given), len(dst_nodes), sem_args_are_l1_addresses)
     return _all_words(where, src_fabric_node_id, dst_nodes, connection_link_indices)
 
 
 def _check_semaphores(where: str, name: str, given: list[int], wanted: int, are_addresses: bool) -> None:
     if len(given) != wanted:
-        raise refused(
-            where, f"{name} must have one semaphore for each of {wanted} dst_nodes, got {len(given)}"
-        )
+        raise refused(where, f"{name} must have one semaphore for each of {wanted} dst_nodes, got {len(given)}")
     beyond = [id for id in given if id >= MOST_SEMAPHORES]
     if beyond and not are_addresses:
         raise refused(
@@ -175,9 +169,7 @@ def _check_semaphores(where: str, name: str, given: list[int], wanted: int, are_
 
 def fabric_connection_rt_args_size(num_connections: int) -> int:
     """How many words so many connections take."""
-    return CONNECTION_WORDS * checked_int(
-        "fabric_connection_rt_args_size", "num_connections", num_connections
-    )
+    return CONNECTION_WORDS * checked_int("fabric_connection_rt_args_size", "num_connections", num_connections)
 
 
 def get_fabric_kernel_defines(api_type: str = "Linear") -> list[tuple[str, str]]:
@@ -194,9 +186,7 @@ def _all_words(
     if len(links) == 1:
         links *= len(dst_nodes)
     if len(links) != len(dst_nodes):
-        raise refused(
-            where, f"{len(dst_nodes)} dst_nodes need as many link indices, or one for all; got {len(links)}"
-        )
+        raise refused(where, f"{len(dst_nodes)} dst_nodes need as many link indices, or one for all; got {len(links)}")
     pairs = zip(dst_nodes, links, strict=True)
     return [word for node, link in pairs for word in _words(where, src, node, link)]
 
@@ -212,9 +202,7 @@ def _words(where: str, src: FabricNodeId, dst: FabricNodeId, link: int) -> list[
     near, far = ends
     words = ConnectionWords(int(near.mesh_id), near.chip_id, int(far.mesh_id), far.chip_id, number)
     system = current_system()
-    if isinstance(
-        system, MachineSystem
-    ):  # of the elastic machine the mesh decides: the kernel checks them later
+    if isinstance(system, MachineSystem):  # of the elastic machine the mesh decides: the kernel checks them later
         check_link(system.network, Node(*words[:2]), Node(*words[2:4]), number)
     return list(words)
 

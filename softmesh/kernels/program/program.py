@@ -170,9 +170,7 @@ class Program:
 
 def _checked_program(program: object) -> Program:
     if not isinstance(program, Program):
-        raise MeshError(
-            f"A workload of kernels runs programs of CreateProgram() only, and {program!r} is not one."
-        )
+        raise MeshError(f"A workload of kernels runs programs of CreateProgram() only, and {program!r} is not one.")
     return program
 
 

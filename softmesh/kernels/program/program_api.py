@@ -43,9 +43,7 @@ def CreateKernel(program: Program, kernel: Function, core_spec: Cores, config: K
     """Run a Python function of no arguments on these cores; see docs/kernels.md for what it may call."""
     where = "CreateKernel"
     if not isinstance(config, DataMovementConfig | ComputeConfig):
-        raise refused(
-            where, "config must be a DataMovementConfig (or one for readers or writers) or a ComputeConfig"
-        )
+        raise refused(where, "config must be a DataMovementConfig (or one for readers or writers) or a ComputeConfig")
     made = Kernel(checked_function(where, kernel), checked_cores(where, core_spec), config)
     return _program(where, program).add_kernel(made)
 
@@ -134,9 +132,7 @@ def UpdateCircularBufferTotalSize(program: Program, cb_handle: CBHandle, total_s
     _circular_buffer("UpdateCircularBufferTotalSize", program, cb_handle).config.set_total_size(total_size)
 
 
-def UpdateCircularBufferPageSize(
-    program: Program, cb_handle: CBHandle, buffer_index: int, page_size: int
-) -> None:
+def UpdateCircularBufferPageSize(program: Program, cb_handle: CBHandle, buffer_index: int, page_size: int) -> None:
     """Between two launches."""
     config = _circular_buffer("UpdateCircularBufferPageSize", program, cb_handle).config
     config.set_page_size(buffer_index, page_size)
@@ -179,7 +175,5 @@ def _circular_buffer(where: str, program: object, handle: object) -> CircularBuf
     buffers = _program(where, program).circular_buffers
     number = checked_int(where, "cb_handle", handle)
     if not 0 <= number < len(buffers):
-        raise MeshError(
-            f"{where}: this program has {len(buffers)} circular buffers, and none with handle {number}."
-        )
+        raise MeshError(f"{where}: this program has {len(buffers)} circular buffers, and none with handle {number}.")
     return buffers[number]

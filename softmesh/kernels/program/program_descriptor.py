@@ -21,9 +21,7 @@ from softmesh.tensor.tile import DEFAULT_TILE, Tile
 class TileDescriptor:
     """`TileDescriptor(height, width, transpose=False)`, or of a ttnn.Tile."""
 
-    def __init__(
-        self, height: int | Tile | TileDescriptor = 32, width: int = 32, transpose: bool = False
-    ) -> None:
+    def __init__(self, height: int | Tile | TileDescriptor = 32, width: int = 32, transpose: bool = False) -> None:
         given = height.tile() if isinstance(height, TileDescriptor) else height
         if not isinstance(given, Tile):
             given = Tile((given, width), transpose)
@@ -126,13 +124,9 @@ def cb_descriptor_from_sharded_tensor(
 
 def get_cb_address(descriptor: CBDescriptor) -> int:
     """The address of the tensor's memory that it uses."""
-    address = checked(
-        "get_cb_address", "descriptor", descriptor, CBDescriptor, "a ttnn.CBDescriptor"
-    ).buffer_address()
+    address = checked("get_cb_address", "descriptor", descriptor, CBDescriptor, "a ttnn.CBDescriptor").buffer_address()
     if address is None:
-        raise MeshError(
-            "get_cb_address: this circular buffer is no tensor's memory, and gets its address at launch."
-        )
+        raise MeshError("get_cb_address: this circular buffer is no tensor's memory, and gets its address at launch.")
     return address
 
 
@@ -246,7 +240,5 @@ def compute_program_descriptor_hash(program_descriptor: ProgramDescriptor) -> in
         )
         for cb in program_descriptor.cbs
     )
-    semaphores = tuple(
-        (each.id, each.core_ranges, each.initial_value) for each in program_descriptor.semaphores
-    )
+    semaphores = tuple((each.id, each.core_ranges, each.initial_value) for each in program_descriptor.semaphores)
     return hash((kernels, buffers, semaphores))

@@ -99,9 +99,7 @@ def chunked_flash_mla_prefill(
     check_value_width(_LATENT, head_dim_v, k.shape[3])
     _check_start(chunk_start_idx, None)
     blocks, kv_heads, block, width = k.shape
-    inner = _over_pages(
-        _LATENT, q, page_table_tensor, (blocks, kv_heads, block, width), scale, None, head_dim_v
-    )
+    inner = _over_pages(_LATENT, q, page_table_tensor, (blocks, kv_heads, block, width), scale, None, head_dim_v)
 
     def compute(q: torch.Tensor, k: torch.Tensor, table: torch.Tensor, start: int) -> torch.Tensor:
         return inner(q, k, None, table, start, None)

@@ -146,9 +146,7 @@ class DecodeStep:
         if self.modulo is not None:
             return slice(0, min(max(last, 0) + 1, self.modulo))
         if last >= self.length:
-            raise MeshError(
-                f"{self.op}: cur_pos {last} lies outside the cache, which holds {self.length} positions."
-            )
+            raise MeshError(f"{self.op}: cur_pos {last} lies outside the cache, which holds {self.length} positions.")
         earliest = int(current.clamp(min=0).min())
         first = 0 if self.window is None else max(0, earliest - self.window + 1)
         return slice(first, max(last, 0) + 1)

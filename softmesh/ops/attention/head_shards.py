@@ -45,9 +45,7 @@ def decode_shards(
     ]
 
 
-def split_shards(
-    row: ShardSpec | None, extents: Sequence[Extents], turns_keys: bool
-) -> list[ShardSpec | None]:
+def split_shards(row: ShardSpec | None, extents: Sequence[Extents], turns_keys: bool) -> list[ShardSpec | None]:
     """The heads of a sharded row stay on its cores."""
     if row is None:
         return [None] * len(extents)

@@ -99,9 +99,7 @@ def _in_order(
 def _check(q: Operand, k: Operand, v: Operand, gates: tuple[Operand, ...], state: Operand | None) -> None:
     for operand in (q, k, v):
         if operand.rank != 4:
-            raise MeshError(
-                f"{_CHUNKED}: {operand.name} must be [b, s, heads, width], got {list(operand.shape)}."
-            )
+            raise MeshError(f"{_CHUNKED}: {operand.name} must be [b, s, heads, width], got {list(operand.shape)}.")
     if q.shape != k.shape or q.shape[:2] != v.shape[:2] or v.shape[2] % q.shape[2] or not q.shape[1]:
         raise MeshError(
             f"{_CHUNKED}: q {list(q.shape)} and k {list(k.shape)} must be alike, of the batch and sequence of v "
@@ -109,9 +107,7 @@ def _check(q: Operand, k: Operand, v: Operand, gates: tuple[Operand, ...], state
         )
     for gate in gates:
         if gate.shape != v.shape[:3]:
-            raise MeshError(
-                f"{_CHUNKED}: {gate.name} {list(gate.shape)} must be {list(v.shape[:3])}, as v has heads."
-            )
+            raise MeshError(f"{_CHUNKED}: {gate.name} {list(gate.shape)} must be {list(v.shape[:3])}, as v has heads.")
     wanted = (v.shape[0], v.shape[2], q.shape[3], v.shape[3])
     if state is not None and state.shape != wanted:
         raise MeshError(f"{_CHUNKED}: initial_state {list(state.shape)} must be {list(wanted)}.")
@@ -186,11 +182,7 @@ def repeat_and_interleave_eltwise_mul(a: Operand, b: Operand) -> Local:
     is_whole = b.shape[3] in (a.shape[3], _CHANNELS * TILE_SIZE)
     width = a.shape[3] if a.shape[3] != TILE_SIZE else b.shape[3] * (1 if is_whole else TILE_SIZE)
     channels = width // TILE_SIZE
-    if (
-        a.shape[2] != b.shape[2]
-        or a.shape[3] not in (TILE_SIZE, width)
-        or b.shape[3] not in (channels, width)
-    ):
+    if a.shape[2] != b.shape[2] or a.shape[3] not in (TILE_SIZE, width) or b.shape[3] not in (channels, width):
         raise MeshError(
             f"{_PRODUCT}: a {list(a.shape)} must have {TILE_SIZE} columns and b {list(b.shape)} n, or either of them "
             f"n * {TILE_SIZE}."

@@ -213,9 +213,7 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
 # -- queries, keys and values group by group -------------------------------------------------------
 
 
-@operation(
-    _CREATE_QKV, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
-)
+@operation(_CREATE_QKV, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]")
 def create_qkv_heads(
     input: Operand, *, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
 ) -> Local:
@@ -235,9 +233,7 @@ def create_qkv_heads(
     return Local(compute, _rule_4d(transpose_k_heads))
 
 
-@operation(
-    _SEPARATE, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]"
-)
+@operation(_SEPARATE, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]")
 def create_qkv_heads_from_separate_tensors(
     input: Operand,
     input_kv: Operand,

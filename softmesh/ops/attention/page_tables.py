@@ -41,9 +41,7 @@ def check_modulo(op: str, modulo: int | None, length: int, block: int | None) ->
     if modulo is None:
         return
     if not 0 < modulo <= length:
-        raise MeshError(
-            f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user."
-        )
+        raise MeshError(f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user.")
     if block is not None and modulo % block:
         raise MeshError(
             f"cache_position_modulo ({modulo}) must be a positive multiple of effective block_size ({block}); {op} "
@@ -59,9 +57,7 @@ def reinterpret_tiles(cache: torch.Tensor, shape: Sequence[int]) -> torch.Tensor
     lead = cache.shape[:-4]
     if own[-1] == shape[-1]:
         return cache.reshape(*lead, *shape)
-    tiles = _tiles(cache).reshape(
-        *lead, *shape[:2], shape[2] // TILE_SIZE, shape[3] // TILE_SIZE, TILE_SIZE, TILE_SIZE
-    )
+    tiles = _tiles(cache).reshape(*lead, *shape[:2], shape[2] // TILE_SIZE, shape[3] // TILE_SIZE, TILE_SIZE, TILE_SIZE)
     return tiles.transpose(-3, -2).reshape(*lead, *shape)
 
 
@@ -82,9 +78,7 @@ def check_table(op: str, table: Operand, users: int) -> None:
         )
 
 
-def positions_in_order(
-    op: str, cache: torch.Tensor, table: torch.Tensor, needed: torch.Tensor
-) -> torch.Tensor:
+def positions_in_order(op: str, cache: torch.Tensor, table: torch.Tensor, needed: torch.Tensor) -> torch.Tensor:
     """(*axes, users, heads, pages * block size, width): each user's blocks one after the other.
 
     `needed` (*axes, users) counts the pages of each user that are read; numbers of others may be anything.

@@ -248,9 +248,7 @@ def _paged_step(
     length = table.shape[1] * block
     check_modulo(op, modulo, length, block)
     if is_causal and current is None:
-        raise MeshError(
-            f"{op}: causal attention over pages needs a cur_pos_tensor, the position of each user."
-        )
+        raise MeshError(f"{op}: causal attention over pages needs a cur_pos_tensor, the position of each user.")
     if is_causal and mask is not None:
         raise MeshError(f"{op}: attn_mask is given and is_causal=True: pass is_causal=False with it.")
     if current is not None:

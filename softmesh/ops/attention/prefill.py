@@ -108,9 +108,7 @@ def _whole_sequences(
     grouped = (kv_heads, q.shape[1] // kv_heads)
     factor = q.shape[3] ** -0.5 if scale is None else scale
 
-    def compute(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Data, sink: Data, bias: Data
-    ) -> torch.Tensor:
+    def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Data, sink: Data, bias: Data) -> torch.Tensor:
         added, score = group(mask, -3, grouped), group(sink, -3, grouped)
         if bias is not None:
             added = bias if added is None else added + bias
@@ -147,9 +145,7 @@ def _check_windows(windows: Operand | None, offsets: Operand | None, is_causal: 
     if windows is None:
         return
     if is_causal:
-        raise MeshError(
-            f"{_PREFILL}: cu_window_seqlens is given and is_causal=True: pass is_causal=False with it."
-        )
+        raise MeshError(f"{_PREFILL}: cu_window_seqlens is given and is_causal=True: pass is_causal=False with it.")
     check_ints(_PREFILL, windows, (windows.spec.logical_volume(),), "the bounds of the windows")
     check_ints(_PREFILL, offsets, (1,), "the position of the first query")
 

@@ -30,9 +30,7 @@ from softmesh.tensor.dtype import TILE_SIZE
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-def moved_placement(
-    at: rules.Situation, index: int, dims: Mapping[int, int], output: int = 0
-) -> rules.Placement:
+def moved_placement(at: rules.Situation, index: int, dims: Mapping[int, int], output: int = 0) -> rules.Placement:
     """The word of a result for which dim d of operand `index` has become dim `dims[d]`."""
     word, shape = at.words[index], at.shapes[index]
     if isinstance(word, rules.Partial):
@@ -127,9 +125,7 @@ def one_after_another(
     return heads, *pairs.split((kv_heads, kv_heads), -3)
 
 
-def by_groups(
-    heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int
-) -> tuple[torch.Tensor, ...]:
+def by_groups(heads: torch.Tensor, pairs: torch.Tensor | None, q_heads: int, kv_heads: int) -> tuple[torch.Tensor, ...]:
     """For each key head: its queries, then its key, then its value."""
     if pairs is not None:
         return heads, *pairs.unflatten(-3, (kv_heads, 2)).unbind(-3)
@@ -234,16 +230,12 @@ def nlp_create_qkv_heads_decode(
         return [rules.LOCAL if own else moved_placement(at, 0, kept, output) for output in range(3)]
 
     users = input_tensor.shape[2] if slice_size is None else slice_size
-    return Local(
-        compute, rule, shards=lambda grid: decode_shards(users, counts, width, grid, overlap_qk_coregrid)
-    )
+    return Local(compute, rule, shards=lambda grid: decode_shards(users, counts, width, grid, overlap_qk_coregrid))
 
 
 def _check_users_slice(fused: Operand, offset: Operand | None, size: int | None) -> None:
     if (offset is None) != (size is None):
-        raise ArgumentError(
-            f"{_CREATE_DECODE}: batch_offset and slice_size are given together or not at all."
-        )
+        raise ArgumentError(f"{_CREATE_DECODE}: batch_offset and slice_size are given together or not at all.")
     if offset is not None and (offset.is_float or offset.spec.logical_volume() != 1):
         raise MeshError(
             f"{_CREATE_DECODE}: batch_offset must hold one int on each device, got {list(offset.shape)} {offset.dtype}."

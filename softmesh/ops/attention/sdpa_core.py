@@ -64,9 +64,7 @@ def check_mask(op: str, mask: Operand | None, full: Sequence[int]) -> None:
 
 def check_sink(op: str, sink: Operand | None, wanted: tuple[int, ...]) -> None:
     if sink is not None and sink.shape != wanted:
-        raise MeshError(
-            f"{op}: attention_sink {list(sink.shape)} must hold a score for each head: {list(wanted)}."
-        )
+        raise MeshError(f"{op}: attention_sink {list(sink.shape)} must hold a score for each head: {list(wanted)}.")
 
 
 def check_window(op: str, window: int | None) -> None:
@@ -174,13 +172,9 @@ def attend(
     return spread.permute(*back, len(order), len(order) + 1)
 
 
-def _folded(
-    x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents: Sequence[int]
-) -> torch.Tensor:
+def _folded(x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents: Sequence[int]) -> torch.Tensor:
     """(batch, heads, rows, columns): each side whole, or 1 where `x` has nothing of it."""
-    sizes = [
-        [extents[i] if any(x.shape[j] > 1 for j in side) else 1 for i in side] for side in (batch, heads)
-    ]
+    sizes = [[extents[i] if any(x.shape[j] > 1 for j in side) else 1 for i in side] for side in (batch, heads)]
     last = x.dim() - 2
     ordered = x.permute(*batch, *heads, last, last + 1)
     spread = ordered.expand(*sizes[0], *sizes[1], *x.shape[-2:])

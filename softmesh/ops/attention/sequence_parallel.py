@@ -72,11 +72,7 @@ def _visible(
 def statistics(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """The maxima of the parts' rows, each filled up to whole tiles, and then their sums."""
     return torch.cat(
-        [
-            F.pad(part[which], (0, 0, 0, -part[which].shape[-2] % TILE_SIZE))
-            for which in (0, 1)
-            for part in parts
-        ],
+        [F.pad(part[which], (0, 0, 0, -part[which].shape[-2] % TILE_SIZE)) for which in (0, 1) for part in parts],
         -2,
     )
 
@@ -111,9 +107,7 @@ def ring_joint_attention(
     check_sink(JOINT, sink, (1, q.shape[1], 1, 1))
     has_joint = joint_q is not None and joint_k is not None and joint_v is not None
     if is_causal and has_joint:
-        raise MeshError(
-            f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors."
-        )
+        raise MeshError(f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors.")
     if sink is not None and not is_causal:
         raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
     rows, joint = q.shape[2], joint_k.shape[2] if joint_k is not None else 0

@@ -89,9 +89,7 @@ def indexer_score_dsa(
         return scores
 
     row_pairs = [(0, 2), (2, 2), *([(3, 0)] if chunk_start_idx is not None else [])]
-    rule = rules.along(
-        {0: [(0, 0), (1, 0), (2, 0)], 2: row_pairs, 3: [] if chunk_start_idx is not None else [(1, 2)]}
-    )
+    rule = rules.along({0: [(0, 0), (1, 0), (2, 0)], 2: row_pairs, 3: [] if chunk_start_idx is not None else [(1, 2)]})
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(q.shape[3] * heads))
 
 
@@ -99,18 +97,14 @@ def _check_score(q: Operand, k: Operand, weights: Operand) -> None:
     check_four_dims(SCORE, q, k, weights)
     heads, rows = q.shape[1:3]
     if k.shape[1] != 1 or k.shape[3] != q.shape[3]:
-        raise MeshError(
-            f"{SCORE}: k {list(k.shape)} must be [b, 1, length, {q.shape[3]}] for q {list(q.shape)}."
-        )
+        raise MeshError(f"{SCORE}: k {list(k.shape)} must be [b, 1, length, {q.shape[3]}] for q {list(q.shape)}.")
     if weights.shape[1:] not in ((1, rows, heads), (heads, rows, 1)):
         raise MeshError(
             f"{SCORE}: weights {list(weights.shape)} must be [b, 1, {rows}, {heads}], a weight for each query and head."
         )
 
 
-@operation(
-    _TOPK, cost=flops_per_element(8), precision="data", controls="", tuning="subdevice_id sub_core_grids"
-)
+@operation(_TOPK, cost=flops_per_element(8), precision="data", controls="", tuning="subdevice_id sub_core_grids")
 def topk_large_indices(
     input_tensor: Operand,
     *,
@@ -210,9 +204,7 @@ def sparse_sdpa(
     an axis held chunks of `block_cyclic_chunk_local` positions in turn, and indices are positions.
     """
     if block_cyclic_cache_tp_sharded:
-        raise NotModelled(
-            f"{_SPARSE}: block_cyclic_cache_tp_sharded is not modelled: gather the cache first."
-        )
+        raise NotModelled(f"{_SPARSE}: block_cyclic_cache_tp_sharded is not modelled: gather the cache first.")
     width = _check_sparse(q, kv, indices, kv_format, cache_batch_idx)
     check_value_width(_SPARSE, v_dim, width)
     length, factor = kv.shape[2], width**-0.5 if scale is None else scale
@@ -242,9 +234,7 @@ def sparse_sdpa(
     )
 
 
-def _check_sparse(
-    q: Operand, kv: Operand, indices: Operand, form: SparseKVFormat, batch: Value | None
-) -> int:
+def _check_sparse(q: Operand, kv: Operand, indices: Operand, form: SparseKVFormat, batch: Value | None) -> int:
     """The width of a key."""
     check_four_dims(_SPARSE, q, kv, indices)
     wanted = {
@@ -254,11 +244,7 @@ def _check_sparse(
     if wanted is not None and kv.dtype not in wanted:
         raise MeshError(f"{_SPARSE}: a cache of {form} holds {wanted[0]}, got {kv.dtype}.")
     is_packed = form is SparseKVFormat.SCALED_FP8
-    if (
-        kv.shape[1] != 1
-        or (is_packed and kv.shape[3] != PACKED)
-        or (not is_packed and kv.shape[3] != q.shape[3])
-    ):
+    if kv.shape[1] != 1 or (is_packed and kv.shape[3] != PACKED) or (not is_packed and kv.shape[3] != q.shape[3]):
         raise MeshError(
             f"{_SPARSE}: kv {list(kv.shape)} must be [b, 1, length, {PACKED if is_packed else q.shape[3]}] for "
             f"q {list(q.shape)} and {form}."
@@ -301,9 +287,7 @@ def sparse_sdpa_msa(
     its own; without it all of a block is seen. How TT-NN treats the blocks of a query's own position is not known.
     """
     if block_cyclic_sp_axis is not None:
-        raise NotModelled(
-            f"{_BLOCKS}: a block-cyclic cache is not modelled: bring it into the order of positions."
-        )
+        raise NotModelled(f"{_BLOCKS}: a block-cyclic cache is not modelled: bring it into the order of positions.")
     _check_blocks(q, k, v, indices, block_size)
     rows, length = q.shape[2], k.shape[2]
     blocks = -(-length // block_size)
@@ -345,11 +329,7 @@ def _check_blocks(q: Operand, k: Operand, v: Operand, indices: Operand, size: in
             f"{_BLOCKS}: k {list(k.shape)} and v {list(v.shape)} must be alike, and as wide as q {list(q.shape)}."
         )
     check_groups(_BLOCKS, q.shape[1], k.shape[1])
-    if (
-        indices.is_float
-        or indices.layout is not Layout.ROW_MAJOR
-        or indices.shape[1:3] != (k.shape[1], q.shape[2])
-    ):
+    if indices.is_float or indices.layout is not Layout.ROW_MAJOR or indices.shape[1:3] != (k.shape[1], q.shape[2]):
         raise MeshError(
             f"{_BLOCKS}: indices {list(indices.shape)} {indices.dtype}, {indices.layout} must be [b, {k.shape[1]}, "
             f"{q.shape[2]}, n] of integers in ROW_MAJOR layout: blocks for each key head and query."

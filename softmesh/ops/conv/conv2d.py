@@ -42,9 +42,7 @@ def _check_kernel(geometry: Geometry) -> None:
         )
 
 
-def _padded(
-    images: torch.Tensor, geometry: Geometry, mode: PaddingMode
-) -> tuple[torch.Tensor, tuple[int, int]]:
+def _padded(images: torch.Tensor, geometry: Geometry, mode: PaddingMode) -> tuple[torch.Tensor, tuple[int, int]]:
     """The images, and what padding is left to torch, which knows zeros alike on opposite sides."""
     top, bottom, left, right = geometry.padding
     if mode is PaddingMode.Zeros and top == bottom and left == right:
@@ -219,18 +217,12 @@ def _conv_transpose2d(
     top, _, left, _ = geometry.padding
 
     def run(images: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
-        whole = F.conv_transpose2d(
-            images, weight, stride=geometry.stride, groups=several, dilation=geometry.dilation
-        )
+        whole = F.conv_transpose2d(images, weight, stride=geometry.stride, groups=several, dilation=geometry.dilation)
         missing = (0, max(0, left + columns - whole.shape[-1]), 0, max(0, top + rows - whole.shape[-2]))
         return F.pad(whole, missing)[..., top : top + rows, left : left + columns]
 
     def product(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        forward = (
-            as_forward(weight, groups, mirror_kernel)
-            if is_raw
-            else from_matrix(weight, geometry.weight_shape)
-        )
+        forward = as_forward(weight, groups, mirror_kernel) if is_raw else from_matrix(weight, geometry.weight_shape)
         kernels = to_transposed(rounded_weight(forward, config.weights_dtype), groups)
         return convolve(images, kernels, groups, run, transposed=True)
 

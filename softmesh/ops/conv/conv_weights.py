@@ -119,9 +119,7 @@ def _check_steering(op: str, given: dict[str, object]) -> None:
             raise refused(op, f"it has no argument {name!r}.{did_you_mean(name, _STEERING)}")
 
 
-def _checked_weight(
-    op: str, weight: Tensor, wanted: tuple[int, ...], weights_format: str, known: str
-) -> Tensor:
+def _checked_weight(op: str, weight: Tensor, wanted: tuple[int, ...], weights_format: str, known: str) -> Tensor:
     if weights_format != known:
         raise MeshError(f"{op}: weights_format={weights_format!r} must be {known!r}.")
     found = four_dims(weight)
@@ -189,9 +187,7 @@ def prepare_conv_bias(
     """A bias [1, 1, 1, out] on the device, in tiles and the weights' dtype."""
     _check_steering("prepare_conv_bias", steering)
     if tuple(bias_tensor.shape) != (1, 1, 1, out_channels):
-        raise MeshError(
-            f"prepare_conv_bias: bias_tensor {bias_tensor.shape} must be [1, 1, 1, {out_channels}]."
-        )
+        raise MeshError(f"prepare_conv_bias: bias_tensor {bias_tensor.shape} must be [1, 1, 1, {out_channels}].")
     dtype = None if conv_config is None else conv_config.weights_dtype
     return cast(Tensor, to_layout(on_mesh(device, bias_tensor), Layout.TILE, dtype))
 

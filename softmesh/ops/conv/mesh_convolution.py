@@ -38,9 +38,7 @@ class Geometry(NamedTuple):
         top, bottom, left, right = self.padding
         sizes = (self.height + top + bottom, self.width + left + right)
         spans = [step * (n - 1) + 1 for n, step in zip(self.kernel, self.dilation, strict=True)]
-        rows, columns = (
-            (size - span) // step + 1 for size, span, step in zip(sizes, spans, self.stride, strict=True)
-        )
+        rows, columns = ((size - span) // step + 1 for size, span, step in zip(sizes, spans, self.stride, strict=True))
         return rows, columns
 
     @property
@@ -116,9 +114,7 @@ def rounded_weight(weight: torch.Tensor, dtype: DataType | None) -> torch.Tensor
     return from_matrix(round_to(as_matrix(weight), dtype).float(), weight.shape[-4:])
 
 
-@placed(
-    "Split by image where the input is, by channels where the weight is; input channels split in both: Partial."
-)
+@placed("Split by image where the input is, by channels where the weight is; input channels split in both: Partial.")
 def convolution_rule(flat: bool, groups: int, is_bare: bool, weight_dims: tuple[int, int]) -> rules.Rule:
     """Images split by batch, weights by output channels, both by group or by what is summed.
 

@@ -118,9 +118,7 @@ def full(
     checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
     if tuple(optional_tensor.shape) != tuple(shape):
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
-    filled = _create(
-        "full", made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None
-    )
+    filled = _create("full", made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)
     optional_tensor.overwrite(filled.view_data(), filled.view_distribution())
     return optional_tensor
 

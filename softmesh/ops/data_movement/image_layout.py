@@ -125,9 +125,7 @@ def _fold_local(
 ) -> Local:
     if images.rank != 4:
         raise MeshError(f"{op}: input {list(images.shape)} must have 4 dims.")
-    n, height, width, channels = (
-        [images.shape[d] for d in (0, 2, 3, 1)] if channels_first else list(images.shape)
-    )
+    n, height, width, channels = [images.shape[d] for d in (0, 2, 3, 1)] if channels_first else list(images.shape)
     before, after, left, right, top, bottom = _paddings(op, padding)
     height, width, channels = height + top + bottom, width + left + right, channels + before + after
     if min(stride) < 1 or height % stride[0] or width % stride[1]:
@@ -239,6 +237,4 @@ def convert_to_hwc(input: Operand) -> Local:
         target = {0: 0, 2: 3}.get(word.dim, 2 if by_image or by_pixel else None)
         return rules.LOCAL if target is None else word.at(target)
 
-    return Local(
-        lambda x: x.transpose(-2, -1).flatten(-3, -2).unsqueeze(-3), rule, layouts=(Layout.ROW_MAJOR,)
-    )
+    return Local(lambda x: x.transpose(-2, -1).flatten(-3, -2).unsqueeze(-3), rule, layouts=(Layout.ROW_MAJOR,))

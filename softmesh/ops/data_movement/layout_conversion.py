@@ -59,9 +59,7 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
     rule = rules.elementwise if cuts_fractions else rules.keeping
-    return Local(
-        _cast(input_tensor, wanted), rule, dtypes=(wanted,)
-    )  # into new memory, also where the dtype stays
+    return Local(_cast(input_tensor, wanted), rule, dtypes=(wanted,))  # into new memory, also where the dtype stays
 
 
 _LARGEST_UINT16 = 65535
@@ -96,9 +94,7 @@ def to_layout(
     Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored.
     """
     if not isinstance(layout, Layout):
-        raise ArgumentError(
-            f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}"
-        )
+        raise ArgumentError(f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}")
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
     wanted = None if tensor.on_host else dtype
     padding = pad_value if layout is Layout.TILE and tensor.layout is not Layout.TILE else None
@@ -135,15 +131,11 @@ def tilize_with_zero_padding(input_tensor: Operand) -> Local:
 
 
 @operation(**_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
-def tilize_with_val_padding(
-    input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float
-) -> Local:
+def tilize_with_val_padding(input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float) -> Local:
     """Row-major to tiles, padded up to `output_tensor_shape`; the values stay the logical ones."""
     wanted, shape = list(output_tensor_shape), input_tensor.shape
     if len(wanted) != len(shape) or any(w < n for w, n in zip(wanted, shape, strict=True)):
-        raise MeshError(
-            f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}."
-        )
+        raise MeshError(f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}.")
     return Local(_same, rules.keeping, layouts=(Layout.TILE,), pad_value=pad_value)
 
 
@@ -159,9 +151,7 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
     padded = tuple(input_tensor.spec.padded_shape)
     if len(ends) != len(shape) or any(not 0 <= end < n for end, n in zip(ends, padded, strict=True)):
-        raise MeshError(
-            f"untilize_with_unpadding: ends {ends} must lie within the padded shape {list(padded)}."
-        )
+        raise MeshError(f"untilize_with_unpadding: ends {ends} must lie within the padded shape {list(padded)}.")
     kept, spec = [end + 1 for end in ends], input_tensor.spec
     touched = [d for d, (n, whole) in enumerate(zip(kept, shape, strict=True)) if n != whole]
     cuts = [slice(0, n) for n in kept]
@@ -179,9 +169,7 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
 def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
     """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
     if not isinstance(memory_config, MemoryConfig):
-        raise ArgumentError(
-            f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}"
-        )
+        raise ArgumentError(f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}")
     return Local(
         _same,
         rules.keeping,
@@ -226,9 +214,7 @@ def interleaved_to_sharded(
             )
         assert not isinstance(grid, MemoryConfig)
         cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
-        config = MemoryConfig(
-            shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation)
-        )
+        config = MemoryConfig(shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation))
     if not config.is_sharded():
         raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")
     return Local(_same, rules.keeping, memory_config=config)
@@ -270,9 +256,7 @@ def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
 def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
     """A host tensor in another dtype; to a block format also in TILE layout."""
     if not isinstance(tensor, Tensor) or not isinstance(dtype, DataType):
-        raise ArgumentError(
-            "to_dtype(): incompatible function arguments: expected a ttnn.Tensor and a ttnn dtype."
-        )
+        raise ArgumentError("to_dtype(): incompatible function arguments: expected a ttnn.Tensor and a ttnn dtype.")
     if tensor.storage.device is not None:
         raise MeshError(
             "Expected Tensor with HostStorage, got StorageType::DEVICE: use ttnn.typecast for tensors on a device."

@@ -222,9 +222,7 @@ def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
     """The same bits, read as another dtype of the same size."""
     source = input_tensor.dtype
     if source not in _BITS or dtype not in _BITS or facts(source).bits != facts(dtype).bits:
-        raise MeshError(
-            f"bitcast: {source} cannot be read as {dtype}: both must be of one size, and no block floats."
-        )
+        raise MeshError(f"bitcast: {source} cannot be read as {dtype}: both must be of one size, and no block floats.")
 
     def compute(x: torch.Tensor) -> torch.Tensor:
         return round_to(x.to(_BITS[source]).view(_BITS[dtype]).to(_WIDE.get(dtype, _BITS[dtype])), dtype)

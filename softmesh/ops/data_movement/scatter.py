@@ -56,15 +56,11 @@ def _alike(dim: int) -> rules.SingleRule:
     return rule
 
 
-def _scattered(
-    op: str, operand: Operand, dim: int, index: Operand, source: Operand, reduction: str | None
-) -> Local:
+def _scattered(op: str, operand: Operand, dim: int, index: Operand, source: Operand, reduction: str | None) -> Local:
     d, rank = operand.dim(dim), operand.rank
     _check_index(op, index)
     fits = index.rank == source.rank == rank and index.shape == source.shape
-    if not fits or any(
-        i > n for e, (i, n) in enumerate(zip(index.shape, operand.shape, strict=True)) if e != d
-    ):
+    if not fits or any(i > n for e, (i, n) in enumerate(zip(index.shape, operand.shape, strict=True)) if e != d):
         raise MeshError(
             f"{op}: index {list(index.shape)} and src {list(source.shape)} must be of one shape, not larger than input "
             f"{list(operand.shape)} in any dim but dim={dim}."
@@ -146,17 +142,13 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 
 
 @operation(cost=moves_bytes, precision="data", controls="memory_config")
-def indexed_fill(
-    batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0
-) -> Local:
+def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0) -> Local:
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
     a, b = input_tensor_a, input_tensor_b
     d = a.dim(dim)
     count = batch_id.spec.logical_volume()
     if batch_id.is_float or count != batch_id.shape[-1]:
-        raise MeshError(
-            f"indexed_fill: batch_id {list(batch_id.shape)} {batch_id.dtype} must be one row of integers."
-        )
+        raise MeshError(f"indexed_fill: batch_id {list(batch_id.shape)} {batch_id.dtype} must be one row of integers.")
     if a.dtype is not b.dtype or b.shape != (*a.shape[:d], count, *a.shape[d + 1 :]):
         raise MeshError(
             f"indexed_fill: input_tensor_b {list(b.shape)} {b.dtype} must be like input_tensor_a {list(a.shape)} "

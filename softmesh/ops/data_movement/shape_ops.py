@@ -61,9 +61,7 @@ def _seen_as(op: str, operand: Operand, shape: Sequence[int], padded: Sequence[i
     spec, sizes, room = operand.spec, tuple(shape), tuple(padded)
     is_view = math.prod(room) == math.prod(spec.padded_shape) and len(room) == len(sizes)
     if operand.layout is Layout.TILE and not operand.on_host:
-        in_tiles = len(room) > 1 and not any(
-            n % edge for n, edge in zip(room[-2:], spec.tile.tile_shape, strict=True)
-        )
+        in_tiles = len(room) > 1 and not any(n % edge for n, edge in zip(room[-2:], spec.tile.tile_shape, strict=True))
         is_view = is_view and in_tiles and room[-1] == spec.padded_shape[-1]
     if not is_view or any(n > m for n, m in zip(sizes, room, strict=True)):
         raise MeshError(
@@ -141,9 +139,7 @@ def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
     rows = [shape[-2] if len(shape) > 1 else 1 for shape in (before, after)]
     height = input_tensor.spec.tile.height
     if input_tensor.layout is Layout.TILE and rows[0] != rows[1] and any(n % height for n in rows):
-        raise MeshError(
-            f"Invalid second last dims for TILED reshape, from {rows[0]} to {rows[1]}, use reshape instead"
-        )
+        raise MeshError(f"Invalid second last dims for TILED reshape, from {rows[0]} to {rows[1]}, use reshape instead")
     return reshape_local(op, input_tensor, after)
 
 
@@ -152,9 +148,7 @@ def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[
         return first
     given = [first, *(n for n in others if n is not None)]
     if len(given) != 4:
-        raise ArgumentError(
-            f"{op}(): incompatible function arguments: give one shape or four extents, got {given}"
-        )
+        raise ArgumentError(f"{op}(): incompatible function arguments: give one shape or four extents, got {given}")
     return given
 
 
@@ -168,9 +162,7 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     rank = input_tensor.rank
     if not -rank - 1 <= dim <= rank:
-        raise MeshError(
-            f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})"
-        )
+        raise MeshError(f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})")
     shape = list(input_tensor.shape)
     at = dim % (rank + 1)
     shape.insert(at, 1)
@@ -188,9 +180,7 @@ def _after_insert(rank: int, at: int) -> list[int]:
 @operation(**_OPTIONS, controls="")
 def unsqueeze_to_4D(tensor: Operand) -> Local:
     if tensor.rank > 4:
-        raise MeshError(
-            f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims."
-        )
+        raise MeshError(f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims.")
     missing = 4 - tensor.rank
     local = reshape_local("unsqueeze_to_4D", tensor, (1,) * missing + tensor.shape)
     return replace(local, rule=rules.permuting([-1] * missing + list(range(tensor.rank))))
@@ -242,9 +232,7 @@ def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     n = input_tensor.shape[d]
     begin = start + n if start < 0 else start
     if not 0 <= begin <= begin + length <= n:
-        raise MeshError(
-            f"narrow: start={start}, length={length} do not lie within dim {dim} of {n} elements."
-        )
+        raise MeshError(f"narrow: start={start}, length={length} do not lie within dim {dim} of {n} elements.")
     whole = begin == 0 and length == n
     at = d - input_tensor.rank
     shape = (*input_tensor.shape[:d], length, *input_tensor.shape[d + 1 :])
@@ -277,9 +265,7 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 
     first = parts[0]
     d = first.dim(dim)
     for part in parts[1:]:
-        same = [n for i, n in enumerate(part.shape) if i != d] == [
-            n for i, n in enumerate(first.shape) if i != d
-        ]
+        same = [n for i, n in enumerate(part.shape) if i != d] == [n for i, n in enumerate(first.shape) if i != d]
         if part.rank != first.rank or not same:
             raise MeshError(
                 f"concat: All dimensions must be the same size except for the dimension along which the contenation "
@@ -303,18 +289,14 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 
 
 
 def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
-    in_rows = all(
-        part.spec.memory_config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED for part in parts
-    )
+    in_rows = all(part.spec.memory_config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED for part in parts)
     if not in_rows or len(parts) != 2 or at != -1:
         raise MeshError(
             "Groups > 1 is only supported on height-sharded tensors (two of them, along the last dim): concat got "
             f"groups={groups} for {len(parts)} tensors, dim {at}."
         )
     if groups < 1 or any(part.shape[-1] % groups for part in parts):
-        raise MeshError(
-            f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths."
-        )
+        raise MeshError(f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths.")
 
 
 @operation(**_OPTIONS, controls="memory_config")
@@ -326,9 +308,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
             raise MeshError(f"stack: shapes differ: {list(first.shape)} and {part.name} {list(part.shape)}.")
     rank = first.rank
     if not -rank - 1 <= dim <= rank:
-        raise MeshError(
-            f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})"
-        )
+        raise MeshError(f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})")
     at = dim % (rank + 1)
 
     def compute(*xs: torch.Tensor) -> torch.Tensor:
@@ -410,16 +390,12 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
     added = len(sizes) - rank
     if added < 0:
-        raise MeshError(
-            f"expand: output_shape {sizes} has fewer dims than the tensor {list(input_tensor.shape)}."
-        )
+        raise MeshError(f"expand: output_shape {sizes} has fewer dims than the tensor {list(input_tensor.shape)}.")
     for i, n in enumerate(input_tensor.shape):
         want = sizes[added + i]
         sizes[added + i] = n if want == -1 else want
         if n not in (1, sizes[added + i]):
-            raise MeshError(
-                f"expand: dim {i} of {list(input_tensor.shape)} has {n} elements and cannot become {want}."
-            )
+            raise MeshError(f"expand: dim {i} of {list(input_tensor.shape)} has {n} elements and cannot become {want}.")
     touched = [i for i, n in enumerate(input_tensor.shape) if sizes[added + i] != n]
 
     def compute(x: torch.Tensor) -> torch.Tensor:
@@ -463,9 +439,7 @@ def gather_(input: Operand, dim: int, index: Operand) -> Local:
     d = input.dim(dim)
     at = d - input.rank
     if index.rank != input.rank:
-        raise MeshError(
-            f"gather: index {list(index.shape)} and input {list(input.shape)} must have one rank."
-        )
+        raise MeshError(f"gather: index {list(index.shape)} and input {list(input.shape)} must have one rank.")
     if index.is_float:
         raise ArgumentError(f"gather: index must hold integers, got {index.dtype}")
     rank = input.rank

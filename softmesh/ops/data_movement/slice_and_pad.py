@@ -49,17 +49,11 @@ class Slice(Operation):
 def _takes_all(given: dict[str, Any]) -> bool:
     """Whether the slice is the tensor itself, where it is: TT-NN hands that back then."""
     whole, others = given.get("input_tensor"), given.keys() - _ABOUT_THE_SLICE
-    if (
-        not isinstance(whole, Tensor)
-        or others
-        or given.get("memory_config") not in (None, whole.memory_config())
-    ):
+    if not isinstance(whole, Tensor) or others or given.get("memory_config") not in (None, whole.memory_config()):
         return False
     rank = len(whole.shape)
     bounds = [given.get(name) for name in ("slice_start", "slice_end", "slice_step")]
-    found = [
-        None if one is None else list(one) for one in bounds if one is None or isinstance(one, list | tuple)
-    ]
+    found = [None if one is None else list(one) for one in bounds if one is None or isinstance(one, list | tuple)]
     if found not in ([[0] * rank, list(whole.shape), steps] for steps in (None, [1] * rank)):
         return False
     whole.check_allocated("slice")
@@ -71,8 +65,7 @@ def _check_bounds(name: str, bounds: object) -> None:
         raise refused("slice", f"{name} must be a ttnn.Tensor, as the other bound is")
     if len(bounds.shape) != 1:
         raise MeshError(
-            f"slice: {name} must be a tensor of one dim, an entry for each dim of the input, "
-            f"got {list(bounds.shape)}."
+            f"slice: {name} must be a tensor of one dim, an entry for each dim of the input, got {list(bounds.shape)}."
         )
 
 
@@ -94,9 +87,7 @@ def _own_part(
     d = input_tensor.dim(slice_dim, "slice_dim")
     n, rank = input_tensor.shape[d], input_tensor.rank
     if num_devices < 1 or n % num_devices:
-        raise MeshError(
-            f"slice: {num_devices} devices cannot share the {n} elements of dim {slice_dim} evenly."
-        )
+        raise MeshError(f"slice: {num_devices} devices cannot share the {n} elements of dim {slice_dim} evenly.")
     if slice_start.shape != (rank,) or slice_end.shape != (rank,):
         raise MeshError(
             f"slice: bounds {list(slice_start.shape)} and {list(slice_end.shape)} must have an entry for each of "
@@ -169,9 +160,7 @@ def slice_(
         )
     cuts: list[slice] = []
     touched: list[int] = []
-    for d, (n, start, end, step) in enumerate(
-        zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)
-    ):
+    for d, (n, start, end, step) in enumerate(zip(input_tensor.shape, slice_start, slice_end, steps, strict=True)):
         if step < 1:
             raise MeshError(f"slice: step {step} in dim {d} must be positive.")
         low, high, _ = slice(start, end, step).indices(n)
@@ -197,9 +186,7 @@ def _window(op: str, shape: Sequence[int], *bounds: Sequence[int]) -> tuple[slic
     return tuple(slice(*bound) for bound in zip(starts, ends, steps, strict=True))
 
 
-@operation(
-    "experimental.slice_write", cost=moves_bytes, precision="data", controls="", writes="output_tensor"
-)
+@operation("experimental.slice_write", cost=moves_bytes, precision="data", controls="", writes="output_tensor")
 def slice_write(
     input_tensor: Operand,
     output_tensor: Operand,
@@ -228,9 +215,7 @@ def slice_write(
         rules.refuse_partial(at)
         words = {word for word in at.words if word is not rules.REPLICATE}
         word = words.pop()
-        return (
-            word if not words and isinstance(word, rules.Shard) and word.dim not in touched else rules.LOCAL
-        )
+        return word if not words and isinstance(word, rules.Shard) and word.dim not in touched else rules.LOCAL
 
     return Local(compute, rule)
 
@@ -316,11 +301,7 @@ def _pad_widths(
     elif wanted or starts is not None:
         pairs = []
     widths = [(0, 0)] * (len(shape) - len(pairs)) + pairs
-    if (
-        len(widths) != len(shape)
-        or any(len(pair) != 2 or min(pair) < 0 for pair in widths)
-        or (padding and not pairs)
-    ):
+    if len(widths) != len(shape) or any(len(pair) != 2 or min(pair) < 0 for pair in widths) or (padding and not pairs):
         raise MeshError(
             f"pad: padding={list(padding)} does not fit a tensor of shape {list(shape)}: give (before, after) for "
             "each of its last dims, or the padded shape and the start of the tensor in it."

@@ -22,10 +22,7 @@ Activation = str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]
 
 _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{name: entry.function for name, entry in UNARY.items()},
-    **{
-        name: PARAMETRIC[name]
-        for name in ("celu", "elu", "hardshrink", "hardtanh", "logit", "softplus", "softshrink")
-    },
+    **{name: PARAMETRIC[name] for name in ("celu", "elu", "hardshrink", "hardtanh", "logit", "softplus", "softshrink")},
     "alt_complex_rotate90": rotate90,
     "gelu": gelu_function(GeluVariant.Accurate),
     "gelu_approx": gelu_function(GeluVariant.Tanh),
@@ -147,9 +144,7 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     def define(input_tensor: Operand, dim: int = -1) -> Local:
         return _gated(name, input_tensor, dim, gate)
 
-    define.__doc__ = (
-        "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
-    )
+    define.__doc__ = "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
     operation(name, cost=flops_per_element(9), controls="memory_config", floats_only=True)(define)
 
 

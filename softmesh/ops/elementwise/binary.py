@@ -186,9 +186,7 @@ def _check_quotient(definition: Definition, call: BoundCall) -> None:
     """The quotient of whole numbers has a fraction, unless it is rounded."""
     named = call.named
     asked, a, b = named["dtype"], named["input_tensor_a"], named["input_tensor_b"]
-    is_whole = any(map(_is_whole, (a, b))) and not any(
-        isinstance(x, Tensor) and not _is_whole(x) for x in (a, b)
-    )
+    is_whole = any(map(_is_whole, (a, b))) and not any(isinstance(x, Tensor) and not _is_whole(x) for x in (a, b))
     if is_whole and named["rounding_mode"] is None and asked not in (None, DataType.FLOAT32):
         raise MeshError(
             f"For integer division, supported output dtype is FLOAT32: {definition.name} was asked for {asked}. Round "
@@ -286,9 +284,7 @@ def bias_gelu(
 ) -> Local:
     """gelu(a + b)."""
     before = input_tensor_a_activations, input_tensor_b_activations
-    return binary_local(
-        "bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations
-    )
+    return binary_local("bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations)
 
 
 @operation(**_INTO)
@@ -374,9 +370,7 @@ def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
     if isinstance(weight, Operand):
         return _prelu_of_channels(input_tensor_a, weight)
     if isinstance(weight, Sequence) and len(weight) != 1:
-        raise MeshError(
-            f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them."
-        )
+        raise MeshError(f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them.")
     return Local(lambda x, w: torch.where(x > 0, x, w * x), rules.elementwise)
 
 

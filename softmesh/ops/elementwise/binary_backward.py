@@ -22,10 +22,7 @@ _SPELLINGS = {"input_tensor_a": "input_tensor", "scalar": "other_tensor"}
 
 # (a, b), both tensors
 PAIRS: dict[str, Callable[..., torch.Tensor]] = {
-    **{
-        name: BINARY[name].function
-        for name in ("atan2", "hypot", "ldexp", "logaddexp", "logaddexp2", "xlogy")
-    },
+    **{name: BINARY[name].function for name in ("atan2", "hypot", "ldexp", "logaddexp", "logaddexp2", "xlogy")},
     "max": torch.maximum,
     "min": torch.minimum,
     "squared_difference": BINARY["squared_difference"].function,
@@ -72,9 +69,7 @@ for _name, _function in REMAINDERS.items():
 
 
 @backward("div", into=_OF_BOTH, spellings=_SPELLINGS, steps=4)
-def div_bw(
-    grad_tensor: Operand, input_tensor: Operand, other_tensor: Value, rounding_mode: str | None = None
-) -> Local:
+def div_bw(grad_tensor: Operand, input_tensor: Operand, other_tensor: Value, rounding_mode: str | None = None) -> Local:
     """Of a / b; with a rounding mode 0, a rounded quotient being flat."""
     check_rounding("div_bw", rounding_mode)
     return derived(
@@ -87,9 +82,7 @@ def div_bw(
 
 
 @backward("rdiv", steps=4)
-def rdiv_bw(
-    grad_tensor: Operand, input_tensor: Operand, scalar: float, *, rounding_mode: str | None = None
-) -> Local:
+def rdiv_bw(grad_tensor: Operand, input_tensor: Operand, scalar: float, *, rounding_mode: str | None = None) -> Local:
     """Of scalar / x."""
     check_rounding("rdiv_bw", rounding_mode)
 
@@ -106,26 +99,20 @@ def div_no_nan_bw(grad_tensor: Operand, input_tensor: Operand, scalar: float) ->
     return derived("div_no_nan_bw", lambda x: x * factor, grad_tensor, input_tensor)
 
 
-@backward(
-    "rsub", into=_OF_BOTH, spellings={"input_tensor_a": "input_tensor", "input_tensor_b": "other_tensor"}
-)
+@backward("rsub", into=_OF_BOTH, spellings={"input_tensor_a": "input_tensor", "input_tensor_b": "other_tensor"})
 def rsub_bw(grad_tensor: Operand, input_tensor: Operand, other_tensor: Operand) -> Local:
     """Of b - a."""
     return derived("rsub_bw", lambda a, b: b - a, grad_tensor, input_tensor, other_tensor)
 
 
 @backward("addalpha", into=_BY_LETTER, steps=2)
-def addalpha_bw(
-    grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, alpha: float = 1.0
-) -> Local:
+def addalpha_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, alpha: float = 1.0) -> Local:
     """Of a + alpha * b."""
     return derived("addalpha_bw", lambda a, b: a + alpha * b, grad_tensor, input_tensor_a, input_tensor_b)
 
 
 @backward("subalpha", into=_OF_BOTH, steps=2)
-def subalpha_bw(
-    grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, alpha: float = 1.0
-) -> Local:
+def subalpha_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, alpha: float = 1.0) -> Local:
     """Of a - alpha * b."""
     return derived("subalpha_bw", lambda a, b: a - alpha * b, grad_tensor, input_tensor_a, input_tensor_b)
 
@@ -172,9 +159,7 @@ for _name in ("clamp", "clip"):
 
 
 @backward("where", into=_BY_LETTER, steps=2)
-def where_bw(
-    grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, input_tensor_c: Operand
-) -> Local:
+def where_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, input_tensor_c: Operand) -> Local:
     """Of where(a, b, c): the gradients of b and c."""
 
     def compute(grad: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> list[torch.Tensor]:
@@ -185,9 +170,7 @@ def where_bw(
 
 
 @backward("lerp", spellings={"scalar": "input_tensor_c"}, steps=4)
-def lerp_bw(
-    grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, input_tensor_c: Value
-) -> Local:
+def lerp_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, input_tensor_c: Value) -> Local:
     """Of a + c * (b - a): the gradients of a, b and, where it is a tensor, c."""
     operands = (input_tensor_a, input_tensor_b, input_tensor_c)
     return derived("lerp_bw", lambda a, b, w: a + w * (b - a), grad_tensor, *operands)

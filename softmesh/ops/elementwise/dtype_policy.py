@@ -65,9 +65,7 @@ _MIXING = frozenset(
         "divide",
     ]
 )
-_COMPARED = frozenset(
-    {DataType.FLOAT32, DataType.BFLOAT16, DataType.INT32}
-)  # isclose compares them as float32
+_COMPARED = frozenset({DataType.FLOAT32, DataType.BFLOAT16, DataType.INT32})  # isclose compares them as float32
 _CASTING = frozenset({"multiply", "div", "divide"})  # whole numbers beside floats become floats first
 
 

@@ -77,9 +77,7 @@ def per_token_cast_back(
 ) -> Local:
     """x * scale for each 128 columns, in bfloat16 unless another dtype is asked for; without scales x itself."""
     if token_count_aware or metadata is not None:
-        raise NotModelled(
-            f"{_BACK}: token_count_aware is not modelled: all rows are cast, those of no token too."
-        )
+        raise NotModelled(f"{_BACK}: token_count_aware is not modelled: all rows are cast, those of no token too.")
     if input_scale is not None:
         wanted = (*input_e4m3.shape[:-1], input_e4m3.shape[-1] // GROUP)
         if input_scale.shape != wanted or input_e4m3.shape[-1] % GROUP:

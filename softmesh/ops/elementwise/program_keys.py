@@ -33,6 +33,5 @@ def _broadcast(tensors: list[Tensor]) -> tuple[tuple[bool, ...], ...]:
     """For the last two dims, which of the operands have one row or column to repeat."""
     shapes = [(1, 1, *tensor.shape)[-2:] for tensor in tensors]
     return tuple(
-        tuple(shape[d] == 1 for shape in shapes) if len({shape[d] for shape in shapes}) > 1 else ()
-        for d in range(2)
+        tuple(shape[d] == 1 for shape in shapes) if len({shape[d] for shape in shapes}) > 1 else () for d in range(2)
     )

@@ -36,9 +36,7 @@ def _some(at: rules.Situation, *indices: int) -> rules.Situation:
     return rules.Situation(words, shapes, at.out_shapes)
 
 
-@placed(
-    "Split as the operands are, where their splits line up. Partial sums may be added to partial sums only."
-)
+@placed("Split as the operands are, where their splits line up. Partial sums may be added to partial sums only.")
 def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
     """The word of `addend + term of the factors`; each operand's own index is told of a Partial misused."""
 
@@ -127,9 +125,7 @@ def addmm(
 ) -> Local:
     """beta * input + alpha * mat1 @ mat2; an activation of the program config comes right behind the product."""
     if alpha == 0:
-        raise MeshError(
-            "addmm: alpha parameter cannot be 0: ttnn.multiply(input_tensor, beta) is what is left then."
-        )
+        raise MeshError("addmm: alpha parameter cannot be 0: ttnn.multiply(input_tensor, beta) is what is left then.")
     rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
     check_blocks("addmm", -(-mat1_tensor.shape[-1] // TILE_SIZE), program_config)
     fused = None if program_config is None else program_config.activation

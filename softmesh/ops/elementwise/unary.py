@@ -157,9 +157,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     tuning=_TUNING,
     program_key=elementwise_program,
 )
-def sigmoid(
-    input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate
-) -> Local:
+def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate) -> Local:
     """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here."""
     return Local(torch.sigmoid, rules.elementwise)
 

@@ -244,9 +244,7 @@ def logiteps_bw(grad_tensor: Operand, input_tensor: Operand, *, eps: float = 0.0
 
 
 @backward("softplus")
-def softplus_bw(
-    grad_tensor: Operand, input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0
-) -> Local:
+def softplus_bw(grad_tensor: Operand, input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
     return _parametric("softplus", grad_tensor, input_tensor, beta, threshold)
 
 

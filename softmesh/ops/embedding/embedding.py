@@ -29,9 +29,7 @@ def look_up(ids: torch.Tensor, table: torch.Tensor, ids_rank: int) -> torch.Tens
     lead = ids.dim() - ids_rank
     rows, width = table.shape[-2:]
     if int(ids.max()) >= rows if ids.numel() else False:
-        raise MeshError(
-            f"embedding: index {int(ids.max())} is outside the table of {rows} rows on each device."
-        )
+        raise MeshError(f"embedding: index {int(ids.max())} is outside the table of {rows} rows on each device.")
     if all(extent == 1 for extent in table.shape[:-2]):
         return table.reshape(rows, width)[ids.long()]
     return rows_of_each(ids.long(), table.reshape(*table.shape[:lead], rows, width), lead)
@@ -61,13 +59,9 @@ def embedding(
     Indices [n] give [n, width], those of higher rank [first extent, last extent, width].
     """
     if input_tensor.is_float:
-        raise ArgumentError(
-            f"embedding: input_tensor must hold indices (ttnn.uint32), got {input_tensor.dtype}"
-        )
+        raise ArgumentError(f"embedding: input_tensor must hold indices (ttnn.uint32), got {input_tensor.dtype}")
     if weight.rank < 2 or any(n != 1 for n in weight.shape[:-2]):
-        raise MeshError(
-            f"embedding: weight must be (rows, width), 1s in front allowed; got {list(weight.shape)}."
-        )
+        raise MeshError(f"embedding: weight must be (rows, width), 1s in front allowed; got {list(weight.shape)}.")
     rank = input_tensor.rank
     if any(n != 1 for n in input_tensor.shape[1:-1]):
         raise MeshError(

@@ -128,9 +128,7 @@ def rotate_by_matrix(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     return (x.unflatten(-1, (-1, TILE_SIZE)) @ matrix.float()).flatten(-2)
 
 
-def rotated(
-    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch.Tensor | None = None
-) -> torch.Tensor:
+def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch.Tensor | None = None) -> torch.Tensor:
     wide = x.float()
     across = rotate_half(wide) if matrix is None else rotate_by_matrix(wide, matrix)
     return wide * cos.float() + across * sin.float()
@@ -252,9 +250,7 @@ def rotary_embedding_llama_fused_qk(
         each = _matrices(matrix, blocks, 2 * users)
         halves = (slice(0, users), slice(users, None))
         first, second = (
-            rotated(
-                x, cos[..., own, :1, :], sin[..., own, :1, :], each[..., own, :, :, :] if blocks > 1 else each
-            )
+            rotated(x, cos[..., own, :1, :], sin[..., own, :1, :], each[..., own, :, :, :] if blocks > 1 else each)
             for x, own in zip((q, k), halves, strict=True)
         )
         return first, second
@@ -364,9 +360,7 @@ def _check(x: Operand, cos: Operand, sin: Operand, dim: int | None, offset: int)
             f"{list(x.shape)}, a multiple of {TILE_SIZE}."
         )
     if cos.shape != sin.shape or cos.shape[:2] != (1, 1) or cos.shape[3] != width:
-        raise MeshError(
-            f"{_INDEXED}: cos {list(cos.shape)} and sin {list(sin.shape)} must be [1, 1, length, {width}]."
-        )
+        raise MeshError(f"{_INDEXED}: cos {list(cos.shape)} and sin {list(sin.shape)} must be [1, 1, length, {width}].")
     return width
 
 

@@ -97,18 +97,12 @@ def _decode(
     if is_causal:
         latest = torch.tensor(list(cur_pos)) if cur_pos_tensor is None else cur_pos_tensor
         at, latest = torch.arange(input_tensor_k.shape[2]), latest.unsqueeze(-1)
-        seen = (
-            at <= latest
-            if sliding_window_size is None
-            else (at <= latest) & (at > latest - sliding_window_size)
-        )
+        seen = at <= latest if sliding_window_size is None else (at <= latest) & (at > latest - sliding_window_size)
         seen = seen.reshape(len(latest), 1, 1, -1)
     queries = input_tensor_q.permute(1, 2, 0, 3)
     bias = None if attn_mask is None else attn_mask.transpose(1, 2)
     sink = None if attention_sink is None else attention_sink[:, :1].reshape(1, -1, 1, 1)
-    found = attention(
-        queries, input_tensor_k, input_tensor_v, visible=seen, bias=bias, scale=scale, sink=sink
-    )
+    found = attention(queries, input_tensor_k, input_tensor_v, visible=seen, bias=bias, scale=scale, sink=sink)
     return found.permute(2, 0, 1, 3)
 
 

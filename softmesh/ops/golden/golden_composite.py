@@ -146,9 +146,7 @@ def _moreh_cumsum(input: Tensor, dim: int) -> Tensor:
 
 
 @reference("sort")
-def _sort(
-    input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
-) -> Sequence[Tensor]:
+def _sort(input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sequence[Tensor]:
     return list(torch.sort(input_tensor, dim=dim, descending=descending, stable=True))
 
 
@@ -163,9 +161,7 @@ def _broadcast_to(input: Tensor, output_shape: Sequence[int]) -> Tensor:
 
 
 @reference("transformer.attention_softmax")
-def _attention_softmax(
-    tensor: Tensor, attention_mask: Tensor | None = None, head_size: int | None = None
-) -> Tensor:
+def _attention_softmax(tensor: Tensor, attention_mask: Tensor | None = None, head_size: int | None = None) -> Tensor:
     scores = tensor if head_size is None else tensor / head_size**0.5
     return torch.softmax(scores if attention_mask is None else scores + attention_mask, -1)
 

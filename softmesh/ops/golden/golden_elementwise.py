@@ -250,9 +250,7 @@ def _pair(function: Callable[[Any, Any], Tensor]) -> Callable[..., Tensor]:
         input_tensor_b_activations: Sequence[Any] = (),
     ) -> Tensor:
         a, b = as_tensors(input_tensor_a, input_tensor_b)
-        result = function(
-            _unary_chain(a, input_tensor_a_activations), _unary_chain(b, input_tensor_b_activations)
-        )
+        result = function(_unary_chain(a, input_tensor_a_activations), _unary_chain(b, input_tensor_b_activations))
         return _unary_chain(result, activations)
 
     return golden

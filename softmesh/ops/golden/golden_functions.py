@@ -18,9 +18,7 @@ from softmesh.tensor.transfer import from_torch, to_torch
 # -- the table: op name -> reference -----------------------------------------------------------------
 
 
-Reference = Callable[
-    ..., Any
-]  # torch tensors, by the op's own parameter names or in the order of its operands
+Reference = Callable[..., Any]  # torch tensors, by the op's own parameter names or in the order of its operands
 
 REFERENCES: dict[str, Reference] = {}
 
@@ -104,10 +102,7 @@ class _Gradient:
         self._forward = forward
         self._function = function
         self.__signature__ = inspect.Signature(
-            [
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-                for name in op.definition.signature.names
-            ]
+            [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in op.definition.signature.names]
         )
 
     def __call__(self, **named: Any) -> list[torch.Tensor]:
@@ -122,10 +117,7 @@ class _Gradient:
             return [torch.zeros_like(leaf) for leaf in wanted]
         spread = gradient.to(result.dtype).expand_as(result)
         found = torch.autograd.grad(result, wanted, spread, allow_unused=True)
-        return [
-            torch.zeros_like(leaf) if slope is None else slope
-            for leaf, slope in zip(wanted, found, strict=True)
-        ]
+        return [torch.zeros_like(leaf) if slope is None else slope for leaf, slope in zip(wanted, found, strict=True)]
 
     def _applied(self, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
         result: torch.Tensor

@@ -24,9 +24,7 @@ def _row(images: Tensor, like: Tensor) -> Tensor:
 
 def _sides(padding: Sequence[int]) -> tuple[int, int, int, int]:
     """Left, right, top, bottom."""
-    top, bottom, left, right = (
-        padding if len(padding) == 4 else (padding[0], padding[0], padding[1], padding[1])
-    )
+    top, bottom, left, right = padding if len(padding) == 4 else (padding[0], padding[0], padding[1], padding[1])
     return left, right, top, bottom
 
 
@@ -136,9 +134,7 @@ def golden_rotate(
     rows, columns = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
     dx, dy = columns - x0, rows - y0
     x, y = cos * dx - sin * dy + x0, sin * dx + cos * dy + y0
-    grid = (
-        torch.stack([2 * x / width - 1, 2 * y / height - 1], -1).float().expand(len(input_tensor), -1, -1, -1)
-    )
+    grid = torch.stack([2 * x / width - 1, 2 * y / height - 1], -1).float().expand(len(input_tensor), -1, -1, -1)
     images = input_tensor.permute(0, 3, 1, 2).float()
     options: dict[str, Any] = {"mode": interpolation_mode, "align_corners": False}
     turned = F.grid_sample(images, grid, **options)

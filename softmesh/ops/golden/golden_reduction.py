@@ -64,9 +64,7 @@ def _argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False)
 
 
 @reference("topk")
-def _topk(
-    input_tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Sequence[Tensor]:
+def _topk(input_tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sequence[Tensor]:
     return tuple(torch.topk(input_tensor, k, dim, largest, sorted))
 
 
@@ -88,9 +86,7 @@ def _softmax(input_tensor: Tensor, dim: int = -1) -> Tensor:
 
 
 @reference("scale_mask_softmax", "scale_mask_softmax_in_place", "scale_causal_mask_hw_dims_softmax_in_place")
-def _scale_mask_softmax(
-    input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None
-) -> Tensor:
+def _scale_mask_softmax(input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None) -> Tensor:
     scores = input_tensor if scale is None else input_tensor * scale
     return torch.softmax(scores if mask is None else scores + mask, -1)
 

@@ -80,9 +80,7 @@ def write_rows(
     _write(cache, index, values, is_written.unsqueeze(-1), shape)
 
 
-def write_blocks(
-    cache: torch.Tensor, place: torch.Tensor, values: torch.Tensor, is_written: torch.Tensor
-) -> None:
+def write_blocks(cache: torch.Tensor, place: torch.Tensor, values: torch.Tensor, is_written: torch.Tensor) -> None:
     """values (*axes, n, heads, rows, width) as whole blocks of the cache; the others are (*axes, n)."""
     shape = (*cache.shape[:-4], values.shape[-4])
     _write(cache, [*_axes(cache, len(shape)), place], values, is_written, shape)
@@ -120,9 +118,7 @@ def write_back_view(cache: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
 
 
 @placed("As the cache is, where the input is split with it; otherwise Local.")
-def writing_rule(
-    alike: Mapping[int, int], by_user: Sequence[int], *, is_shared: bool = False
-) -> rules.SingleRule:
+def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared: bool = False) -> rules.SingleRule:
     """Of a cache, what is written, and other operands: a split that they share stays.
 
     `alike` has for each dim of the cache that of the input; dim 0 are users (or their blocks), along which the
@@ -173,18 +169,14 @@ def _check_within(op: str, argument: str, first: int, count: int, extent: int, w
 
 
 @operation(**_OPTIONS, writes="cache_tensor")
-def fill_cache(
-    cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0
-) -> Local:
+def fill_cache(cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache."""
     _check_int("fill_cache", batch_idx=batch_idx, update_idx=update_idx)
     return _filling("fill_cache", "batch_idx", cache_tensor, input_tensor)
 
 
 @operation("kv_cache.fill_cache_for_user_", **_OPTIONS, writes="cache")
-def fill_cache_for_user_(
-    cache: Operand, input: Operand, batch_index: Value, *, update_idx: Value = 0
-) -> Local:
+def fill_cache_for_user_(cache: Operand, input: Operand, batch_index: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_index, :, update_idx : update_idx + s]; returns the cache."""
     op = "kv_cache.fill_cache_for_user_"
     _check_int(op, batch_index=batch_index, update_idx=update_idx)
@@ -227,9 +219,7 @@ def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_off
     positional="batch_offset compute_kernel_config",
     writes="cache",
 )
-def update_cache_for_token_(
-    cache: Operand, input: Operand, update_index: Value, *, batch_offset: int = 0
-) -> Local:
+def update_cache_for_token_(cache: Operand, input: Operand, update_index: Value, *, batch_offset: int = 0) -> Local:
     """Write one token of each user, [1, heads, users, width], at cache[:, :, update_index]; returns the cache."""
     op = "kv_cache.update_cache_for_token_"
     _check_int(op, update_index=update_index, batch_offset=batch_offset)

@@ -65,8 +65,7 @@ def global_rows(
     positional="slot_idx layer_idx num_layers kv_actual_global cluster_axis valid_global tp_axis rope scales",
     **_on_axis(
         2,
-        "cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global? tp_axis? rope? "
-        "scales?",
+        "cache input slot_idx kv_actual_global layer_idx num_layers cluster_axis valid_global? tp_axis? rope? scales?",
     ),
 )
 def update_padded_kv_cache(
@@ -156,9 +155,7 @@ def zero_padded_kv_cache(
         end = -(-valid // pad_align) * pad_align
         is_padding = (position >= valid) & (position < end)
         batch = _batch(_ZERO, slot, num_layers, layer_idx, cache)
-        zeros = torch.zeros(
-            length, *cache.shape[-3:-2], cache.shape[-1], dtype=cache.dtype, device=cache.device
-        )
+        zeros = torch.zeros(length, *cache.shape[-3:-2], cache.shape[-1], dtype=cache.dtype, device=cache.device)
         write_rows(cache, batch, row, zeros, is_padding)
         return cache
 

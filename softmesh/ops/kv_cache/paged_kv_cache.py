@@ -146,19 +146,13 @@ def _positions(at: Data, numbers: Sequence[int], values: torch.Tensor) -> torch.
 class _Token:
     """The newest token of each user, on its way into a cache."""
 
-    def __init__(
-        self, op: str, values: Operand, offset: int, share_cache: bool, modulo: int | None = None
-    ) -> None:
+    def __init__(self, op: str, values: Operand, offset: int, share_cache: bool, modulo: int | None = None) -> None:
         self.op, self.values, self.offset = op, values, offset
         self.share_cache, self.modulo = share_cache, modulo
         if values.rank != 4 or values.shape[0] != 1:
-            raise MeshError(
-                f"{op}: {values.name} must be [1, users, heads, width], got {list(values.shape)}."
-            )
+            raise MeshError(f"{op}: {values.name} must be [1, users, heads, width], got {list(values.shape)}.")
         if not 0 <= offset < values.shape[1]:
-            raise MeshError(
-                f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input."
-            )
+            raise MeshError(f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input.")
         self.users = values.shape[1] - offset
 
     def check(
@@ -181,9 +175,7 @@ class _Token:
     def _check_users(self, cache: Operand, table: Operand | None, seen_as: Sequence[int]) -> None:
         if table is not None:
             if self.share_cache:
-                raise MeshError(
-                    f"{self.op}: share_cache=True is for caches without a page_table: pass one of them."
-                )
+                raise MeshError(f"{self.op}: share_cache=True is for caches without a page_table: pass one of them.")
             check_table(self.op, table, self.users)
         elif seen_as[0] != (1 if self.share_cache else self.users):
             why = "share_cache=True" if self.share_cache else f"{self.values.name} holds {self.users} users"
@@ -253,9 +245,7 @@ def _on_pages(
     return place, current % size, is_written
 
 
-def _all_rows(
-    current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]
-) -> Data:
+def _all_rows(current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]) -> Data:
     """Of a cache with all its rows one below the other, those that are written; None where some user writes none."""
     *axes, blocks, heads, size = shape
     place, row, is_written = _on_pages(current, table, op, modulo, blocks, size)
@@ -337,9 +327,7 @@ def paged_fill_cache(
     return Local(compute, writing_rule({0: 0, 1: 1, 3: 3}, (2, 3, 4)))
 
 
-def _checked(
-    cache: Operand, values: Operand, override: PagedCacheGeometryOverride
-) -> tuple[int, int, int, int]:
+def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:
     check_cache(_FILL, cache)
     if values.rank != 4 or values.shape[0] != 1:
         raise MeshError(f"{_FILL}: {values.name} must be [1, heads, s, width], got {list(values.shape)}.")
@@ -368,9 +356,7 @@ def _pages_of(table: torch.Tensor, users: Data, number: int) -> torch.Tensor:
     return torch.take_along_dim(table, users.long().unsqueeze(-1), -2).squeeze(-2)
 
 
-def _fill_blocks(
-    cache: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, writes: torch.Tensor
-) -> None:
+def _fill_blocks(cache: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, writes: torch.Tensor) -> None:
     """Whole blocks first, then what is left over."""
     blocks, _, size, _ = cache.shape[-4:]
     whole, rest = divmod(values.shape[-2], size)

@@ -151,9 +151,7 @@ def _by_groups(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     is_big = math.prod(shape) * a.itemsize > BIG and a.is_cpu
     made = empty_result(shape, a.dtype) if is_big else a.new_empty(shape)
     own = next((i for i, m in enumerate(a.shape[:-2]) if m > 1), None)
-    parts = (
-        [(a, b, made)] if own is None else zip(a.unbind(own), b.unbind(own), made.unbind(own), strict=True)
-    )
+    parts = [(a, b, made)] if own is None else zip(a.unbind(own), b.unbind(own), made.unbind(own), strict=True)
     for one, many, place in parts:
         count = many.numel() // (inner * columns)
         torch.bmm(
@@ -182,8 +180,7 @@ def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
     own = [shape_a[i] for i in only_a]
     is_one = all(shape_a[i] == 1 for i in others)
     kept = [
-        [math.prod(shape[i] for i in others)] if is_one else [shape[i] for i in others]
-        for shape in (shape_a, shape_b)
+        [math.prod(shape[i] for i in others)] if is_one else [shape[i] for i in others] for shape in (shape_a, shape_b)
     ]
     order = [*others, *only_a]
     real = [i for i in order if shape_a[i] > 1]
@@ -200,9 +197,7 @@ def _folding(shape_a: torch.Size, shape_b: torch.Size) -> Folding:
 
 def _may_share_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether all matrices of b multiply the same rows, and are narrow; they need to lie as the columns of one."""
-    return b.shape[-1] <= _NARROW and all(
-        m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)
-    )
+    return b.shape[-1] <= _NARROW and all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
 
 
 def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -273,9 +268,7 @@ def _turned_product(a: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]):
         return _product(gradient.mT, a).mT
     lead = gradient.shape[:-2]
-    wide = gradient.movedim(-2, 0).reshape(
-        gradient.shape[-2], -1
-    )  # a view, if the product was one of columns
+    wide = gradient.movedim(-2, 0).reshape(gradient.shape[-2], -1)  # a view, if the product was one of columns
     return torch.matmul(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
 
 

@@ -287,13 +287,9 @@ def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The scalar product of two vectors given as (1, 1, 1, N)."""
     for operand in (input_tensor_a, input_tensor_b):
         if math.prod(operand.shape[:-1]) != 1:
-            raise MeshError(
-                f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}."
-            )
+            raise MeshError(f"moreh_dot: {operand.name} must be a vector (1, 1, 1, N), got {list(operand.shape)}.")
     if input_tensor_a.shape != input_tensor_b.shape:
-        raise MeshError(
-            f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}."
-        )
+        raise MeshError(f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}.")
     last = input_tensor_a.rank - 1
 
     def rule(at: rules.Situation) -> rules.Placement:
@@ -319,9 +315,7 @@ def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> 
     """The widths of the pieces a product is cut into: as many of one width, or as they are listed."""
     if sizes:
         if sum(sizes) != width or min(sizes) < 1 or chunks not in (1, len(sizes)):
-            raise MeshError(
-                f"{op}: chunk_sizes={list(sizes)} must be positive and add up to the width {width}."
-            )
+            raise MeshError(f"{op}: chunk_sizes={list(sizes)} must be positive and add up to the width {width}.")
         return list(sizes)
     if chunks < 1 or width % chunks:
         raise MeshError(f"{op}: a width of {width} cannot be cut into chunks={chunks} of one size.")
@@ -406,10 +400,6 @@ def dit_minimal_matmul_addcmul_fused(
     }
     for name, tensor in given.items():
         checked(where, name, tensor, Tensor, "a ttnn.Tensor: make one with ttnn.from_torch(...)")
-    product = minimal_matmul(
-        matmul_input_tensor, matmul_weight_tensor, bias_tensor=bias_tensor, dtype=DataType.FLOAT32
-    )
+    product = minimal_matmul(matmul_input_tensor, matmul_weight_tensor, bias_tensor=bias_tensor, dtype=DataType.FLOAT32)
     kind = matmul_input_tensor.dtype if dtype is None else dtype
-    return fused_addcmul(
-        product, float(scalar), addcmul_input_tensor1, addcmul_input_tensor2, kind, memory_config
-    )
+    return fused_addcmul(product, float(scalar), addcmul_input_tensor1, addcmul_input_tensor2, kind, memory_config)

@@ -118,9 +118,7 @@ def sparse_matmul(
     if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
         raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
 
-    def compute(
-        x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None
-    ) -> torch.Tensor:
+    def compute(x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None) -> torch.Tensor:
         lead = marks.dim() - marks_rank
         is_marked = marks.reshape(*marks.shape[:lead], *form.batch) != 0
         _check_count(op, nnz, is_marked, lead)
@@ -159,9 +157,7 @@ def _check_indices(
 ) -> None:
     op, many = "sparse_matmul", indices.shape[-1]
     if not b_is_sparse:
-        raise MeshError(
-            f"{op}: indices requires is_input_b_sparse=True: they name experts of input_tensor_b."
-        )
+        raise MeshError(f"{op}: indices requires is_input_b_sparse=True: they name experts of input_tensor_b.")
     if nnz is not None:
         raise MeshError(
             f"nnz ({nnz}) must not be supplied together with indices: {op} computes the {many} experts of indices."

@@ -35,9 +35,7 @@ def moe(input_tensor: Operand, expert_mask_tensor: Operand, topk_mask_tensor: Op
     width = input_tensor.shape[-1] if input_tensor.rank else 0
     if not 1 <= k <= width:
         raise MeshError(f"moe: k={k} must be between 1 and {width}, the number of experts of input_tensor.")
-    check_broadcast(
-        "moe", [("input_tensor", input_tensor.shape), ("expert_mask_tensor", expert_mask_tensor.shape)]
-    )
+    check_broadcast("moe", [("input_tensor", input_tensor.shape), ("expert_mask_tensor", expert_mask_tensor.shape)])
     if topk_mask_tensor.shape[-1:] != (k,):
         raise MeshError(f"moe: topk_mask_tensor {list(topk_mask_tensor.shape)} must have k={k} columns.")
 
@@ -279,9 +277,7 @@ def generalized_moe_gate(
     With `output_softmax` the weights are a softmax of the chosen scores; that `scaling_factor` applies to it too
     is not documented.
     """
-    choice = _Choice(
-        eps, scaling_factor, enable_sigmoid, topk, output_softmax, _DEEPSEEK if grouped else None
-    )
+    choice = _Choice(eps, scaling_factor, enable_sigmoid, topk, output_softmax, _DEEPSEEK if grouped else None)
     operands = [input_tensor, bias_tensor, input_indices_tensor]
     outputs = [output_tensor, output_indices_tensor]
     return _gate("experimental.deepseek.moe.generalized_moe_gate", operands, outputs, choice)

@@ -52,15 +52,11 @@ def _local(compute: Callable[..., torch.Tensor]) -> Local:
     return Local(compute, _PACKING_RULE, memory_config=DRAM_MEMORY_CONFIG)
 
 
-def _w0_w1(
-    w0: Operand, w1: Operand, b0: Operand | None = None, b1: Operand | None = None, *, cores: int
-) -> Local:
+def _w0_w1(w0: Operand, w1: Operand, b0: Operand | None = None, b1: Operand | None = None, *, cores: int) -> Local:
     shares = shared_tiles(w0.shape[-1] // TILE, cores)
 
     def compute(x: torch.Tensor, y: torch.Tensor, *biases: torch.Tensor | None) -> torch.Tensor:
-        first, second = (
-            w if b is None else _biased(w, b) for w, b in zip((x, y), biases or (None, None), strict=True)
-        )
+        first, second = (w if b is None else _biased(w, b) for w, b in zip((x, y), biases or (None, None), strict=True))
         return w0_w1_packed(first, second, shares)
 
     return _local(compute)
@@ -116,9 +112,7 @@ def _packed(
 
 
 @reject_unknown_keywords
-def prepare_w0_w1_tensor_for_moe_compute(
-    tt_w0: Tensor, tt_w1: Tensor, *, L: int, E: int, K: int, N: int
-) -> Tensor:
+def prepare_w0_w1_tensor_for_moe_compute(tt_w0: Tensor, tt_w1: Tensor, *, L: int, E: int, K: int, N: int) -> Tensor:
     """(L, E, K, N) twice -> (cores, L, E, blocks, rows, 128), as `moe_compute` reads them."""
     weights = {"tt_w0": tt_w0, "tt_w1": tt_w1}
     return _packed("prepare_w0_w1_tensor_for_moe_compute", weights, {}, (L, E, K, N))
@@ -174,30 +168,22 @@ def add_shared_expert_weights(
         for name, tensor in ((f"routed_w{i}", routed), (f"shared_w{i}", shared)):
             checked(where, name, tensor, Tensor, _A_TENSOR)
             if len(tensor.shape) != 4:
-                raise MeshError(
-                    f"{where}: {name} must be [L, experts, height, width], got {list(tensor.shape)}."
-                )
+                raise MeshError(f"{where}: {name} must be [L, experts, height, width], got {list(tensor.shape)}.")
     join = partial(OPERATIONS["concat"], dim=1)
     first, second, third = (_tensor(join([routed, shared])) for routed, shared in pairs)
     return first, second, third
 
 
 @reject_unknown_keywords
-def quantize_weights_via_host(
-    device_tensor: Tensor, *, dtype: DataType, memory_config: MemoryConfig | None
-) -> Tensor:
+def quantize_weights_via_host(device_tensor: Tensor, *, dtype: DataType, memory_config: MemoryConfig | None) -> Tensor:
     """The tensor in another dtype, laid out anew. TT-NN takes it through the host, which changes nothing here."""
     where = "quantize_weights_via_host"
     tensor = checked(where, "device_tensor", device_tensor, Tensor, _A_TENSOR)
     checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat4_b")
     if tensor.device() is None:
-        raise MeshError(
-            f"{where}: device_tensor is on the host: move it with ttnn.to_device(tensor, mesh_device)."
-        )
+        raise MeshError(f"{where}: device_tensor is on the host: move it with ttnn.to_device(tensor, mesh_device).")
     if not facts(dtype).is_float:
-        raise MeshError(
-            f"{where}: weights are floats, and {dtype} is none: take ttnn.bfloat8_b, for example."
-        )
+        raise MeshError(f"{where}: weights are floats, and {dtype} is none: take ttnn.bfloat8_b, for example.")
     return _tensor(typecast(tensor, dtype, memory_config=memory_config or tensor.memory_config()))
 
 

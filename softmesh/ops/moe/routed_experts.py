@@ -99,9 +99,7 @@ def _check_lists(op: str, start: Operand, counts: Operand, table: Operand, local
         if operand.is_float:
             raise MeshError(f"{op}: {operand.name} holds integers, got {operand.dtype}.")
     if start.spec.logical_volume() != counts.spec.logical_volume():
-        raise MeshError(
-            f"{op}: start {list(start.shape)} and counts {list(counts.shape)} must have one length."
-        )
+        raise MeshError(f"{op}: start {list(start.shape)} and counts {list(counts.shape)} must have one length.")
     if not 0 <= local < table.spec.logical_volume():
         raise MeshError(
             f"{op}: local_expert_id={local}, and a device has {table.spec.logical_volume()} experts in "
@@ -117,9 +115,7 @@ def _run(
     firsts, lengths = (part.flatten(lead).expand(*axes, -1) for part in (start, counts))
     expert = table.flatten(lead)[..., local : local + 1].long().expand(*axes, 1)
     if expert.numel() and int(expert.max()) >= firsts.shape[-1]:
-        raise MeshError(
-            f"{op}: the table names expert {int(expert.max())}, and start has {firsts.shape[-1]}."
-        )
+        raise MeshError(f"{op}: the table names expert {int(expert.max())}, and start has {firsts.shape[-1]}.")
     first, length = firsts.gather(-1, expert).long(), lengths.gather(-1, expert).long()
     if length.numel() and int(length.max()) > most:
         raise MeshError(f"{op}: an expert has {int(length.max())} tokens, and there is room for {most}.")
@@ -142,9 +138,7 @@ def extract(
     if most < 1:
         raise MeshError(f"{_EXTRACT}: max_dispatched_tokens_per_expert must be 1 or more, got {most}.")
 
-    def compute(
-        x: torch.Tensor, first: torch.Tensor, length: torch.Tensor, table: torch.Tensor
-    ) -> torch.Tensor:
+    def compute(x: torch.Tensor, first: torch.Tensor, length: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         lead = x.dim() - global_tensor.rank
         begin, size = _run(_EXTRACT, first, length, table, local_expert_id, lead, most)
         place = torch.arange(most, device=x.device)
@@ -175,8 +169,7 @@ def insert(
     rows, room = global_tensor.shape[-2], local_tensor.shape[-2]
     _check_lists(_INSERT, start, counts, global_expert_idx_table, local_expert_id)
     if global_tensor.rank != local_tensor.rank or (
-        (*global_tensor.shape[:-2], global_tensor.shape[-1])
-        != (*local_tensor.shape[:-2], local_tensor.shape[-1])
+        (*global_tensor.shape[:-2], global_tensor.shape[-1]) != (*local_tensor.shape[:-2], local_tensor.shape[-1])
     ):
         raise MeshError(
             f"{_INSERT}: local_tensor {list(local_tensor.shape)} and global_tensor {list(global_tensor.shape)} must "
@@ -223,14 +216,10 @@ def post_combine_reduce(
         )
     rank, d = combine_output.rank, combine_output.dim(expert_dim, "expert_dim")
     if d != rank - 2:
-        raise MeshError(
-            f"{_REDUCE}: expert_dim={expert_dim} must be the last but one of {list(combine_output.shape)}."
-        )
+        raise MeshError(f"{_REDUCE}: expert_dim={expert_dim} must be the last but one of {list(combine_output.shape)}.")
     slots = combine_output.shape[:-1]
     if weights.shape not in (slots, (*slots, 1)):
-        raise MeshError(
-            f"{_REDUCE}: weights {list(weights.shape)} must be {list(slots)}: one for each answer."
-        )
+        raise MeshError(f"{_REDUCE}: weights {list(weights.shape)} must be {list(slots)}: one for each answer.")
 
     def compute(x: torch.Tensor, w: torch.Tensor, *_: None) -> torch.Tensor:
         factors = w if weights.rank == rank else w.unsqueeze(-1)
@@ -254,9 +243,7 @@ def routed_expert_ffn(
     given = {"x": x, "gate_proj": gate_proj, "up_proj": up_proj, "down_proj": down_proj}
     for name, tensor in given.items():
         checked(_FFN, name, tensor, Tensor, _A_TENSOR)
-    return _expert_output(
-        x, (gate_proj, up_proj, down_proj), (None, None, None), RoutedExpertActivation.Silu, output
-    )
+    return _expert_output(x, (gate_proj, up_proj, down_proj), (None, None, None), RoutedExpertActivation.Silu, output)
 
 
 def _expert_output(
@@ -325,9 +312,7 @@ def unified_routed_expert_moe(
     lists = (expert_region_offsets, expert_token_counts, global_expert_idx_table)
     result = clone(dispatched_buffer)
     for expert in range(len(none)):
-        rows = extract(
-            dispatched_buffer, *lists, local_expert_id=expert, max_dispatched_tokens_per_expert=most
-        )
+        rows = extract(dispatched_buffer, *lists, local_expert_id=expert, max_dispatched_tokens_per_expert=most)
         gate, up, down = (some[expert] for some in matrices)
         answers = _expert_output(rows, (gate, up, down), [some[expert] for some in biases], activation)
         insert(result, answers, *lists, local_expert_id=expert)

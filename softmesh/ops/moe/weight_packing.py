@@ -43,9 +43,7 @@ class PackingOrder(NamedTuple):
 
 def whole_tiles(op: str, name: str, extent: int) -> int:
     if extent < 1 or extent % TILE:
-        raise MeshError(
-            f"{op}: {name}={extent} must be a positive multiple of {TILE}: cores share whole tiles."
-        )
+        raise MeshError(f"{op}: {name}={extent} must be a positive multiple of {TILE}: cores share whole tiles.")
     return extent // TILE
 
 
@@ -168,9 +166,7 @@ def w0_w1_packed(
     return packed(torch.cat([w0, w1], -1), w0_w1_order(height, width, tuple(shares), tiles_per_txn))
 
 
-def w2_packed(
-    w2: torch.Tensor, shares: Sequence[int], tiles_per_txn: int = DEFAULT_TILES_PER_TXN
-) -> torch.Tensor:
+def w2_packed(w2: torch.Tensor, shares: Sequence[int], tiles_per_txn: int = DEFAULT_TILES_PER_TXN) -> torch.Tensor:
     height, width = w2.shape[-2:]
     return packed(w2, w2_order(height, width, tuple(shares), tiles_per_txn))
 
@@ -188,9 +184,7 @@ def check_matrices(where: str, given: dict[str, Sequence[int]], wanted: Sequence
 def _checked_shares(where: str, shard_map: Sequence[int], tiles: int) -> list[int]:
     shares = checked_ints(where, "shard_map", shard_map)
     if sum(shares) != tiles or min(shares, default=-1) < 0:
-        raise MeshError(
-            f"{where}: the shard map {shares} must share out {tiles} tiles of the intermediate size."
-        )
+        raise MeshError(f"{where}: the shard map {shares} must share out {tiles} tiles of the intermediate size.")
     return shares
 
 

@@ -129,9 +129,7 @@ def get_weight_mem_configs(
         )
     experts = num_layers * experts_per_device
     first = w0_w1_bank_rows_per_expert(hidden, sum(w0_w1_shard_map), cores, banks)
-    second = (
-        w2_core_rows_per_expert(hidden_size // _TILE, inner, cores, DEFAULT_TILES_PER_TXN) * cores // banks
-    )
+    second = w2_core_rows_per_expert(hidden_size // _TILE, inner, cores, DEFAULT_TILES_PER_TXN) * cores // banks
     return WeightMemoryConfigs(
         _in_banks(dram_core_range_set, experts * first), _in_banks(dram_core_range_set, experts * second)
     )

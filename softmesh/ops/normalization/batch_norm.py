@@ -48,9 +48,7 @@ def _batch_norm(
     return Local(compute, rules.elementwise)
 
 
-@operation(
-    "prim.batch_statistics", cost=flops_per_element(3), controls="", floats_only=True, results="list[Tensor]"
-)
+@operation("prim.batch_statistics", cost=flops_per_element(3), controls="", floats_only=True, results="list[Tensor]")
 def _statistics(input: Operand) -> Local:
     """The mean of each channel and the mean square distance from it, over batch and pixels."""
     _check_channels(input)

@@ -81,21 +81,14 @@ def create_group_norm_input_mask(
 
 
 @checked_function
-def create_group_norm_reciprocals(
-    N: int, C: int, H: int, W: int, num_groups: int, core_grid: CoreGrid
-) -> torch.Tensor:
+def create_group_norm_reciprocals(N: int, C: int, H: int, W: int, num_groups: int, core_grid: CoreGrid) -> torch.Tensor:
     """1, 1/2, 1/3 ... for the running means of Welford's method: for each core a row, as long as its part is."""
     if min(N, C, H, W, num_groups) < 1 or C % num_groups:
         raise MeshError(
             f"create_group_norm_reciprocals: num_groups={num_groups} must divide C={C}, and all be positive."
         )
     count = -(-N * H * W * (C // num_groups) // core_grid.y)
-    return (
-        torch.arange(1, count + 1, dtype=torch.float32)
-        .reciprocal()
-        .expand(core_grid.num_cores, count)
-        .clone()
-    )
+    return torch.arange(1, count + 1, dtype=torch.float32).reciprocal().expand(core_grid.num_cores, count).clone()
 
 
 @checked_function
@@ -121,9 +114,7 @@ def _up(n: int, step: int = TILE_SIZE) -> int:
 
 
 @checked_function
-def create_group_norm_weight_bias_rm(
-    input_tensor: torch.Tensor, num_channels: int, num_cores_x: int
-) -> torch.Tensor:
+def create_group_norm_weight_bias_rm(input_tensor: torch.Tensor, num_channels: int, num_cores_x: int) -> torch.Tensor:
     """C values as [1, 1, rows, 32]: for each of `num_cores_x` columns of cores its share, padded to whole rows."""
     if num_cores_x < 1 or num_channels % num_cores_x or input_tensor.numel() != num_channels:
         raise MeshError(
@@ -131,9 +122,7 @@ def create_group_norm_weight_bias_rm(
             f"num_cores_x={num_cores_x} divide them."
         )
     share = num_channels // num_cores_x
-    return F.pad(input_tensor.reshape(num_cores_x, share), (0, _up(share) - share)).reshape(
-        1, 1, -1, TILE_SIZE
-    )
+    return F.pad(input_tensor.reshape(num_cores_x, share), (0, _up(share) - share)).reshape(1, 1, -1, TILE_SIZE)
 
 
 def columns_of(op: str, operand: Operand | None, channels: int, grid: CoreGrid | None) -> int:
@@ -204,9 +193,7 @@ def dram_group_norm_params_from_torch(
             f"groups_per_device={groups_per_device} must be 1 or more, mesh_axis={mesh_axis} None, 0 or 1."
         )
     params = [torch_params] if isinstance(torch_params, torch.Tensor) else list(torch_params)
-    columns = dram_group_norm_virtual_columns(
-        core_grid or device.core_grid, channels_per_device, groups_per_device
-    )
+    columns = dram_group_norm_virtual_columns(core_grid or device.core_grid, channels_per_device, groups_per_device)
     share = channels_per_device // columns
     mapper = None
     if mesh_axis is not None:
@@ -281,9 +268,7 @@ def _rule(at: rules.Situation) -> rules.Placement:
     last = len(at.out_shape) - 1
     found: set[rules.Placement] = set()
     if isinstance(at.word, rules.Shard):
-        found.add(
-            at.word if at.word.dim == 0 or (at.word.dim == last and at.word.size is None) else rules.LOCAL
-        )
+        found.add(at.word if at.word.dim == 0 or (at.word.dim == last and at.word.size is None) else rules.LOCAL)
     for word, shape in zip(at.words[1:], at.shapes[1:], strict=True):
         if isinstance(word, rules.Shard) and shape is not None:
             in_order = math.prod(shape[: word.dim]) == 1 and word.size is None
@@ -334,9 +319,7 @@ def determine_expected_group_norm_sharded_config_and_grid_size(
     _check("determine_expected_group_norm_sharded_config_and_grid_size", num_channels, num_groups, input_nhw)
     grid = device.compute_with_storage_grid_size()
     tiles = -(-input_nhw // TILE_SIZE)
-    across = (
-        1 if is_height_sharded else _columns(num_channels, num_groups, grid.x if is_row_major else grid.y)
-    )
+    across = 1 if is_height_sharded else _columns(num_channels, num_groups, grid.x if is_row_major else grid.y)
     most = grid.x * grid.y if is_height_sharded else (grid.y if is_row_major else grid.x)
     along = find_closest_largest_divisor(tiles, most)
     shard = [tiles // along * TILE_SIZE, num_channels // across]
@@ -360,9 +343,7 @@ def determine_expected_group_norm_dram_grid_size(
     _check("determine_expected_group_norm_dram_grid_size", num_channels, num_groups, input_nhw)
     grid = device.compute_with_storage_grid_size()
     fits = (
-        n
-        for n in range(min(grid.x, num_groups), 0, -1)
-        if num_channels // TILE_SIZE % n == 0 and num_groups % n == 0
+        n for n in range(min(grid.x, num_groups), 0, -1) if num_channels // TILE_SIZE % n == 0 and num_groups % n == 0
     )
     tiles = -(-input_nhw // TILE_SIZE)
     return CoreGrid(x=next(fits), y=find_closest_largest_divisor(tiles, grid.y))

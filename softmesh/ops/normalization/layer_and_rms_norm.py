@@ -57,9 +57,7 @@ def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
     for index in indices:
         if isinstance(at.words[index], rules.Partial):
             raise rules.UsesPartial(index)
-    total = rules.Situation(
-        tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices), (at.shape,)
-    )
+    total = rules.Situation(tuple(at.words[i] for i in indices), tuple(at.shapes[i] for i in indices), (at.shape,))
     word = rules.elementwise(total)
     is_last = isinstance(word, rules.Shard) and word.dim == len(at.shape) - 1
     return rules.LOCAL if is_last else word
@@ -124,9 +122,7 @@ layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8
 rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 
 
-@placed(
-    "Split by rows where the operand is; of a split last dim, Local: gather it, or sum it, for the whole row."
-)
+@placed("Split by rows where the operand is; of a split last dim, Local: gather it, or sum it, for the whole row.")
 def _statistics(input_tensor: Operand, dtype: DataType, centred: bool) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
@@ -168,9 +164,7 @@ def _apply_statistics(
     are_means = input_tensor.spec.memory_config.is_sharded()
     total = devices if are_means else input_tensor.shape[-1] * devices
 
-    def compute(
-        x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None
-    ) -> torch.Tensor:
+    def compute(x: torch.Tensor, s: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         tiles = s.reshape(*s.shape[:-1], devices, -1, TILE_SIZE)[..., 0].sum(-2) / total
         tiles = tiles.flip(-1) if are_means else tiles
         squares = tiles[..., :1]
@@ -194,9 +188,7 @@ def _statistics_rule(at: rules.Situation) -> rules.Placement:
     return rules.elementwise(rules.Situation(words, shapes, at.out_shapes))
 
 
-def _row_slice(
-    word: rules.Placement | None, shape: tuple[int, ...] | None, last: int
-) -> rules.Placement | None:
+def _row_slice(word: rules.Placement | None, shape: tuple[int, ...] | None, last: int) -> rules.Placement | None:
     """The word of a weight or bias, whatever its form, as that of a row along dim `last`."""
     if not isinstance(word, rules.Shard) or shape is None:
         return word
@@ -253,9 +245,9 @@ def _register_distributed(kind: str, centred: bool) -> None:
         tuning=tuning,
         kind=_Statistics,
     )(before)
-    operation(
-        f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning
-    )(after)
+    operation(f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning)(
+        after
+    )
 
 
 _register_distributed("rms_norm", centred=False)

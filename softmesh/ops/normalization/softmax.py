@@ -59,9 +59,7 @@ def _register_masked(op: str, is_in_place: bool, **options: Any) -> None:
     operation(op, **_OPTIONS, **options)(define)
 
 
-_register_masked(
-    "scale_mask_softmax", False, controls="memory_config", tuning="compute_kernel_config numeric_stable"
-)
+_register_masked("scale_mask_softmax", False, controls="memory_config", tuning="compute_kernel_config numeric_stable")
 _register_masked("scale_mask_softmax_in_place", True, controls="", tuning=_TUNING, writes="input_tensor")
 
 
@@ -93,9 +91,7 @@ def _register_attention(op: str, is_in_place: bool, **options: Any) -> None:
 
 _ATTENTION = "transformer.attention_softmax"
 _register_attention(_ATTENTION, False, controls="memory_config", tuning="program_config")
-_register_attention(
-    f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", writes="tensor"
-)
+_register_attention(f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", writes="tensor")
 
 
 def _head_scale(op: str, head_size: int | None) -> float | None:

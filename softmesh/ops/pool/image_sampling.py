@@ -47,9 +47,7 @@ def scales(op: str, scale_factor: float | Sequence[float]) -> tuple[float, float
     return float(both[0]), float(both[1])
 
 
-@operation(
-    cost=flops_per_element(4), controls="memory_config", tuning="compute_kernel_config", floats_only=True
-)
+@operation(cost=flops_per_element(4), controls="memory_config", tuning="compute_kernel_config", floats_only=True)
 def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mode: str = "nearest") -> Local:
     """[N, H, W, C] -> [N, H * scale, W * scale, C]; one scale, or one for height and one for width."""
     check_not_flattened("upsample", input_tensor)
@@ -93,9 +91,7 @@ def sampled_together(
     return found.unflatten(-2, (-1, several)).flatten(-2) if as_channels else found
 
 
-@operation(
-    cost=flops_per_element(12), controls="memory_config", tuning="compute_kernel_config", floats_only=True
-)
+@operation(cost=flops_per_element(12), controls="memory_config", tuning="compute_kernel_config", floats_only=True)
 def grid_sample(
     input_tensor: Operand,
     grid: Operand,
@@ -166,15 +162,11 @@ def rotate(
     """[N, H, W, C] turned by `angle` degrees against the clock, around (x, y) or the middle; `fill` in the corners."""
     check_not_flattened("rotate", input_tensor)
     if interpolation_mode not in _MODES:
-        raise ArgumentValueError(
-            f"rotate: interpolation_mode must be one of {_MODES}, got {interpolation_mode!r}"
-        )
+        raise ArgumentValueError(f"rotate: interpolation_mode must be one of {_MODES}, got {interpolation_mode!r}")
     if center is not None and len(center) != 2:
         raise MeshError(f"rotate: center={center} must be two numbers, x and y.")
     if expand:
-        raise MeshError(
-            "rotate: expand=True is not supported: pad the images with ttnn.pad before turning them."
-        )
+        raise MeshError("rotate: expand=True is not supported: pad the images with ttnn.pad before turning them.")
     _, height, width, _ = input_tensor.shape
     middle = (width / 2, height / 2) if center is None else (float(center[0]), float(center[1]))
     points = _turned(height, width, angle, middle)
@@ -196,9 +188,7 @@ def rotate(
 
 
 @operation("experimental.multi_scale_deformable_attn", cost=flops_per_element(16), controls="memory_config")
-def multi_scale_deformable_attn(
-    value: Operand, grid: Operand, attn: Operand, *, align_corners: bool = False
-) -> Local:
+def multi_scale_deformable_attn(value: Operand, grid: Operand, attn: Operand, *, align_corners: bool = False) -> Local:
     """Values [N, H, W, D] at points [N, Q * P, 1, 2], weighted by [N, Q, P] and summed over P: [N, Q, D].
 
     N are batches times heads, D a multiple of 16.
@@ -220,9 +210,7 @@ def multi_scale_deformable_attn(
         )
 
     def compute(images: torch.Tensor, where: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        found = (
-            sampled(images, where, align_corners=align_corners).squeeze(-2).unflatten(-2, (queries, points))
-        )
+        found = sampled(images, where, align_corners=align_corners).squeeze(-2).unflatten(-2, (queries, points))
         return (found * weights.unsqueeze(-1)).sum(-2)
 
     return Local(compute, rules.along({0: [(0, 0), (1, 0), (2, 0)], 2: [(0, 3)]}))
@@ -253,7 +241,5 @@ def golden_grid_sample(
     """`grid_batching_factor` points in a row, where the grid does not have them in its last dim already."""
     several = grid_batching_factor or 1
     together = grid.unflatten(-2, (-1, several)).flatten(-2) if grid.shape[-1] == 2 else grid
-    found = sampled_together(
-        input_tensor.float(), together.float(), mode, align_corners, batch_output_channels
-    )
+    found = sampled_together(input_tensor.float(), together.float(), mode, align_corners, batch_output_channels)
     return found.to(input_tensor.dtype)

@@ -29,9 +29,7 @@ from softmesh.ops.reduction.reduction import index_type
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
-_TUNING = (
-    "dram_slice_config applied_shard_scheme deallocate_input reallocate_halo_output config_tensor_in_dram"
-)
+_TUNING = "dram_slice_config applied_shard_scheme deallocate_input reallocate_halo_output config_tensor_in_dram"
 
 
 class _Windows(NamedTuple):
@@ -72,9 +70,7 @@ def _windows(
     sides, spread = four_sides(op, padding), pair(op, "dilation", dilation, 1)
     ends = ((sides[0], sides[1]), (sides[2], sides[3]))
     if any(max(end) > k // 2 for end, k in zip(ends, kernel, strict=True)):
-        raise MeshError(
-            f"{op}: padding={list(padding)} should be at most half of kernel_size={list(kernel)}."
-        )
+        raise MeshError(f"{op}: padding={list(padding)} should be at most half of kernel_size={list(kernel)}.")
     rows, columns = (
         _along(size, k, s, end, d, ceil_mode)
         for size, k, s, end, d in zip((height, width), kernel, step, ends, spread, strict=True)
@@ -83,9 +79,7 @@ def _windows(
         raise MeshError(f"{op}: a window of {list(kernel)} does not fit into {height}x{width} images.")
     beyond = [
         max(0, (count - 1) * s + d * (k - 1) + 1 - size - sum(end))
-        for count, size, k, s, end, d in zip(
-            (rows, columns), (height, width), kernel, step, ends, spread, strict=True
-        )
+        for count, size, k, s, end, d in zip((rows, columns), (height, width), kernel, step, ends, spread, strict=True)
     ]
     out = (rows, columns)
     return _Windows((n, height, width, channels), kernel, step, sides, spread, out, (beyond[0], beyond[1]))
@@ -110,9 +104,7 @@ def _max_local(
 
     def compute(x: torch.Tensor) -> Any:
         padded = F.pad(_fold_mesh_into_batch(x, windows), windows.widths(), value=float("-inf"))
-        values, places = F.max_pool2d(
-            padded, windows.kernel, windows.stride, 0, windows.dilation, return_indices=True
-        )
+        values, places = F.max_pool2d(padded, windows.kernel, windows.stride, 0, windows.dilation, return_indices=True)
         if not return_indices:
             return _unfold_mesh(values, x)
         rows = places.div(padded_width, rounding_mode="floor") - top
@@ -203,9 +195,7 @@ def avg_pool2d(
 # -- adaptive and global pooling: windows by the size of the result ----------------------------------
 
 
-_ADAPTIVE_TUNING = (
-    "dram_slice_config applied_shard_scheme compute_kernel_config deallocate_input reallocate_output"
-)
+_ADAPTIVE_TUNING = "dram_slice_config applied_shard_scheme compute_kernel_config deallocate_input reallocate_output"
 _ADAPTIVE: dict[str, Any] = {
     "cost": flops_per_element(2),
     "controls": "memory_config",
@@ -214,9 +204,7 @@ _ADAPTIVE: dict[str, Any] = {
 }
 
 
-def _register_adaptive(
-    op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor]
-) -> None:
+def _register_adaptive(op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor]) -> None:
     def define(
         input_tensor: Operand,
         batch_size: int,
@@ -236,9 +224,7 @@ def _register_adaptive(
 
         return Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
 
-    define.__doc__ = (
-        f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
-    )
+    define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
     operation(op, **_ADAPTIVE)(define)
 
 

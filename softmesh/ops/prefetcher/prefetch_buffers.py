@@ -36,9 +36,7 @@ class BankCircularBuffer(GlobalCircularBuffer):
         self._size = checked_int(where, "size", size)
         if self._size <= 0:
             raise refused(where, f"size counts bytes and must be positive, got {self._size}")
-        self.splits_shards = bool(
-            checked(where, "support_multi_receiver_shards", splits_shards, bool, "True or False")
-        )
+        self.splits_shards = bool(checked(where, "support_multi_receiver_shards", splits_shards, bool, "True or False"))
         kind = check_l1(where, buffer_type)
         self.buffer = page_per_core(mesh, self.receiver_cores(), self._size, kind)
         self._config = page_per_core(mesh, self.receiver_cores(), _CONFIG_BYTES, kind)
@@ -57,9 +55,7 @@ def _checked_banks(where: str, mesh: MeshDevice, given: object) -> tuple[tuple[C
             raise refused(where, f"bank_to_receivers[{i}] must be {_A_PAIR}, got {described(pair)}")
         bank = checked_int(where, f"bank_to_receivers[{i}]", pair[0])
         if not 0 <= bank < banks:
-            raise MeshError(
-                f"{where}: bank {bank} is none of the {banks} DRAM banks of this chip (0 to {banks - 1})."
-            )
+            raise MeshError(f"{where}: bank {bank} is none of the {banks} DRAM banks of this chip (0 to {banks - 1}).")
         pairs.append((CoreCoord(bank, 0), check_cores(where, f"receivers of bank {bank}", pair[1])))
     if not pairs:
         raise MeshError(f"{where}: bank_to_receivers names no bank. Give {_A_PAIR} for each.")
@@ -85,9 +81,7 @@ def create_global_circular_buffer_for_tensor_prefetcher(
     """`size` bytes in the L1 of every receiver, filled by the DRAM banks that the tensor prefetcher reads."""
     where = "create_global_circular_buffer_for_tensor_prefetcher"
     mesh = checked_open(where, "mesh_device", mesh_device)
-    return BankCircularBuffer(
-        where, mesh, bank_to_receivers, size, buffer_type, support_multi_receiver_shards
-    )
+    return BankCircularBuffer(where, mesh, bank_to_receivers, size, buffer_type, support_multi_receiver_shards)
 
 
 @reject_unknown_keywords
@@ -108,9 +102,7 @@ def create_global_circular_buffer_for_matmul_1d(
     configs = checked_all(where, "program_configs", program_configs, kinds, wanted)
     tensors = checked_all(where, "weights", weights, (Tensor,), "ttnn.Tensor")
     if len(configs) != len(tensors) or not configs:
-        raise MeshError(
-            f"{where}: {len(configs)} program configs and {len(tensors)} weights: give one for each."
-        )
+        raise MeshError(f"{where}: {len(configs)} program configs and {len(tensors)} weights: give one for each.")
     for i, (config, weight) in enumerate(zip(configs, tensors, strict=True)):
         needs = _block_bytes(where, config, weight)
         if needs > size:
@@ -153,7 +145,5 @@ def tensor_prefetcher_block_count_for_matmul_1d(
     kind = MatmulMultiCoreReuseMultiCast1DProgramConfig
     config = checked(where, "program_config", program_config, kind, f"a ttnn.{kind.__name__}")
     if global_cb is None and not prefetcher_pipes:
-        raise refused(
-            where, "global_cb is missing: ttnn.experimental.create_global_circular_buffer_for_matmul_1d"
-        )
+        raise refused(where, "global_cb is missing: ttnn.experimental.create_global_circular_buffer_for_matmul_1d")
     return _blocks(where, config, checked(where, "weight", weight, Tensor, A_TENSOR))

@@ -124,9 +124,7 @@ def queue_tensor_prefetcher_request(
     mesh = checked_open(where, "mesh_device", mesh_device)
     state = _running(where, mesh)
     if prefetcher_pipes:
-        raise NotModelled(
-            f"{where}: prefetcher_pipes are not modelled: send through a global circular buffer."
-        )
+        raise NotModelled(f"{where}: prefetcher_pipes are not modelled: send through a global circular buffer.")
     buffer = checked_buffer(where, mesh, global_cb)
     _check_subset(where, mesh, device_subset)
     if capture_into_trace and not mesh.captures.recordings:
@@ -141,9 +139,7 @@ def queue_tensor_prefetcher_request(
 def _entries(where: str, tensors: object) -> list[object]:
     found = list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, str | Tensor) else []
     if not found:
-        raise refused(
-            where, f"tensors must be a list of (tensor, number of blocks), got {described(tensors)}"
-        )
+        raise refused(where, f"tensors must be a list of (tensor, number of blocks), got {described(tensors)}")
     return found
 
 
@@ -172,9 +168,7 @@ def checked_weight(where: str, mesh: MeshDevice, name: str, given: object) -> Te
     if tensor.device() is not mesh:
         raise MeshError(f"{where}: {name} lies on {tensor.device() or 'the host'}, the prefetcher on {mesh}.")
     if tensor.memory_config().buffer_type is not BufferType.DRAM:
-        raise MeshError(
-            f"{where}: {name} lies in {tensor.memory_config().buffer_type}: it is fetched from DRAM."
-        )
+        raise MeshError(f"{where}: {name} lies in {tensor.memory_config().buffer_type}: it is fetched from DRAM.")
     return tensor
 
 
@@ -235,13 +229,9 @@ def dram_prefetcher(
     """
     where = "dram_prefetcher"
     if prefetcher_pipes:
-        raise NotModelled(
-            f"{where}: prefetcher_pipes are not modelled: send through a global circular buffer."
-        )
+        raise NotModelled(f"{where}: prefetcher_pipes are not modelled: send through a global circular buffer.")
     if not isinstance(tensors, list | tuple) or not tensors:
-        raise refused(
-            where, "tensors must be a list of weights, and behind them the tensor of their addresses"
-        )
+        raise refused(where, "tensors must be a list of weights, and behind them the tensor of their addresses")
     layers = checked_int(where, "num_layers", num_layers)
     if layers < 1:
         raise MeshError(f"{where}: num_layers must be 1 or more, got {layers}.")
@@ -252,9 +242,7 @@ def dram_prefetcher(
     for i, weight in enumerate(weights):
         checked_weight(where, mesh, f"tensors[{i}]", weight)
     if checked(where, "the last of tensors", last, Tensor, A_TENSOR).device() is not mesh:
-        raise MeshError(
-            f"{where}: the tensor of addresses lies on {last.device() or 'the host'}, not on {mesh}."
-        )
+        raise MeshError(f"{where}: the tensor of addresses lies on {last.device() or 'the host'}, not on {mesh}.")
     state = prefetcher_of(mesh)
     _forget(state, buffer)
     state.requests.extend(Request(buffer, ref(weight), layers) for weight in weights)
@@ -323,7 +311,5 @@ def dram_prefetcher_validator(
         raise MeshError(f"{where}: num_layers must be 1 or more, got {layers}.")
     held = [request.tensor() for request in _sent(where, mesh, buffer)]
     if not any(one is not None and one.storage is source.storage for one in held):
-        raise MeshError(
-            f"{where}: source_tensor {list(source.shape)} is none of those that were sent into global_cb."
-        )
+        raise MeshError(f"{where}: source_tensor {list(source.shape)} is none of those that were sent into global_cb.")
     _forget(prefetcher_of(mesh), buffer)

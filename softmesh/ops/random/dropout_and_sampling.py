@@ -89,9 +89,7 @@ def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
     number = checked_int(op, "seed", seed)
     device = like.storage.device
     if device is None:
-        raise MeshError(
-            f"{op}: the input must be on a device: move it with ttnn.to_device(tensor, mesh_device)."
-        )
+        raise MeshError(f"{op}: the input must be on a device: move it with ttnn.to_device(tensor, mesh_device).")
     dist = _draw_distribution(like.view_distribution(), per_device)
     first = device.get_device_ids()[0] if per_device and device.get_device_ids() else 0
     generator = torch.Generator().manual_seed(number + first) if number else None
@@ -150,9 +148,7 @@ def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = 
         raise MeshError("manual_seed: a tensor of seeds needs a tensor of user_ids, whose seeds they are.")
     for operand in (seeds, user_ids):
         if isinstance(operand, Operand) and (operand.is_float or operand.rank != 1):
-            raise MeshError(
-                f"manual_seed: {operand.name} must be one row of integers, got {list(operand.shape)}."
-            )
+            raise MeshError(f"manual_seed: {operand.name} must be one row of integers, got {list(operand.shape)}.")
         if isinstance(operand, float):
             raise MeshError(f"manual_seed: seeds and user_ids are whole numbers, got {operand}.")
     if isinstance(seeds, Operand) and isinstance(user_ids, Operand) and seeds.shape != user_ids.shape:
@@ -160,9 +156,7 @@ def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = 
             f"manual_seed: seeds {list(seeds.shape)} and user_ids {list(user_ids.shape)} must have one length."
         )
 
-    def compute(
-        state: torch.Tensor, seed: torch.Tensor | int, users: torch.Tensor | int | None
-    ) -> torch.Tensor:
+    def compute(state: torch.Tensor, seed: torch.Tensor | int, users: torch.Tensor | int | None) -> torch.Tensor:
         chosen = _chosen(users, state)
         new = seed.long() & _WORD if isinstance(seed, torch.Tensor) else torch.tensor([seed & _WORD])
         new = new.to(state.device).expand(*state.shape[:-2], chosen.shape[-1])
@@ -180,9 +174,7 @@ def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tens
     elif isinstance(users, int):
         users = torch.tensor([users], device=state.device)
     if int(users.min()) < 0 or int(users.max()) >= _USERS:
-        raise MeshError(
-            f"manual_seed: user_ids must lie within 0 to {_USERS - 1}, got {users.flatten().tolist()}."
-        )
+        raise MeshError(f"manual_seed: user_ids must lie within 0 to {_USERS - 1}, got {users.flatten().tolist()}.")
     return users.long().expand(*state.shape[:-2], users.shape[-1])
 
 
@@ -268,9 +260,7 @@ def _nucleus(scores: torch.Tensor, k: torch.Tensor, p: torch.Tensor, draw: torch
 def _check_sampling(values: Operand, indices: Operand, settings: tuple[Operand, ...]) -> None:
     shape = list(values.shape)
     if values.rank != 4 or shape[0] * shape[1] * shape[2] != _USERS:
-        raise MeshError(
-            f"Input must have 32 users! sampling takes values [1, 1, 32, n] on each device, got {shape}."
-        )
+        raise MeshError(f"Input must have 32 users! sampling takes values [1, 1, 32, n] on each device, got {shape}.")
     if shape[3] % TILE_SIZE:
         raise MeshError(
             f"Input inner dim ({shape[3]}) must be divisible by 32, pad if needed! sampling got values {shape}."
@@ -284,8 +274,6 @@ def _check_sampling(values: Operand, indices: Operand, settings: tuple[Operand, 
         )
     for setting in settings:
         if setting.shape != (_USERS,):
-            raise MeshError(
-                f"sampling: {setting.name} {list(setting.shape)} must be [32], one for each user."
-            )
+            raise MeshError(f"sampling: {setting.name} {list(setting.shape)} must be [32], one for each user.")
     if settings[0].is_float:
         raise MeshError(f"sampling: k must hold integers, got {settings[0].dtype}.")

@@ -129,11 +129,7 @@ def prod(
         for d in over:
             x = x.prod(d - rank, keepdim=True)
         lead = x.dim() - rank
-        return (
-            x
-            if keepdim
-            else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in over))
-        )
+        return x if keepdim else x.reshape(*x.shape[:lead], *(x.shape[lead + d] for d in range(rank) if d not in over))
 
     return Local(compute, rules.reducing("prod", over, keepdim))
 

@@ -39,9 +39,7 @@ class _Refusal(click.ClickException):
 
 @click.command()
 @click.option("--system", default="Galaxy", show_default=True, metavar="S", help="The machine to split.")
-@click.option(
-    "--split", metavar="RxC,...", help="The meshes to cut out; without it, the presets of a Galaxy."
-)
+@click.option("--split", metavar="RxC,...", help="The meshes to cut out; without it, the presets of a Galaxy.")
 @click.option(
     "--hosts-per-mesh",
     metavar="RxC,...",
@@ -58,16 +56,10 @@ class _Refusal(click.ClickException):
     help="Whole Blackhole Galaxies, joined in the third dimension.",
 )
 @click.option("--hosts", metavar="A,B,...", help="Hosts of the machine, in ring order, for the two above.")
-@click.option(
-    "-o", "--output", "--work-dir", default=".", metavar="DIR", help="Where files go. [default: here]"
-)
+@click.option("-o", "--output", "--work-dir", default=".", metavar="DIR", help="Where files go. [default: here]")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
-@click.option(
-    "--print-rank-table", is_flag=True, help="Also print FABRIC_RANK:<mesh>;<host rank>;<host>;<devices>."
-)
-@click.option(
-    "--print-devices", is_flag=True, help="Also print FABRIC_VISIBLE_DEVICES:<devices> of each rank."
-)
+@click.option("--print-rank-table", is_flag=True, help="Also print FABRIC_RANK:<mesh>;<host rank>;<host>;<devices>.")
+@click.option("--print-devices", is_flag=True, help="Also print FABRIC_VISIBLE_DEVICES:<devices> of each rank.")
 def bindings(
     system: str,
     split: str | None,
@@ -103,9 +95,7 @@ def bindings(
     for found in splits.values():
         _print_ranks(found, print_rank_table, print_devices)
     binding = os.path.relpath(folder / _binding_name(next(iter(splits))))
-    click.echo(
-        f"\nRun: {shlex.join(['tt-run', '--system', system, '--rank-binding', binding, 'python', 'model.py'])}"
-    )
+    click.echo(f"\nRun: {shlex.join(['tt-run', '--system', system, '--rank-binding', binding, 'python', 'model.py'])}")
 
 
 def _check_one_way(asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None) -> None:
@@ -115,9 +105,7 @@ def _check_one_way(asked: Mapping[str, str | None], shared_by: str | None, hosts
     if shared_by is not None and given != ["--split"]:
         raise _Refusal("--hosts-per-mesh says how meshes of --split are shared; presets have their own.")
     if hosts is not None and given not in (["--slice-config"], ["--fabric-config"]):
-        raise _Refusal(
-            "--hosts says where the meshes of --slice-config or --fabric-config lie; give one of them."
-        )
+        raise _Refusal("--hosts says where the meshes of --slice-config or --fabric-config lie; give one of them.")
 
 
 def _cut(
@@ -126,9 +114,7 @@ def _cut(
     """The name of the machine, its splits, and files beside those of the splits."""
     if system.strip().lower() == ELASTIC:
         if asked["--split"] is None:
-            raise _Refusal(
-                "The elastic machine has any shape: say what you need of it, as in --split 2x4,2x4."
-            )
+            raise _Refusal("The elastic machine has any shape: say what you need of it, as in --split 2x4,2x4.")
         return ELASTIC, _split_of(None, asked["--split"], shared_by), {}
     machine = load(system)
     splits = _splits(machine, asked, shared_by, hosts)
@@ -151,9 +137,7 @@ def _splits(
 def _split_of(machine: Machine | None, split: str, shared_by: str | None) -> dict[str, Split]:
     """Without a machine, of the elastic one."""
     pieces = pieces_of(split, shared_by)
-    found = (
-        split_elastic_machine(pieces, split) if machine is None else split_anywhere(machine, pieces, split)
-    )
+    found = split_elastic_machine(pieces, split) if machine is None else split_anywhere(machine, pieces, split)
     return {_name(pieces): found}
 
 
@@ -163,9 +147,7 @@ def pieces_of(split: str, hosts: str | None) -> list[Piece]:
     if len(grids) == 1:
         grids *= len(shapes)
     if len(grids) != len(shapes):
-        raise _Refusal(
-            f"--hosts-per-mesh has {len(grids)} grids for {len(shapes)} meshes: give one, or one for each."
-        )
+        raise _Refusal(f"--hosts-per-mesh has {len(grids)} grids for {len(shapes)} meshes: give one, or one for each.")
     for shape, grid in zip(shapes, grids, strict=True):
         if shape[0] % grid[0] or shape[1] % grid[1]:
             raise _Refusal(
@@ -192,8 +174,7 @@ def _text(shape: tuple[int, int]) -> str:
 def _name(pieces: Iterable[Piece]) -> str:
     """`2_of_2x2`; ranks that share a mesh show as `4x4_by_1x2`."""
     kinds = Counter(
-        _text(piece.shape) + (f"_by_{_text(piece.hosts)}" if piece.hosts != (1, 1) else "")
-        for piece in pieces
+        _text(piece.shape) + (f"_by_{_text(piece.hosts)}" if piece.hosts != (1, 1) else "") for piece in pieces
     )
     return "_".join(f"{times}_of_{kind}" if times > 1 else kind for kind, times in kinds.items())
 
@@ -207,18 +188,14 @@ def _files(machine: str, splits: Mapping[str, Split], folder: Path) -> dict[str,
     for name, split in splits.items():
         descriptor = f"{name}.textproto"
         about = f"{machine} as {_meshes(split)}."
-        files[_binding_name(name)] = bindings_text(
-            split.bindings, str(folder / descriptor), _ranks(about, split)
-        )
+        files[_binding_name(name)] = bindings_text(split.bindings, str(folder / descriptor), _ranks(about, split))
         files[descriptor] = graph_text(split.graph, about)
     return files
 
 
 def _meshes(split: Split) -> str:
     shapes = Counter(_text(mesh.shape) for mesh in split.graph.meshes)
-    return " and ".join(
-        f"{times} mesh{'' if times == 1 else 'es'} of {shape}" for shape, times in shapes.items()
-    )
+    return " and ".join(f"{times} mesh{'' if times == 1 else 'es'} of {shape}" for shape, times in shapes.items())
 
 
 def _ranks(about: str, split: Split) -> str:
@@ -234,9 +211,7 @@ def _write(folder: Path, files: Mapping[str, str], force: bool) -> None:
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        raise _Refusal(
-            f"{folder / there[0]}{more} is there already: choose another -o, or --force to overwrite."
-        )
+        raise _Refusal(f"{folder / there[0]}{more} is there already: choose another -o, or --force to overwrite.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -65,9 +65,7 @@ PRESETS = {
 
 def devices_of_trays(machine: Machine) -> dict[int, list[int]]:
     """The chips of each tray of a Galaxy; an error for any other machine."""
-    trays = {
-        tray: sorted(a.id for a in machine.asics.values() if a.tray == tray) for tray in range(1, _TRAYS + 1)
-    }
+    trays = {tray: sorted(a.id for a in machine.asics.values() if a.tray == tray) for tray in range(1, _TRAYS + 1)}
     is_one_galaxy = machine.cluster_type.is_galaxy and len(machine.hosts) == 1
     if not is_one_galaxy or len(machine.asics) != 32 or any(len(chips) != 8 for chips in trays.values()):
         raise MeshError(

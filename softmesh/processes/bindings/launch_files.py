@@ -156,9 +156,7 @@ class FieldReader:
         def value_of(found: re.Match[str]) -> str:
             name = found[1] or found[2] or ""
             if name not in self.environ:
-                self.note(
-                    "unset-variable", f"{where}: {found[0]} is not set here, so it stays as written", line
-                )
+                self.note("unset-variable", f"{where}: {found[0]} is not set here, so it stays as written", line)
             return self.environ.get(name, found[0])
 
         return _VARIABLE.sub(value_of, text)
@@ -184,8 +182,6 @@ def _no_integer(value: object) -> str:
     if isinstance(value, float):
         finite = math.isfinite(value)
         return (
-            f"{_NOT_AN_INTEGER}, got a number with a fractional part"
-            if finite
-            else "Input should be a finite number"
+            f"{_NOT_AN_INTEGER}, got a number with a fractional part" if finite else "Input should be a finite number"
         )
     return _NOT_AN_INTEGER

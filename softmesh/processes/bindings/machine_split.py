@@ -159,9 +159,7 @@ def _side_by_side(bare: MeshGraph, machine: Machine) -> MeshGraph:
 
 def _board_by_board(bare: MeshGraph, machine: Machine) -> MeshGraph:
     """For processes of no more than a board: each on boards of its own, and pinned there."""
-    host = {
-        asic.id: f"board {n}" for n, board in enumerate(boards_of(machine.asics.values())) for asic in board
-    }
+    host = {asic.id: f"board {n}" for n, board in enumerate(boards_of(machine.asics.values())) for asic in board}
     asics = {id: replace(asic, host=host[id]) for id, asic in machine.asics.items()}
     places = [(mesh.id, host_rank) for mesh in bare.meshes for host_rank in range(mesh.host_count)]
     boards = list(dict.fromkeys(host.values()))
@@ -183,13 +181,9 @@ def split_elastic_machine(pieces: Sequence[Piece], source: str = "split") -> Spl
         LogicalMesh(id, kinds[piece], piece.shape, hosts=piece.hosts, channels=MOST_CHANNELS)
         for id, piece in enumerate(pieces)
     ]
-    chain = [
-        Connection(Side((a.id,)), Side((b.id,)), MOST_CHANNELS, strict=False) for a, b in pairwise(meshes)
-    ]
+    chain = [Connection(Side((a.id,)), Side((b.id,)), MOST_CHANNELS, strict=False) for a, b in pairwise(meshes)]
     graph = MeshGraph(source, Arch.WORMHOLE_B0, tuple(meshes), tuple(chain))
-    groups = [
-        ChipGroup(0, mesh.id, host_rank, ELASTIC) for mesh in meshes for host_rank in range(mesh.host_count)
-    ]
+    groups = [ChipGroup(0, mesh.id, host_rank, ELASTIC) for mesh in meshes for host_rank in range(mesh.host_count)]
     return Split(graph, tuple(groups))
 
 
@@ -210,9 +204,7 @@ def split_by_chips(
     graph = replace(graph, pinnings=corner_pins(found))
     split = Split(graph, tuple(groups_of(match(graph, machine))))
     for group in split.groups:
-        if set(group.devices) != {
-            machine.pcie_chip_of(chip) for chip in chips[group.mesh_id, group.host_rank]
-        }:
+        if set(group.devices) != {machine.pcie_chip_of(chip) for chip in chips[group.mesh_id, group.host_rank]}:
             raise MeshError(f"{source}: mesh {group.mesh_id} does not stay on its chips on {machine.name}")
     return split
 
@@ -241,8 +233,7 @@ def _connections(machine: Machine, owners: Mapping[int, int]) -> tuple[Connectio
         if a is not None and b is not None and a != b:
             pairs[min(a, b), max(a, b)] += 1
     return tuple(
-        Connection(Side((a,)), Side((b,)), min(pairs[a, b], MOST_CHANNELS), strict=False)
-        for a, b in sorted(pairs)
+        Connection(Side((a,)), Side((b,)), min(pairs[a, b], MOST_CHANNELS), strict=False) for a, b in sorted(pairs)
     )
 
 

@@ -101,8 +101,7 @@ def load_subcontexts(
     """The merged bindings, as `tt-run --rank-bindings-mapping` takes them."""
     mapped = _loaded(path, RANK_BINDINGS, environ)
     overlays = [
-        read(file, environ=environ, check_descriptor=check_descriptor).usable()
-        for file in mapped.files.values()
+        read(file, environ=environ, check_descriptor=check_descriptor).usable() for file in mapped.files.values()
     ]
     _refuse(environment_conflicts(mapped, overlays))
     return merged(mapped.file, overlays)

@@ -11,9 +11,7 @@ from softmesh.processes.bindings.rank_bindings import RankBinding
 _MOST_NAMED = 12
 
 
-def mesh_graph_findings(
-    bindings: Sequence[RankBinding], graph: MeshGraph, line: int | None = None
-) -> list[Finding]:
+def mesh_graph_findings(bindings: Sequence[RankBinding], graph: MeshGraph, line: int | None = None) -> list[Finding]:
     """What is wrong with the bindings of one job; `line` is where their list begins."""
     meshes = {mesh.id: mesh for mesh in graph.meshes}
     placed = [binding for binding in bindings if binding.mesh_id in meshes]
@@ -40,9 +38,7 @@ def _unknown_meshes(bindings: Sequence[RankBinding], meshes: Mapping[int, Logica
             yield _error("unknown-mesh", message, fix, binding.line_of("mesh_id"))
 
 
-def _unknown_host_ranks(
-    placed: Sequence[RankBinding], meshes: Mapping[int, LogicalMesh]
-) -> Iterator[Finding]:
+def _unknown_host_ranks(placed: Sequence[RankBinding], meshes: Mapping[int, LogicalMesh]) -> Iterator[Finding]:
     for binding in placed:
         count = meshes[binding.mesh_id].host_count
         if binding.mesh_host_rank is not None and binding.mesh_host_rank >= count:
@@ -86,8 +82,7 @@ def _wrong_number(mesh: LogicalMesh, ranks: Sequence[RankBinding], line: int | N
     grid = f"{mesh.hosts[0]}x{mesh.hosts[1]}"
     if len(ranks) > mesh.host_count:
         message = (
-            f"{len(ranks)} ranks are bound to mesh {mesh.id}, whose host_topology {grid} has room for "
-            f"{mesh.host_count}"
+            f"{len(ranks)} ranks are bound to mesh {mesh.id}, whose host_topology {grid} has room for {mesh.host_count}"
         )
         fix = "take ranks out, or give the mesh a larger host_topology"
         yield _error("too-many-ranks", message, fix, ranks[mesh.host_count].line_of("mesh_id"))

@@ -231,9 +231,7 @@ def _check_ranks(reader: FieldReader, bindings: list[RankBinding]) -> None:
         reader.error("rank-gap", message, last_of[wrong].line_of("rank"), fix)
     elif ranks != sorted(ranks):
         wrong = next(rank for i, rank in enumerate(ranks) if rank != i)
-        message = (
-            f"Ranks are not listed in order ({_shown(ranks)}): tt-run then writes a malformed mpirun line"
-        )
+        message = f"Ranks are not listed in order ({_shown(ranks)}): tt-run then writes a malformed mpirun line"
         fix = "list the bindings in rank order, rank 0 first"
         reader.warning("rank-order", message, last_of[wrong].line_of("rank"), fix)
 
@@ -258,9 +256,7 @@ class BindingsRead:
         return self.bindings
 
 
-def load(
-    path: str | Path, *, environ: Mapping[str, str] | None = None, check_descriptor: bool = True
-) -> RankBindings:
+def load(path: str | Path, *, environ: Mapping[str, str] | None = None, check_descriptor: bool = True) -> RankBindings:
     """The bindings of a file, as `tt-run --rank-binding` takes them; BindingsError says what is wrong."""
     environ = os.environ if environ is None else environ
     found = configuration_file(path, environ)

@@ -83,9 +83,7 @@ def replicated_per_host(machine: Machine, hosts: Sequence[str]) -> Machine:
         for id, asic in machine.asics.items():
             unique_id = asic.unique_id + number * unique_step
             asics[id + number * step] = replace(asic, id=id + number * step, unique_id=unique_id, host=host)
-        links += [
-            Link(*(Port(port.chip + number * step, port.channel) for port in link)) for link in machine.links
-        ]
+        links += [Link(*(Port(port.chip + number * step, port.channel) for port in link)) for link in machine.links]
     return replace(
         machine,
         name=f"{len(hosts)} x {machine.name}",
@@ -218,9 +216,7 @@ def allocation_request(options: Options, environ: Mapping[str, str]) -> Allocati
     )
     folder = folder_for(key, launch_directory(environ))
     mock_path = configuration_file(mock, environ) if mock is not None else None
-    return AllocationRequest(
-        descriptors, mapping, tuple(sorted(named)), mock_path, mocks, system, down, key, folder
-    )
+    return AllocationRequest(descriptors, mapping, tuple(sorted(named)), mock_path, mocks, system, down, key, folder)
 
 
 def _descriptors(options: Options, environ: Mapping[str, str]) -> tuple[Path | None, dict[int, Path]]:
@@ -263,9 +259,7 @@ def run_allocation(request: AllocationRequest) -> None:
             warn(f"{shared}. Pin the meshes to boards, or ask for larger ones.")
         write_result(request.folder, request.key, _files(request, groups, places))
     except MatchError as error:
-        raise LaunchError(
-            f"Phase 1 (generate_rank_bindings) failed: Topology mapping failed: {error}"
-        ) from None
+        raise LaunchError(f"Phase 1 (generate_rank_bindings) failed: Topology mapping failed: {error}") from None
     except (MeshError, OSError) as error:
         raise LaunchError(f"Phase 1 (generate_rank_bindings) failed: {error}") from None
 
@@ -298,9 +292,7 @@ def _allocated(graphs: Sequence[MeshGraph], cluster: Cluster) -> tuple[list[Chip
     return [ChipGroup(*place, host=hosts[i % len(hosts)]) for i, place in enumerate(places)], cluster.places
 
 
-def _files(
-    request: AllocationRequest, groups: Sequence[ChipGroup], places: Mapping[str, str]
-) -> dict[str, str]:
+def _files(request: AllocationRequest, groups: Sequence[ChipGroup], places: Mapping[str, str]) -> dict[str, str]:
     files = _binding_files(request, groups)
     files[_RANKFILE] = text_of([places[group.host] for group in groups])
     files[_HOSTFILE] = "".join(f"{host} slots=1\n" for host in dict.fromkeys(places.values()))

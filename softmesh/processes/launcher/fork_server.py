@@ -57,9 +57,7 @@ class ForkRequest:
     def can_be_served(self) -> bool:
         own = dict(os.environ)
         names = [name for name in {*own, *self.environ} if own.get(name) != self.environ.get(name)]
-        return len(self.streams) == len(_STREAMS) and not any(
-            name.startswith(_READ_AT_LOADING) for name in names
-        )
+        return len(self.streams) == len(_STREAMS) and not any(name.startswith(_READ_AT_LOADING) for name in names)
 
 
 class ForkServer:

@@ -47,9 +47,7 @@ def mocks_of(bindings: RankBindings, option: str | None, environ: Mapping[str, s
     if option is not None:
         found = mocks_by_rank(option, environ)
     else:
-        found = {
-            rank: _found(rank, name, environ) for rank, name in bindings.mock_cluster_rank_binding.items()
-        }
+        found = {rank: _found(rank, name, environ) for rank, name in bindings.mock_cluster_rank_binding.items()}
     if found:
         _check_ranks(found, bindings)
     return found

@@ -119,9 +119,7 @@ class Rank:
     program: tuple[str, ...]
 
 
-def command(
-    mpirun: str, general: Sequence[str], ranks: Sequence[Rank], passed_on: Sequence[str] = ()
-) -> list[str]:
+def command(mpirun: str, general: Sequence[str], ranks: Sequence[Rank], passed_on: Sequence[str] = ()) -> list[str]:
     words = [mpirun, *general]
     for number, rank in enumerate(ranks):
         settings = [*(f"{name}={value}" for name, value in rank.environment.items()), *passed_on]
@@ -130,9 +128,7 @@ def command(
     return words
 
 
-def general_arguments(
-    user: Sequence[str], rank_count: int, placement: Placement, transport: Transport
-) -> list[str]:
+def general_arguments(user: Sequence[str], rank_count: int, placement: Placement, transport: Transport) -> list[str]:
     """What stands before the ranks; whatever the user settled is left as it is."""
     found = rankfile.extract_rankfile(user)
     path = found.path or placement.rankfile
@@ -144,11 +140,7 @@ def general_arguments(
         named = list(dict.fromkeys(placed.values()))
     given = mpirun_arguments.names_hosts(found.rest)
     hosts = ["--host", ",".join(named)] if named and not given else []
-    file = (
-        rankfile.rankfile_arguments(path, placement.syntax, placement.launch_directory)
-        if path is not None
-        else []
-    )
+    file = rankfile.rankfile_arguments(path, placement.syntax, placement.launch_directory) if path is not None else []
     all_hosts = [*placed.values(), *named, *hosts_in_arguments(found.rest, placement.launch_directory)]
     is_local = are_all_local(host.partition(":")[0] for host in all_hosts) and (bool(all_hosts) or not given)
     over = _oversubscription(found.rest, placed, rank_count, is_local)
@@ -172,9 +164,7 @@ def _hosts_placed(path: str, launch_directory: Path) -> dict[int, str]:
         return {}
 
 
-def _oversubscription(
-    user: Sequence[str], placed: Mapping[int, str], rank_count: int, is_local: bool
-) -> list[str]:
+def _oversubscription(user: Sequence[str], placed: Mapping[int, str], rank_count: int, is_local: bool) -> list[str]:
     if mpirun_arguments.allows_oversubscribing(user):
         return []
     crowded = any(times > 1 for times in Counter(placed.values()).values())
@@ -198,9 +188,7 @@ def _transport(transport: Transport, user: Sequence[str], is_local: bool) -> lis
         interface = ("btl_tcp_if_include", transport.tcp_interface)
     defaults = [("btl", _TRANSPORTS_HERE if is_local else _TRANSPORTS), interface]
     # Open MPI takes one of the two interface lists, never both.
-    interfaces = any(
-        mpirun_arguments.sets_mca(user, f"btl_tcp_if_{which}") for which in ("include", "exclude")
-    )
+    interfaces = any(mpirun_arguments.sets_mca(user, f"btl_tcp_if_{which}") for which in ("include", "exclude"))
     return [
         word
         for name, value in defaults

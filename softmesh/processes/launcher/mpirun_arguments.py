@@ -78,8 +78,7 @@ def has_option(arguments: Sequence[str], *options: str) -> bool:
 
 def sets_mca(arguments: Sequence[str], parameter: str) -> bool:
     return any(
-        argument in _MCA and parameter in arguments[place + 1 : place + 2]
-        for place, argument in enumerate(arguments)
+        argument in _MCA and parameter in arguments[place + 1 : place + 2] for place, argument in enumerate(arguments)
     )
 
 
@@ -139,8 +138,7 @@ def hosts_of(text: str) -> list[str]:
 def _check(host: str) -> None:
     if len(host.split()) > 1:
         raise LaunchError(
-            "Invalid hostname in --hosts (spaces not allowed inside a host; use commas between hosts): "
-            f"'{host}'"
+            f"Invalid hostname in --hosts (spaces not allowed inside a host; use commas between hosts): '{host}'"
         )
     if host.startswith("-"):
         raise LaunchError(

@@ -110,9 +110,7 @@ def with_ttnn(path: str, environ: Mapping[str, str]) -> str:
     """A PYTHONPATH with a last entry that makes `import ttnn` mean softmesh, unless there is a real ttnn."""
     takes_the_name = environ.get("SOFTMESH_ALIAS") == "force" or not _has_ttnn(path)
     is_missing = str(_TTNN_NAME) not in path.split(os.pathsep)
-    return (
-        os.pathsep.join([*filter(None, [path]), str(_TTNN_NAME)]) if takes_the_name and is_missing else path
-    )
+    return os.pathsep.join([*filter(None, [path]), str(_TTNN_NAME)]) if takes_the_name and is_missing else path
 
 
 def ttnn_entries_of(python_path: str) -> list[str]:
@@ -178,9 +176,7 @@ def inconsistent_variables(ranks: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """A sentence for each variable that differs between ranks although nothing about it is a rank's own."""
     for name in sorted({name for rank in ranks for name in rank} - _OWN_TO_EACH_RANK):
         values = [rank.get(name) for rank in ranks]
-        if len(set(values)) > 1 and not all(
-            _tells_its_rank(value, rank) for rank, value in enumerate(values)
-        ):
+        if len(set(values)) > 1 and not all(_tells_its_rank(value, rank) for rank, value in enumerate(values)):
             yield _difference(name, values)
 
 

@@ -81,9 +81,7 @@ def _address_towards(hosts: Sequence[str]) -> str:
             except OSError:
                 continue
     if not are_all_local(hosts):
-        warn(
-            f"no address is known for {', '.join(hosts)}: ranks there cannot report, and meet their own deadlines."
-        )
+        warn(f"no address is known for {', '.join(hosts)}: ranks there cannot report, and meet their own deadlines.")
     return _LOOPBACK
 
 
@@ -161,14 +159,8 @@ def _describe(job: Job) -> None:
         warn(f"mpirun-ulfm is not on PATH; {job.mpirun} is used")
     say(f"{len(job.ranks)} ranks, started in {job.directory}")
     for number, rank in enumerate(job.ranks):
-        told = {
-            name: rank.environment.get(name)
-            for name in ("TT_MESH_ID", "TT_MESH_HOST_RANK", "TT_VISIBLE_DEVICES")
-        }
-        say(
-            f"rank {number}: "
-            + " ".join(f"{name}={value}" for name, value in told.items() if value is not None)
-        )
+        told = {name: rank.environment.get(name) for name in ("TT_MESH_ID", "TT_MESH_HOST_RANK", "TT_VISIBLE_DEVICES")}
+        say(f"rank {number}: " + " ".join(f"{name}={value}" for name, value in told.items() if value is not None))
     say(shlex.join(job.command()))
 
 
@@ -178,9 +170,7 @@ _SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.command("tt-run", context_settings=_SETTINGS)
 @click.option("--rank-binding", metavar="FILE", help="Which rank works on which mesh (YAML).")
 @click.option("--rank-bindings-mapping", metavar="FILE", help="Several such files, merged into sub-contexts.")
-@click.option(
-    "-m", "--mesh-graph-descriptor", metavar="FILE", help="Allocate ranks for this MGD (.textproto)."
-)
+@click.option("-m", "--mesh-graph-descriptor", metavar="FILE", help="Allocate ranks for this MGD (.textproto).")
 @click.option("-M", "--mesh-graph-descriptor-mapping", metavar="FILE", help="Sub-context id to MGD (YAML).")
 @click.option("--hosts", metavar="A,B", help="Hosts to allocate on, with -m and -M.")
 @click.option("--system", metavar="S", help="The machine that is simulated: T3000, Galaxy, torus:4x4, ...")
@@ -234,9 +224,7 @@ def _exit_code(launching: Callable[[], int]) -> int:
     try:
         return launching()
     except BindingsError as error:
-        click.echo(
-            f"{error}\nHint: `softmesh lint` checks such a file, and all it names, line by line.", err=True
-        )
+        click.echo(f"{error}\nHint: `softmesh lint` checks such a file, and all it names, line by line.", err=True)
     except SoftmeshError as error:
         text = str(error)
         click.echo(text if text.startswith("Error") else f"Error: {text}", err=True)

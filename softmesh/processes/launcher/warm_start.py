@@ -52,9 +52,7 @@ def with_fork_server(job: Job, environ: Mapping[str, str]) -> Iterator[Job]:
 def _started(job: Job, environ: Mapping[str, str], listener: int, line: int) -> subprocess.Popen[bytes]:
     """In the environment that all ranks share."""
     shared = dict(set.intersection(*(set(rank.environment.items()) for rank in job.ranks)))
-    of_mpi = {
-        "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(job.ranks))
-    }  # by which torch chooses its number of threads
+    of_mpi = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(len(job.ranks))}  # by which torch chooses its number of threads
     return subprocess.Popen(
         [sys.executable, str(_FORK_SERVER), str(listener), str(line)],
         cwd=job.directory,
@@ -80,9 +78,7 @@ def can_warm_start(job: Job, environ: Mapping[str, str]) -> bool:
     settings = {**environ, **job.ranks[0].environment}
     asked = settings.get(WARM_START, "").strip()
     if asked not in ("", "0", "1"):
-        raise LaunchError(
-            f"{WARM_START}={asked[:20]!r}: set it to 0 to let each rank load torch itself, or to 1."
-        )
+        raise LaunchError(f"{WARM_START}={asked[:20]!r}: set it to 0 to let each rank load torch itself, or to 1.")
     return (
         asked != "0"
         and settings.get(LOCKSTEP, "") in ("", "0")
@@ -106,6 +102,4 @@ def is_plain_python(program: Sequence[str], path: str) -> bool:
     if not os.path.samefile(found, sys.executable) or len(program) < 2:
         return False
     first = program[1]
-    return (
-        len(program) > 2 if first in _WITH_ARGUMENT else os.path.isfile(first) and not first.startswith("-")
-    )
+    return len(program) > 2 if first in _WITH_ARGUMENT else os.path.isfile(first) and not first.startswith("-")

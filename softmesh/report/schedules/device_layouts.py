@@ -63,9 +63,7 @@ def _smallest(replay: ScheduleReplay, size: Point, lanes: dict[Lane, int]) -> tu
     return min(fits, key=lambda fit: enclosing(fit[1]).width)
 
 
-def _fitting(
-    replay: ScheduleReplay, size: Point, lanes: dict[Lane, int], distance: float
-) -> tuple[_Circle, list[Box]]:
+def _fitting(replay: ScheduleReplay, size: Point, lanes: dict[Lane, int], distance: float) -> tuple[_Circle, list[Box]]:
     count, label = replay.schedule.devices, "0" * replay.label_length
     arc = _SHORT_ARC if replay.is_crowded else _ARC
     radius = max(24.0 + distance, count * arc / (2 * math.pi))

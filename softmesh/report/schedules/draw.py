@@ -116,9 +116,7 @@ class SchedulePicture:
         content = self._content(count, slot, short).center(width)
         if self.replay.is_spent(step, device, slot):
             return Text(content, style="bright_black")
-        is_complete = self.replay.states[step].get((device, slot)) == self.replay.schedule.goal.get(
-            (device, slot)
-        )
+        is_complete = self.replay.states[step].get((device, slot)) == self.replay.schedule.goal.get((device, slot))
         return Text(content, style=f"{'bold ' if is_complete else ''}{self._style(slot)}")
 
     def _links(self) -> Iterator[Text]:
@@ -129,9 +127,7 @@ class SchedulePicture:
         width = max(len(self.replay.lane_name(lane)) for lane, _ in busiest[:_MOST_LINKS])
         for lane, carried in busiest[:_MOST_LINKS]:
             bar = "█" * max(1, round(20 * carried / self.replay.most_carried))
-            yield Text(
-                f"  {self.replay.lane_name(lane).ljust(width)}  {self.replay.amount(carried).rjust(10)}  {bar}"
-            )
+            yield Text(f"  {self.replay.lane_name(lane).ljust(width)}  {self.replay.amount(carried).rjust(10)}  {bar}")
         if len(busiest) > _MOST_LINKS:
             yield Text(f"  and {len(busiest) - _MOST_LINKS} more")
 
@@ -157,9 +153,7 @@ def draw(
     """
     checked_schedule("draw", schedule)
     if seats is not None:
-        checked(
-            "draw", "seats", seats, ChipAssignment, "chips of a machine: softmesh.collectives.on_system(...)"
-        )
+        checked("draw", "seats", seats, ChipAssignment, "chips of a machine: softmesh.collectives.on_system(...)")
         shape, wraps = shape or seats.shape, seats.wraps if wraps is None else wraps
     extents, closed = checked_mesh("draw", shape or (schedule.devices,), wraps or False)
     painter = None if path is None else _painter(Path(path))
@@ -183,9 +177,7 @@ def replay_of(
     if seats is None:
         return replay
     title = f"{replay.heading}, chips of {seats.machine.name}"
-    return ScheduleReplay(
-        schedule, shape, wraps, piece_bytes, title, seats.names, seats.lane_names(replay.carried)
-    )
+    return ScheduleReplay(schedule, shape, wraps, piece_bytes, title, seats.names, seats.lane_names(replay.carried))
 
 
 def _painter(path: Path) -> Callable[[ScheduleReplay], str]:

@@ -83,9 +83,7 @@ class Sketch(Panel):
 
     def blocks(self, boxes: Iterable[Box], fill: str, *, pale: bool = False) -> None:
         """Rectangles of one colour as one element: pictures of many slots stay small."""
-        path = "".join(
-            f"M{box.x:.1f} {box.y:.1f}h{box.width:.1f}v{box.height:.1f}h{-box.width:.1f}z" for box in boxes
-        )
+        path = "".join(f"M{box.x:.1f} {box.y:.1f}h{box.width:.1f}v{box.height:.1f}h{-box.width:.1f}z" for box in boxes)
         if path:
             attributes = {"d": path, "fill": fill, "class": "slots"} | ({"opacity": SPENT} if pale else {})
             ElementTree.SubElement(self.element, "path", attributes)
@@ -110,9 +108,7 @@ class Sketch(Panel):
         self.element[-1].attrib.update(data)
 
 
-def bars(
-    replay: ScheduleReplay, geometry: Geometry, step: int, device: int
-) -> Iterable[tuple[int, float, bool]]:
+def bars(replay: ScheduleReplay, geometry: Geometry, step: int, device: int) -> Iterable[tuple[int, float, bool]]:
     """Slot, filled share, whether it is spent; one bar for all where they are too many."""
     held = replay.states[step]
     shares = [
@@ -167,9 +163,7 @@ def _draw_sends(sketch: Sketch, replay: ScheduleReplay, geometry: Geometry, step
         if lane.sender == lane.receiver:
             sketch.at_home(geometry.boxes[lane.sender], colour, tip, **data)
         else:
-            sketch.arrow(
-                geometry.arrow_paths[lane], colour, 1.6 if len(sent_there) == 1 else 2.6, tip, **data
-            )
+            sketch.arrow(geometry.arrow_paths[lane], colour, 1.6 if len(sent_there) == 1 else 2.6, tip, **data)
     outermost = {(lane.sender, lane.receiver): lane for lane in sorted(by_lane)}
     for ends, text in replay.labels(step).items():
         lane = outermost[ends]
@@ -237,15 +231,11 @@ def film_strip(replay: ScheduleReplay) -> Panel:
     return strip
 
 
-def _panels(
-    replay: ScheduleReplay, geometry: Geometry, width: float, height: float, most: int
-) -> Iterator[Panel]:
+def _panels(replay: ScheduleReplay, geometry: Geometry, width: float, height: float, most: int) -> Iterator[Panel]:
     left_out = _left_out(len(replay.schedule.steps), most)
     for step in range(len(replay.schedule.steps) + 1):
         if step not in left_out:
-            yield _framed(
-                step_sketch(replay, geometry, step), geometry, *_step_heading(replay, step), width, height
-            )
+            yield _framed(step_sketch(replay, geometry, step), geometry, *_step_heading(replay, step), width, height)
         elif step == left_out[0]:
             yield _gap_panel(left_out, width, height)
     yield _framed(traffic_sketch(replay, geometry), geometry, "in all", _total(replay), width, height)

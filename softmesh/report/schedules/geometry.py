@@ -51,9 +51,7 @@ def curved(start: Point, control: Point, end: Point) -> ArrowPath:
     path = f"M{start[0]:.1f} {start[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {base[0]:.1f} {base[1]:.1f}"
     heading = math.atan2(end[1] - control[1], end[0] - control[0])
     chord = halfway(start, end)
-    return ArrowPath(
-        path, end, heading, halfway(chord, control), moved((0, 0), _minus(control, chord), 1), True
-    )
+    return ArrowPath(path, end, heading, halfway(chord, control), moved((0, 0), _minus(control, chord), 1), True)
 
 
 def leaning(one: Point, other: Point, by: float, clear: float) -> ArrowPath:

@@ -54,18 +54,14 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("collective", callback=when_given(_parse_name))
-@click.option(
-    "--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8."
-)
+@click.option("--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8.")
 @click.option("--shape", callback=when_given(_parse_shape), metavar="2x4", help="Devices in a grid instead.")
 @click.option(
     "--topology",
     type=click.Choice(list(_TOPOLOGIES)),
     help="Default: ring; a grid is open. On a machine: what its links allow.",
 )
-@click.option(
-    "--links", type=click.IntRange(1, _MOST_LINKS), default=1, show_default=True, help="Side by side."
-)
+@click.option("--links", type=click.IntRange(1, _MOST_LINKS), default=1, show_default=True, help="Side by side.")
 @click.option(
     "--bytes",
     "input_bytes",
@@ -117,9 +113,7 @@ def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) 
     count = math.prod(group)
     most = _MOST_DEALT if collective == "all_to_all" else _MOST_DEVICES
     if count > most:
-        raise click.UsageError(
-            f"{count} devices are too many to draw: {collective} is shown for up to {most}."
-        )
+        raise click.UsageError(f"{count} devices are too many to draw: {collective} is shown for up to {most}.")
     return group
 
 

@@ -117,9 +117,7 @@ class ScheduleReplay:
     @cached_property
     def adds(self) -> bool:
         """Whether anything is summed; where nothing is, counts of contributions say nothing."""
-        return max(self.whole, default=1) > 1 or any(
-            send.action is Action.ADD for _, send in self.schedule.sends()
-        )
+        return max(self.whole, default=1) > 1 or any(send.action is Action.ADD for _, send in self.schedule.sends())
 
     @cached_property
     def _uses(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
@@ -204,9 +202,7 @@ class ScheduleReplay:
         if lane in self.lane_names:
             return self.lane_names[lane]
         several = any(other.link for other in self.carried)
-        return f"{self.name(lane.sender)} → {self.name(lane.receiver)}" + (
-            f", link {lane.link}" if several else ""
-        )
+        return f"{self.name(lane.sender)} → {self.name(lane.receiver)}" + (f", link {lane.link}" if several else "")
 
     @property
     def is_crowded(self) -> bool:
@@ -252,9 +248,7 @@ class ScheduleReplay:
         starts = _single_owners(self.schedule, self.schedule.start)
         ends = _single_owners(self.schedule, self.schedule.goal)
         pieces = self.schedule.pieces
-        journeys = tuple(
-            (starts[piece], ends[piece]) for piece in range(pieces) if piece in starts and piece in ends
-        )
+        journeys = tuple((starts[piece], ends[piece]) for piece in range(pieces) if piece in starts and piece in ends)
         return journeys if pieces > 1 and len(set(journeys)) == pieces else ()
 
     def piece_name(self, piece: int) -> str:

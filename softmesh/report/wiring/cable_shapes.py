@@ -87,9 +87,7 @@ class Cables:
         if path is Path.ACROSS:
             colour = SPECIAL if wire.is_special else JOINED
             thick = min(MOST_THICK, self.density.thick + 0.2 * len(wire.lanes))
-            self.pen.strand(
-                "wire", wire.tip, [(wire.lanes, curve_path([self.layout.chords[number]]))], colour, thick
-            )
+            self.pen.strand("wire", wire.tip, [(wire.lanes, curve_path([self.layout.chords[number]]))], colour, thick)
             return
         segments = self._next(*ends) if path is Path.NEXT else self._round(*ends)
         self.pen.strand("wire", wire.tip, list(self._parallel(wire, segments)), CABLE, self._thickness(wire))

@@ -110,9 +110,7 @@ def _cell(
         key,
         _place(mesh, node.chip),
         f"D{node.chip}",
-        (f"pin t{positions[0][0]} l{positions[0][1]}",)
-        if len(positions) == 1
-        else ("pinned",) * bool(positions),
+        (f"pin t{positions[0][0]} l{positions[0][1]}",) if len(positions) == 1 else ("pinned",) * bool(positions),
         "\n".join(lines),
         mesh.id,
         is_pinned=bool(positions),
@@ -184,10 +182,7 @@ def _connection_tip(connection: Connection) -> str:
 def _sections(graph: MeshGraph) -> tuple[Section, ...]:
     """Meshes that a connection takes as one side, where these sides do not overlap."""
     sides = dict.fromkeys(
-        side.meshes
-        for connection in graph.connections
-        for side in (connection.a, connection.b)
-        if len(side.meshes) > 1
+        side.meshes for connection in graph.connections for side in (connection.a, connection.b) if len(side.meshes) > 1
     )
     meshes = [mesh for side in sides for mesh in side]
     if len(set(meshes)) < len(meshes):

@@ -47,9 +47,7 @@ def _faces_downwards(wiring: Wiring) -> bool:
     """Whether two groups are joined from the last row of one to the first of the other."""
     if len(wiring.groups) != 2 or not any(wire.is_special for wire in wiring.wires):
         return False
-    ends = [
-        (wiring.cells[wire.a].place, wiring.cells[wire.b].place) for wire in wiring.wires if wire.is_special
-    ]
+    ends = [(wiring.cells[wire.a].place, wiring.cells[wire.b].place) for wire in wiring.wires if wire.is_special]
     (rows, columns), _ = (group.shape for group in wiring.groups)
     down = sum(a[0] == rows - 1 and b[0] == 0 for a, b in ends)
     across = sum(a[1] == columns - 1 and b[1] == 0 for a, b in ends)
@@ -160,10 +158,7 @@ def _reading_sites(count: int, rows: int, columns: int) -> list[tuple[int, int]]
 
 def _snake_sites(count: int, rows: int, columns: int) -> list[tuple[int, int]]:
     """To and fro, so that who follows stands beside or below."""
-    return [
-        (row, columns - 1 - column if row % 2 else column)
-        for row, column in _reading_sites(count, rows, columns)
-    ]
+    return [(row, columns - 1 - column if row % 2 else column) for row, column in _reading_sites(count, rows, columns)]
 
 
 def _ring_sites(count: int, rows: int, columns: int) -> list[tuple[int, int]]:
@@ -172,9 +167,7 @@ def _ring_sites(count: int, rows: int, columns: int) -> list[tuple[int, int]]:
         return _snake_sites(count, rows, columns)
     top = [(0, column) for column in range(columns)]
     inner = [
-        (row, column if row % 2 == 0 else columns - column)
-        for row in range(1, rows)
-        for column in range(1, columns)
+        (row, column if row % 2 == 0 else columns - column) for row in range(1, rows) for column in range(1, columns)
     ]
     return top + inner + [(row, 0) for row in range(rows - 1, 0, -1)]
 
@@ -203,9 +196,7 @@ def _circle_of(sizes: Sequence[Size], across: float, down: float) -> list[Box]:
     boxes = []
     for number, (width, height) in enumerate(sizes):
         angle = 2 * math.pi * number / len(sizes) - math.pi / 2
-        boxes.append(
-            Box(across * math.cos(angle) - width / 2, down * math.sin(angle) - height / 2, width, height)
-        )
+        boxes.append(Box(across * math.cos(angle) - width / 2, down * math.sin(angle) - height / 2, width, height))
     return boxes
 
 

@@ -87,9 +87,7 @@ def laid_out(wiring: Wiring) -> Layout:
     shared = captions.pop() if len(wiring.groups) > 2 and len(captions) == 1 else ""
     rims = _rims(wiring)
     insets = [_inset(group, density, rims[i], not shared) for i, group in enumerate(wiring.groups)]
-    sizes = [
-        _size(group, density, inset, not shared) for group, inset in zip(wiring.groups, insets, strict=True)
-    ]
+    sizes = [_size(group, density, inset, not shared) for group, inset in zip(wiring.groups, insets, strict=True)]
     groups, sections = arranged(wiring, sizes, _gutter(wiring))
     cells = {
         cell.key: _cell_box(cell.place, group_box, inset, group, density)
@@ -99,9 +97,7 @@ def laid_out(wiring: Wiring) -> Layout:
     bundles = tuple(_bundle_curve(bundle, groups) for bundle in wiring.bundles)
     labels = _label_boxes(wiring, bundles, groups, sections)
     chords = {
-        number: _chord(wire, cells)
-        for number, wire in enumerate(wiring.wires)
-        if wiring.path_of(wire) is Path.ACROSS
+        number: _chord(wire, cells) for number, wire in enumerate(wiring.wires) if wiring.path_of(wire) is Path.ACROSS
     }
     chord_labels = _chord_labels(wiring, chords, cells) if density.text else {}
     bends = [Box(x, y, 0, 0) for curve in (*bundles, *chords.values()) for x, y in curve.points()]

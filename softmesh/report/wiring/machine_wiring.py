@@ -139,9 +139,7 @@ class _Picture:
         return State.UNUSED if is_unused else State.UP
 
     def _tip(self, links: Sequence[Link]) -> str:
-        return "\n".join(
-            _shortened([f"{link}{' DOWN' if link in self.down_links else ''}" for link in links])
-        )
+        return "\n".join(_shortened([f"{link}{' DOWN' if link in self.down_links else ''}" for link in links]))
 
     def _remarks(self) -> list[str]:
         down = [f"chip {asic.id}" for asic in self.machine.down_chips]

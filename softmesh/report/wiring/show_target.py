@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from softmesh.processes.bindings.rank_bindings import RankBindings
 
 _PEEK = 2**20
-_DESCRIPTOR = re.compile(
-    r"^\s*(mesh_descriptors|graph_descriptors|switch_descriptors|top_level_instance)\b", re.M
-)
+_DESCRIPTOR = re.compile(r"^\s*(mesh_descriptors|graph_descriptors|switch_descriptors|top_level_instance)\b", re.M)
 _BINDINGS = re.compile(r"^[\"']?rank_bindings[\"']?\s*:", re.M)
 _OVERLAY = re.compile(r"^[\"']?subcontext_id_to_\w+[\"']?\s*:", re.M)
 
@@ -213,9 +211,7 @@ def _ranks(bindings: RankBindings, graph: MeshGraph) -> tuple[dict[tuple[int, in
             host = next((free for free in range(hosts) if (binding.mesh_id, free) not in ranks), 0)
         place = binding.mesh_id, host
         if host >= hosts:
-            remarks.append(
-                f"rank {binding.rank}: the descriptor has no mesh {place[0]} with host rank {host}"
-            )
+            remarks.append(f"rank {binding.rank}: the descriptor has no mesh {place[0]} with host rank {host}")
         else:
             before = f"{ranks[place]}, " if place in ranks else "rank "
             ranks[place] = f"{before}{binding.rank}"

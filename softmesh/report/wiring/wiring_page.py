@@ -77,9 +77,7 @@ def _chip_rows(wiring: Wiring) -> Iterable[Row]:
 
 
 def _wire_rows(wiring: Wiring) -> Iterable[Row]:
-    return (
-        (wiring.cell_name(wire.a), wiring.cell_name(wire.b), wire.label, wire.tip) for wire in wiring.wires
-    )
+    return ((wiring.cell_name(wire.a), wiring.cell_name(wire.b), wire.label, wire.tip) for wire in wiring.wires)
 
 
 def _after_first(tip: str) -> str:

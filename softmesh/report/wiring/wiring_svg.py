@@ -122,9 +122,7 @@ class _Drawing:
             first = self.layout.cells[group.cell_at[row, column].key]
             last = self.layout.cells[group.cell_at[row + rows - 1, column + columns - 1].key]
             box = Box(first.x, first.y, last.right - first.x, last.bottom - first.y).grown(reach)
-            self.pen.rectangle(
-                *box, "none", stroke=FADED, radius=reach, dashed=True, kind="block", tip=block.label
-            )
+            self.pen.rectangle(*box, "none", stroke=FADED, radius=reach, dashed=True, kind="block", tip=block.label)
             self._block_label(block, first, box)
 
     def _block_label(self, block: Block, first: Box, box: Box) -> None:
@@ -134,9 +132,7 @@ class _Drawing:
             return
         left = first.centre[0] + self.density.lane * 2 + 3
         label = block.label if text_width(block.label, size) + left < box.right else block.short
-        self.pen.label(
-            Box(left, box.y - size * 0.6, text_width(label, size) + 4, size * 1.2), label, INK, size
-        )
+        self.pen.label(Box(left, box.y - size * 0.6, text_width(label, size) + 4, size * 1.2), label, INK, size)
 
     def _numbers(self, group: Group) -> None:
         """Rows and columns along two edges, for cells that carry no text."""
@@ -184,9 +180,7 @@ class _Drawing:
         y = box.centre[1] + self.density.text * 0.36 - leading * (len(lines) - 1) / 2
         for number, (text, size) in enumerate(lines):
             ink = fill if number == 0 else FADED if cell.colour is None else INK
-            self.pen.text(
-                box.centre[0], y + number * leading, text, size, anchor="middle", fill=ink, bold=number == 0
-            )
+            self.pen.text(box.centre[0], y + number * leading, text, size, anchor="middle", fill=ink, bold=number == 0)
 
     def _marks(self, cell: Cell, box: Box) -> None:
         size = 8.0 if self.density is LARGE else 5.0 if self.density.text else 3.5

@@ -214,9 +214,7 @@ def _between_groups(wiring: Wiring) -> Iterator[str]:
 def _hosts_said(wiring: Wiring) -> Iterator[str]:
     """Whose chips are whose, where the boxes are too small to say it."""
     if wiring.size > _MOST_BOXED:
-        blocks = [
-            (group, block) for group in wiring.groups for block in group.blocks if len(group.blocks) > 1
-        ]
+        blocks = [(group, block) for group in wiring.groups for block in group.blocks if len(group.blocks) > 1]
         yield from _listed(
             [
                 f"{group.name} {block.label}: rows {block.place[0]} to {block.end[0] - 1}, "
@@ -231,9 +229,7 @@ def _odd_wires(wiring: Wiring) -> Iterator[str]:
     wires = [wire for wire in wiring.wires if wiring.path_of(wire) is Path.ACROSS]
     if wires:
         yield "links from chip to chip:"
-    yield from _listed(
-        [f"{wiring.cell_name(wire.a)} ── {wiring.cell_name(wire.b)} {wire.label}" for wire in wires]
-    )
+    yield from _listed([f"{wiring.cell_name(wire.a)} ── {wiring.cell_name(wire.b)} {wire.label}" for wire in wires])
 
 
 def _listed(lines: list[str]) -> Iterator[str]:

@@ -122,9 +122,7 @@ class ShardSpecBuffer:
             object.__setattr__(self, name, shape_2d(where, name, getattr(self, name)))
         shard = self.tensor_shard_spec.shape
         if 0 in self.page_shape or any(n % m for n, m in zip(shard, self.page_shape, strict=True)):
-            raise MeshError(
-                f"Shard shape {shard} must be a whole number of pages of {self.page_shape} elements."
-            )
+            raise MeshError(f"Shard shape {shard} must be a whole number of pages of {self.page_shape} elements.")
 
     @property
     def grid(self) -> CoreRangeSet:
@@ -211,9 +209,7 @@ class ReplicatedBufferConfig:
 
     def __post_init__(self) -> None:
         if checked_int("ReplicatedBufferConfig", "size", self.size) < 0:
-            raise refused(
-                "ReplicatedBufferConfig", f"size counts bytes and cannot be negative, got {self.size}"
-            )
+            raise refused("ReplicatedBufferConfig", f"size counts bytes and cannot be negative, got {self.size}")
 
 
 @dataclass(frozen=True)
@@ -231,9 +227,7 @@ class ShardedBufferConfig:
     def __post_init__(self) -> None:
         where = "ShardedBufferConfig"
         size = checked_int(where, "global_size", self.global_size)
-        checked(
-            where, "shard_orientation", self.shard_orientation, ShardOrientation, "a ttnn.ShardOrientation"
-        )
+        checked(where, "shard_orientation", self.shard_orientation, ShardOrientation, "a ttnn.ShardOrientation")
         for name in ("global_buffer_shape", "shard_shape"):
             object.__setattr__(self, name, shape_2d(where, name, getattr(self, name)))
         if size < 0 or 0 in self.global_buffer_shape:
@@ -289,9 +283,7 @@ class DeviceLocalBufferConfig:
         where = "DeviceLocalBufferConfig"
         if checked_int(where, "page_size", self.page_size) < 0:
             raise refused(where, f"page_size counts bytes and cannot be negative, got {self.page_size}")
-        checked(
-            where, "buffer_type", self.buffer_type, BufferType, "a ttnn.BufferType such as BufferType.DRAM"
-        )
+        checked(where, "buffer_type", self.buffer_type, BufferType, "a ttnn.BufferType such as BufferType.DRAM")
         if self.sharding_args is None:
             object.__setattr__(self, "sharding_args", BufferShardingArgs())
         checked(where, "sharding_args", self.sharding_args, BufferShardingArgs, "a BufferShardingArgs")

@@ -28,13 +28,9 @@ from softmesh.runtime.device import MeshDevice, checked_open
 A_RANGE_SET = "a ttnn.CoreRangeSet such as ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (7, 7))])"
 
 
-def page_per_core(
-    mesh: MeshDevice, cores: CoreRangeSet, page_size: int, buffer_type: BufferType
-) -> MeshBuffer:
+def page_per_core(mesh: MeshDevice, cores: CoreRangeSet, page_size: int, buffer_type: BufferType) -> MeshBuffer:
     count = cores.num_cores()
-    shards = ShardSpecBuffer(
-        ShardSpec(cores, [1, 1], ShardOrientation.ROW_MAJOR), Shape2D(1, 1), Shape2D(count, 1)
-    )
+    shards = ShardSpecBuffer(ShardSpec(cores, [1, 1], ShardOrientation.ROW_MAJOR), Shape2D(1, 1), Shape2D(count, 1))
     local = DeviceLocalBufferConfig(
         page_size, buffer_type, BufferShardingArgs(shards, TensorMemoryLayout.HEIGHT_SHARDED)
     )
@@ -44,9 +40,7 @@ def page_per_core(
 def check_l1(what: str, buffer_type: BufferType) -> BufferType:
     kind = checked(what, "buffer_type", buffer_type, BufferType, "a ttnn.BufferType")
     if kind not in (BufferType.L1, BufferType.L1_SMALL):
-        raise MeshError(
-            f"{what} can only be created for L1 buffer types: {kind} is none. Take ttnn.BufferType.L1."
-        )
+        raise MeshError(f"{what} can only be created for L1 buffer types: {kind} is none. Take ttnn.BufferType.L1.")
     return kind
 
 
@@ -163,9 +157,7 @@ def _checked_mapping(mapping: object) -> tuple[tuple[CoreCoord, CoreRangeSet], .
     pairs = []
     for i, pair in enumerate(mapping):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise refused(
-                _WHAT, f"sender_receiver_core_mapping[{i}] must be of {wanted}, got {described(pair)}"
-            )
+            raise refused(_WHAT, f"sender_receiver_core_mapping[{i}] must be of {wanted}, got {described(pair)}")
         sender = checked(_WHAT, f"sender {i}", pair[0], CoreCoord, "a ttnn.CoreCoord")
         pairs.append((sender, check_cores(_WHAT, f"receivers {i}", pair[1])))
     if not pairs:

@@ -118,9 +118,7 @@ class ShardDataTransfer:
         """With an argument: only these bytes of the device's part of the buffer."""
         if region is None:
             return self._region
-        self._region = checked(
-            "ShardDataTransfer", "region", region, BufferRegion, "a BufferRegion(offset, size)"
-        )
+        self._region = checked("ShardDataTransfer", "region", region, BufferRegion, "a BufferRegion(offset, size)")
         return self
 
 
@@ -145,9 +143,7 @@ class DistributedHostBuffer:
         made = cls(shape)
         extents = tuple(shards.shape[: shape.dims()])
         if extents != tuple(shape):
-            raise MeshError(
-                f"DistributedHostBuffer.of: shards for {shape} must lead with its extents, got {extents}."
-            )
+            raise MeshError(f"DistributedHostBuffer.of: shards for {shape} must lead with its extents, got {extents}.")
         flat = shards.detach().reshape(shape.mesh_size(), -1).contiguous().view(torch.uint8)
         made.fill(list(shape.coordinates()), flat)
         return made

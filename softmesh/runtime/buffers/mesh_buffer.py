@@ -259,11 +259,7 @@ class MeshBuffer:
 
     def size(self) -> int:
         """Of one copy of everything: what a write takes from the host."""
-        return (
-            self._config.size
-            if isinstance(self._config, ReplicatedBufferConfig)
-            else self._config.global_size
-        )
+        return self._config.size if isinstance(self._config, ReplicatedBufferConfig) else self._config.global_size
 
     def device_local_size(self) -> int:
         """On each device."""
@@ -323,8 +319,6 @@ def _check_kinds(mesh_config: object, local_config: object, mesh: object) -> Non
         wanted = "a ReplicatedBufferConfig or a ShardedBufferConfig"
         raise refused(where, f"mesh_buffer_config must be {wanted}, got {described(mesh_config)}")
     if not isinstance(local_config, DeviceLocalBufferConfig):
-        raise refused(
-            where, f"device_local_config must be a DeviceLocalBufferConfig, got {described(local_config)}"
-        )
+        raise refused(where, f"device_local_config must be a DeviceLocalBufferConfig, got {described(local_config)}")
     if not callable(getattr(mesh, "mesh_command_queue", None)):
         raise refused(where, f"mesh_device must be a MeshDevice, got {described(mesh)}")

@@ -178,9 +178,7 @@ class Window(PagedBase):
         """
         mine, base = self.layout, self._base_layout
         offset = self.address - self.base.address
-        unit = math.gcd(
-            mine.page_size, mine.aligned_page_size, base.page_size, base.aligned_page_size, offset
-        )
+        unit = math.gcd(mine.page_size, mine.aligned_page_size, base.page_size, base.aligned_page_size, offset)
         held = torch.full((_banks(mine, base), base.bytes_per_bank // unit), -1)
         banks, starts = _unit_starts(base, unit)
         held[banks, starts] = torch.arange(banks.numel())
@@ -238,9 +236,9 @@ def owner_at(mesh: MeshDevice, buffer_type: BufferType, address: int) -> MemoryW
 
 
 # Memory that only views look at: those at one address see the same bytes.
-_UNOWNED: weakref.WeakKeyDictionary[
-    MeshDevice, weakref.WeakValueDictionary[tuple[BufferType, int], MeshMemory]
-] = weakref.WeakKeyDictionary()
+_UNOWNED: weakref.WeakKeyDictionary[MeshDevice, weakref.WeakValueDictionary[tuple[BufferType, int], MeshMemory]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def memory_at(mesh: MeshDevice, layout: PageLayout, address: int) -> MeshMemory | Window:

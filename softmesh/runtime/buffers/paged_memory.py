@@ -143,9 +143,7 @@ def _grid_2d(number: torch.Tensor, pages: Sharded) -> tuple[torch.Tensor, torch.
 
 
 # For each shard its core, and how many shards that core already has.
-_DEALT: dict[
-    ShardDistributionStrategy, Callable[[torch.Tensor, Sharded], tuple[torch.Tensor, torch.Tensor]]
-] = {
+_DEALT: dict[ShardDistributionStrategy, Callable[[torch.Tensor, Sharded], tuple[torch.Tensor, torch.Tensor]]] = {
     ShardDistributionStrategy.ROUND_ROBIN_1D: _round_robin,
     ShardDistributionStrategy.CONTIGUOUS_1D: _contiguous,
     ShardDistributionStrategy.GRID_2D: _grid_2d,

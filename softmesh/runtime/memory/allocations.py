@@ -77,9 +77,7 @@ class Span(NamedTuple):
 
     @property
     def place(self) -> str:
-        return (
-            "on the host" if self.pool is None else f"at {self.start} in {self.pool.region.buffer_type.name}"
-        )
+        return "on the host" if self.pool is None else f"at {self.start} in {self.pool.region.buffer_type.name}"
 
 
 class Claim(ref[object]):

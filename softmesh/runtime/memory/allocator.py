@@ -50,9 +50,7 @@ class Allocator:
         if self._is_remote or self._policy is MemoryPolicy.OFF:
             return {kind: UntrackedPool(region, self._numbers(region.grain)) for kind, region in regions}
         is_enforced = self._policy is MemoryPolicy.ENFORCE
-        pools: dict[BufferType, Pool] = {
-            kind: self._pool_kind(region, is_enforced) for kind, region in regions
-        }
+        pools: dict[BufferType, Pool] = {kind: self._pool_kind(region, is_enforced) for kind, region in regions}
         if self._local:
             pools[BufferType.L1].reserve(self._local[0].pools[BufferType.L1].region.size)
         return pools
@@ -171,25 +169,19 @@ class Allocator:
         cores = self.memory_map.core_of_bank
         bank = checked_int("get_logical_core_from_bank_id", "bank_id", bank_id)
         if not 0 <= bank < len(cores):
-            raise MeshError(
-                f"Expected bank {bank} to be one of the {len(cores)} L1 banks, 0 to {len(cores) - 1}."
-            )
+            raise MeshError(f"Expected bank {bank} to be one of the {len(cores)} L1 banks, 0 to {len(cores) - 1}.")
         return cores[bank]
 
     def get_bank_ids_from_logical_core(self, buffer_type: BufferType, logical_core: CoreCoord) -> list[int]:
         """The banks that a worker core (L1), or the core of a DRAM bank, has: one."""
         region = self._pool("get_bank_ids_from_logical_core", buffer_type).region
-        core = checked(
-            "get_bank_ids_from_logical_core", "logical_core", logical_core, CoreCoord, "a CoreCoord"
-        )
+        core = checked("get_bank_ids_from_logical_core", "logical_core", logical_core, CoreCoord, "a CoreCoord")
         if buffer_type in (BufferType.L1, BufferType.L1_SMALL):
             bank = self.memory_map.bank_of_core.get(core)
         else:
             bank = core.x if core.y == 0 and core.x < region.banks else None
         if bank is None:
-            raise MeshError(
-                f"Expected core {core} to have a {buffer_type.name} bank: there is none at that place."
-            )
+            raise MeshError(f"Expected core {core} to have a {buffer_type.name} bank: there is none at that place.")
         return [bank]
 
     def get_bank_offset(self, buffer_type: BufferType, bank_id: int) -> int:

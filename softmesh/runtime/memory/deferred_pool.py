@@ -93,9 +93,7 @@ class DeferredPool(Pool):
             for address, size in ended:
                 if address < OVERFLOW_BASE:
                     holes.give_back(address, size)
-            if (
-                pending and pending[0].resolved_address is None
-            ):  # there may be an end by now that was not there above
+            if pending and pending[0].resolved_address is None:  # there may be an end by now that was not there above
                 claim = pending.popleft()
                 if pending and pending[0] is claim and getrefcount(claim) == _UNSHARED_REFERENCES:
                     pending.popleft()  # over before anything else happened: nobody can ask where it was

@@ -71,9 +71,7 @@ def worker_grid(chip: Chip, options: Mapping[str, object]) -> tuple[int, int]:
 def memory_map_of(chip: Chip, options: Mapping[str, object]) -> MemoryMap:
     """With the options that a mesh was opened with; an error where they ask for more than a chip has."""
     sizes = [(name, options.get(name, 0)) for name in _OPTIONS]
-    return memory_map(
-        chip, worker_grid(chip, options), *(checked_int("memory_map", *given) for given in sizes)
-    )
+    return memory_map(chip, worker_grid(chip, options), *(checked_int("memory_map", *given) for given in sizes))
 
 
 @lru_cache(maxsize=256)
@@ -113,9 +111,7 @@ def _dram_regions(chip: Chip, trace_region_size: int) -> tuple[Region, Region]:
     return dram, replace(dram, buffer_type=BufferType.TRACE, base=dram.end, size=traces)
 
 
-def _l1_regions(
-    chip: Chip, grid: tuple[int, int], l1_small_size: int, worker_l1_size: int
-) -> tuple[Region, Region]:
+def _l1_regions(chip: Chip, grid: tuple[int, int], l1_small_size: int, worker_l1_size: int) -> tuple[Region, Region]:
     grain = chip.allocation_alignment
     base = _up_to(grain, chip.l1_bytes - worker_l1_size) if worker_l1_size else chip.l1_base
     if base < chip.firmware_bytes:

@@ -62,9 +62,7 @@ def _holders(live: Iterable[Allocation]) -> str:
         return ""
     lines = [f"\n  {allocation}" for allocation in by_size[:_SHOWN]]
     more = len(by_size) - len(lines)
-    rest = (
-        f"\n  and {more} more, {sum(a.bytes_per_bank for a in by_size[_SHOWN:])} B per bank" if more else ""
-    )
+    rest = f"\n  and {more} more, {sum(a.bytes_per_bank for a in by_size[_SHOWN:])} B per bank" if more else ""
     return f"\nThe largest of what is live:{''.join(lines)}{rest}"
 
 

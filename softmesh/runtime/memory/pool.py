@@ -202,9 +202,7 @@ class Pool:
         """What was allocated after the allocation of this number and is live, the latest first."""
         with self._lock:
             self._apply_pending()
-            later = itertools.takewhile(
-                lambda address: self._live[address].number > number, reversed(self._live)
-            )
+            later = itertools.takewhile(lambda address: self._live[address].number > number, reversed(self._live))
             return [self._allocation(address) for address in later]
 
     def blocks(self) -> Iterator[tuple[int, int, bool]]:

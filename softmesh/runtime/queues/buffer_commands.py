@@ -193,9 +193,7 @@ class BufferCommands(QueueBase):
 
     # -- reads -----------------------------------------------------------------------------------
 
-    def enqueue_read_mesh_buffer(
-        self, dst: HostData | None, buffer: MeshBuffer, blocking: bool = True
-    ) -> HostData:
+    def enqueue_read_mesh_buffer(self, dst: HostData | None, buffer: MeshBuffer, blocking: bool = True) -> HostData:
         """Put a sharded buffer together: into `dst`, or as new bytes where that is None."""
         where = "enqueue_read_mesh_buffer"
         with self._lock:
@@ -290,9 +288,7 @@ class BufferCommands(QueueBase):
     def _check_shape(self, where: str, host_buffer: DistributedHostBuffer) -> None:
         shape = self.device().shape
         if tuple(host_buffer.shape()) != tuple(shape):
-            raise MeshError(
-                f"{where}: the host buffer is for {host_buffer.shape()}, and the mesh is {shape}."
-            )
+            raise MeshError(f"{where}: the host buffer is for {host_buffer.shape()}, and the mesh is {shape}.")
 
     def _check_shard_size(self, where: str, buffer: MeshBuffer, size: int) -> None:
         if size != buffer.device_local_size():

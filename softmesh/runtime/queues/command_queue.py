@@ -111,9 +111,7 @@ class MeshCommandQueue(BufferCommands):
             mesh = self._open(where)
             self._refuse(EVENT_SYNCHRONIZATION, where)
             if event.device() is not mesh:
-                raise MeshError(
-                    f"{where}: {event} was recorded on {event.device()!r}, and this queue is of {mesh!r}."
-                )
+                raise MeshError(f"{where}: {event} was recorded on {event.device()!r}, and this queue is of {mesh!r}.")
             mesh.mesh_command_queue(event.mesh_cq_id).check_fresh(event, where)
             self._ownership.waited_for(event.mesh_cq_id, event.id)
             if observed():

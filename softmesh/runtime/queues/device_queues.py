@@ -114,9 +114,7 @@ class DeviceQueues:
 
     # -- sub-devices -----------------------------------------------------------------------------
 
-    def create_sub_device_manager(
-        self, sub_devices: Sequence[SubDevice], local_l1_size: int
-    ) -> SubDeviceManagerId:
+    def create_sub_device_manager(self, sub_devices: Sequence[SubDevice], local_l1_size: int) -> SubDeviceManagerId:
         """Define sub-devices, each with `local_l1_size` bytes of L1 of its own; `load_sub_device_manager` uses them."""
         return self._managing("create_sub_device_manager").create(sub_devices, local_l1_size)
 

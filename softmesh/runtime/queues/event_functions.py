@@ -69,9 +69,7 @@ def record_event(
 @reject_unknown_keywords
 def wait_for_event(cq_id: int | QueueId | None = None, mesh_event: MeshEvent | None = None) -> None:
     """Let a queue wait for an event, usually of another queue; the host goes on at once."""
-    event = checked(
-        "wait_for_event", "mesh_event", mesh_event, MeshEvent, "what ttnn.record_event(...) returned"
-    )
+    event = checked("wait_for_event", "mesh_event", mesh_event, MeshEvent, "what ttnn.record_event(...) returned")
     event.device().mesh_command_queue(cq_id).enqueue_wait_for_event(event)
 
 

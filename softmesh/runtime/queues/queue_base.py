@@ -131,9 +131,7 @@ class QueueBase:
     def device(self) -> MeshDevice:
         mesh = self._mesh()
         if mesh is None:
-            raise MeshError(
-                "MeshCommandQueue: its mesh is gone. Keep the mesh for as long as its queues are used."
-            )
+            raise MeshError("MeshCommandQueue: its mesh is gone. Keep the mesh for as long as its queues are used.")
         return mesh
 
     @property
@@ -158,9 +156,7 @@ class QueueBase:
 
     def _check_range(self, where: str, box: MeshCoordinateRange) -> MeshCoordinateRange:
         mesh = self.device()
-        inside = (
-            checked(where, "device_range", box, MeshCoordinateRange, _A_RANGE).dims() == mesh.shape.dims()
-        )
+        inside = checked(where, "device_range", box, MeshCoordinateRange, _A_RANGE).dims() == mesh.shape.dims()
         if not inside or not whole_range(mesh).contains(box):
             raise MeshError(f"{where}: {box} lies outside the mesh, which is {mesh.shape}.")
         return box

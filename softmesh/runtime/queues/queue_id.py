@@ -97,9 +97,7 @@ def pop_current_command_queue_id_for_thread() -> None:
 def command_queue(cq_id: int | QueueId) -> Iterator[None]:
     """Let what this thread calls in a `with` block go to this queue, where the call names none."""
     if cq_id is None:
-        raise ArgumentValueError(
-            f"command_queue: cq_id must be the number of a queue, got {described(cq_id)}."
-        )
+        raise ArgumentValueError(f"command_queue: cq_id must be the number of a queue, got {described(cq_id)}.")
     push_current_command_queue_id_for_thread(cq_id)
     try:
         yield

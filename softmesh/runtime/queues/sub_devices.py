@@ -30,9 +30,7 @@ class SubDevice:
     def __init__(self, cores: Sequence[CoreRangeSet]) -> None:
         kinds = checked_all("SubDevice", "cores", cores, (CoreRangeSet,), "ttnn.CoreRangeSets")
         if len(kinds) > _CORE_TYPES:
-            raise MeshError(
-                f"Too many core types for SubDevice: {len(kinds)}. Give one CoreRangeSet of worker cores."
-            )
+            raise MeshError(f"Too many core types for SubDevice: {len(kinds)}. Give one CoreRangeSet of worker cores.")
         if any(not other.empty() for other in kinds[1:]):
             raise MeshError(
                 "A SubDevice of a mesh has worker cores only: leave out the CoreRangeSet of Ethernet cores."
@@ -50,9 +48,7 @@ class SubDeviceManagerId:
     _id: int
 
     def __init__(self) -> None:
-        raise refused(
-            "SubDeviceManagerId", "it has no constructor: mesh.create_sub_device_manager(...) returns one"
-        )
+        raise refused("SubDeviceManagerId", "it has no constructor: mesh.create_sub_device_manager(...) returns one")
 
     @classmethod
     def numbered(cls, number: int) -> SubDeviceManagerId:
@@ -110,9 +106,7 @@ class SubDevices:
         if size < 0:
             raise refused(where, f"local_l1_size counts bytes and cannot be negative, got {size}")
         self._check(parts)
-        made = Manager(
-            SubDeviceManagerId.numbered(next(_NUMBERS)), tuple(part.worker_cores for part in parts), size
-        )
+        made = Manager(SubDeviceManagerId.numbered(next(_NUMBERS)), tuple(part.worker_cores for part in parts), size)
         self._managers[made.id] = made
         return made.id
 
@@ -187,9 +181,7 @@ class SubDevices:
 
     def number(self, sub_device_id: SubDeviceId) -> int:
         """Where it stands in the active manager."""
-        number = checked(
-            "sub_device_id", "sub_device_id", sub_device_id, SubDeviceId, "a ttnn.SubDeviceId"
-        ).id
+        number = checked("sub_device_id", "sub_device_id", sub_device_id, SubDeviceId, "a ttnn.SubDeviceId").id
         if not 0 <= number < len(self.active.cores):
             raise MeshError(
                 f"SubDevice index {number} out of bounds {len(self.active.cores)}: the loaded manager has the "
@@ -218,9 +210,7 @@ class SubDevices:
         where = "set_sub_device_stall_group"
         ids = checked_all(where, "sub_device_ids", sub_device_ids, (SubDeviceId,), "ttnn.SubDeviceIds")
         if not ids:
-            raise MeshError(
-                "sub_device_ids to stall must not be empty: reset_sub_device_stall_group() takes all."
-            )
+            raise MeshError("sub_device_ids to stall must not be empty: reset_sub_device_stall_group() takes all.")
         for one in ids:
             self.number(one)
         self._stalled = tuple(ids)

@@ -140,9 +140,7 @@ def owner_of_stale_view(mesh: MeshDevice, memory: PagedMemory) -> MeshMemory | N
     return None if allocation is not None and allocation.owner is base else base
 
 
-_ARRIVING = frozenset(
-    {"experimental.recv_async", "experimental.recv_direct_async", "experimental.recv_async_h2d"}
-)
+_ARRIVING = frozenset({"experimental.recv_async", "experimental.recv_direct_async", "experimental.recv_async_h2d"})
 
 
 Memories = Mapping["Pool | None", AddressSpace]

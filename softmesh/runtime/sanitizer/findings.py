@@ -138,9 +138,7 @@ def unfinished_read(fill: Touch, use: str, site: CallSite) -> str:
     )
 
 
-def overwritten(
-    allocation: Allocation, callers: Sequence[CallSite], captured: CallSite, replay: CallSite
-) -> str:
+def overwritten(allocation: Allocation, callers: Sequence[CallSite], captured: CallSite, replay: CallSite) -> str:
     """`callers` are the lines from which the allocating one was reached."""
     reached = "".join(f", called from {site}" for site in callers)
     return (

@@ -120,9 +120,7 @@ class Sanitizer:
         step = agent.step(command.name, command.raw_site)
         if not is_alone and not mesh.is_remote:
             for touch in (
-                touches_of(command, device, step, mesh.memories)
-                if trace is None
-                else touches_of_replay(trace, step)
+                touches_of(command, device, step, mesh.memories) if trace is None else touches_of_replay(trace, step)
             ):
                 found = mesh.memories[touch.span.pool].add(touch, agent.clock)
                 if found:
@@ -205,9 +203,7 @@ class Sanitizer:
         clock = self._mesh(device).agent(command, device, self._host).clock
         is_everywhere = len(command.coords) == device.get_num_devices()
         assert command.event is not None
-        self._events[command.event] = (
-            clock.copy() if is_everywhere else clock.only_on(frozenset(command.coords))
-        )
+        self._events[command.event] = clock.copy() if is_everywhere else clock.only_on(frozenset(command.coords))
 
     def _wait(self, command: Command, device: MeshDevice) -> None:
         self._hear(self._mesh(device).agent(command, device, self._host), command)

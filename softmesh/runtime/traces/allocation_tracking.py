@@ -55,9 +55,7 @@ acknowledge_corruptible = mark_corruptible
 @contextmanager
 def corruptible_allocation_scope(mesh_device: MeshDevice) -> Iterator[None]:
     """What is allocated on this mesh in the `with` block may lose its values when a trace is replayed."""
-    mesh = checked(
-        "corruptible_allocation_scope", "mesh_device", mesh_device, MeshDevice, "a ttnn.MeshDevice"
-    )
+    mesh = checked("corruptible_allocation_scope", "mesh_device", mesh_device, MeshDevice, "a ttnn.MeshDevice")
     began = next_number()
     try:
         yield

@@ -113,6 +113,4 @@ class Recording:
 
     def made(self) -> dict[int, weakref.ref[Memory]]:
         """Memories that the steps made and that are still there, by slot."""
-        return {
-            slot: ref for slot, ref in enumerate(self._memories) if slot in self._made and ref() is not None
-        }
+        return {slot: ref for slot, ref in enumerate(self._memories) if slot in self._made and ref() is not None}

@@ -70,9 +70,7 @@ class ReplayCode:
         if forms is None or not isinstance(first, Read):
             return step.call
         is_over = self._last_use[first.slot] == at and first.slot not in self._kept
-        return (
-            forms.in_place if step.fits_first and first.slot in self._own and is_over else forms.out_of_place
-        )
+        return forms.in_place if step.fits_first and first.slot in self._own and is_over else forms.out_of_place
 
     def _act(self, at: int, step: Act) -> None:
         seen = [slot for slot in self._value if slot in self._kept] if step.by_address else step.changes

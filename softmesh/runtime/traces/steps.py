@@ -86,9 +86,7 @@ Source = Read | Constant | View
 
 
 Lookup = Callable[[int], Memory]  # the memory of a slot
-Again = Callable[
-    [Lookup], Sequence[Memory]
-]  # the call planned anew, for memories as they are distributed now
+Again = Callable[[Lookup], Sequence[Memory]]  # the call planned anew, for memories as they are distributed now
 
 
 @dataclass(frozen=True)

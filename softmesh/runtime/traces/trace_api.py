@@ -67,9 +67,7 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
         trace.replay()
     if commands.observers:
         coords = mesh_coordinates(tuple(mesh.shape))
-        commands.emit(
-            "execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking
-        )
+        commands.emit("execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking)
     if blocking:
         mesh.queues[queue].wait("execute_trace")
 
@@ -98,9 +96,7 @@ def _begin(mesh_device: MeshDevice, queue: int, number: MeshTraceId) -> MeshTrac
     return number
 
 
-def end_trace_capture(
-    mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int | QueueId | None = None
-) -> None:
+def end_trace_capture(mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int | QueueId | None = None) -> None:
     queue = _queue_number("end_trace_capture", mesh_device, cq_id)
     recording = ended(mesh_device, queue, _checked_id("end_trace_capture", trace_id))
     keep_trace(mesh_device, Trace(recording, mesh_device.sub_devices.active.id))
@@ -140,9 +136,7 @@ def record_end(self: MeshCommandQueue) -> MeshTraceId:
     """End the capture that is under way on this queue; its id."""
     recording = self.capturing
     if recording is None:
-        raise MeshError(
-            f"CQ {self.id()} is not being used for tracing: call record_begin() before record_end()."
-        )
+        raise MeshError(f"CQ {self.id()} is not being used for tracing: call record_begin() before record_end().")
     end_trace_capture(self.device(), recording.number, self.id())
     return recording.number
 

@@ -18,9 +18,7 @@ _MARK = b"\x00softmesh:"
 
 def note_of(dist: Distribution) -> bytes:
     """Empty where TT-NN's words tell all."""
-    is_plain = all(
-        word is REPLICATE or (isinstance(word, Shard) and word.size is None) for word in dist.placements
-    )
+    is_plain = all(word is REPLICATE or (isinstance(word, Shard) and word.size is None) for word in dist.placements)
     if is_plain and dist.spread is None:
         return b""
     return _MARK + json.dumps(distribution_to_json(dist)).encode()

@@ -75,9 +75,7 @@ def _header(path: Path, content: mmap.mmap) -> bytes:
             f'Tensor file "{path}" says that {size} bytes of header follow.'
         )
     if _SIZE_OF_SIZE + size > len(content):
-        raise MeshError(
-            f'Tensor file "{path}" is truncated or corrupt (header_size={size}, file_size={len(content)})'
-        )
+        raise MeshError(f'Tensor file "{path}" is truncated or corrupt (header_size={size}, file_size={len(content)})')
     return content[_SIZE_OF_SIZE : _SIZE_OF_SIZE + size]
 
 
@@ -85,9 +83,7 @@ def _tensor(root: Fields, header: bytes, content: mmap.mmap, data_start: int) ->
     if root["tensor_spec"] is None or root["mesh_shape"] is None:
         raise BrokenHeader("it has no tensor_spec or no mesh_shape")
     if data_start % 8:
-        raise MeshError(
-            f"Tensor data pointer must be 8-byte aligned! The data of the file start at byte {data_start}."
-        )
+        raise MeshError(f"Tensor data pointer must be 8-byte aligned! The data of the file start at byte {data_start}.")
     spec = spec_from_fields(root["tensor_spec"])
     mesh = _mesh(root["mesh_shape"])
     shards = _shards(root["shards"] or [], mesh, len(content) - data_start)
@@ -157,9 +153,7 @@ def _check_sizes(shards: list[_Shard], spec: TensorSpec) -> None:
 # devices share a payload.
 
 
-def _distribution(
-    mesh: MeshShape, shards: list[_Shard], topology: TensorTopology | None, rank: int
-) -> Distribution:
+def _distribution(mesh: MeshShape, shards: list[_Shard], topology: TensorTopology | None, rank: int) -> Distribution:
     extents, coords = tuple(mesh), tuple(shard.coord for shard in shards)
     if extents == HOST.mesh:
         return HOST

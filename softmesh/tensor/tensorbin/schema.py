@@ -63,8 +63,7 @@ for _kind, _name, _body in re.findall(r"(table|union|struct)\s+(\w+)\s*\{([^}]*)
         _MEMBERS[_name] = _body.split()
     else:
         _FIELDS[_name] = [
-            _Field(field, kind, bool(vector))
-            for field, vector, kind in re.findall(r"(\w+):(\[?)(\w+)\]?;", _body)
+            _Field(field, kind, bool(vector)) for field, vector, kind in re.findall(r"(\w+):(\[?)(\w+)\]?;", _body)
         ]
 
 
@@ -203,9 +202,7 @@ class _Reader:
         member, at = members[tag - 1], self.target(value_at)
         if _KINDS[member] == "table":
             return tag, self.table(member, at)
-        return tag, {
-            field.name: self.number(field.kind, at + 8 * i) for i, field in enumerate(_FIELDS[member])
-        }
+        return tag, {field.name: self.number(field.kind, at + 8 * i) for i, field in enumerate(_FIELDS[member])}
 
     def _vector(self, kind: str, at: int) -> list[Any]:
         count = self.number("uint32", at)

@@ -160,9 +160,7 @@ def _shard_to_fields(spec: ShardSpec) -> Fields:
 
 def _shard_from_fields(fields: Fields) -> ShardSpec:
     shape = (fields["shape_h"], fields["shape_w"])
-    return ShardSpec(
-        _grid_from_fields(fields["grid"]), shape, _member(ShardOrientation, fields["orientation"])
-    )
+    return ShardSpec(_grid_from_fields(fields["grid"]), shape, _member(ShardOrientation, fields["orientation"]))
 
 
 def _nd_to_fields(spec: NdShardSpec) -> Fields:
@@ -186,8 +184,7 @@ def _nd_from_fields(fields: Fields) -> NdShardSpec:
 def _grid_to_fields(grid: CoreRangeSet) -> Fields:
     return {
         "ranges": [
-            {"start": {"x": r.start.x, "y": r.start.y}, "end": {"x": r.end.x, "y": r.end.y}}
-            for r in grid.ranges()
+            {"start": {"x": r.start.x, "y": r.start.y}, "end": {"x": r.end.x, "y": r.end.y}} for r in grid.ranges()
         ]
     }
 

@@ -72,9 +72,7 @@ class ShardFiles:
             stored = self._opened(path).get_slice(key)
             shape = tuple(stored.get_shape())
         except SafetensorError as error:
-            raise MeshError(
-                f"{path} has no {key!r} ({error}), which its index names. {self._remedy()}"
-            ) from error
+            raise MeshError(f"{path} has no {key!r} ({error}), which its index names. {self._remedy()}") from error
         if shape != piece.held.stored:
             raise MeshError(
                 f"{path}: {key!r} has the shape {list(shape)}, its index says {list(piece.held.stored)}. "
@@ -202,9 +200,7 @@ def _check_model(folder: Path, found: Index, model: Model, stage: bool) -> None:
         )
 
 
-def _state(
-    folder: Path, found: Index, model: Model, optimizer: OptimizerLike, parts: ShardFiles
-) -> dict[str, Any]:
+def _state(folder: Path, found: Index, model: Model, optimizer: OptimizerLike, parts: ShardFiles) -> dict[str, Any]:
     """The optimizer's state dict, with tensors as they are stored here."""
     kind = type(optimizer).__name__
     told = None if found.optimizer is None else found.optimizer.get("kind")
@@ -241,9 +237,7 @@ def _slots(folder: Path, found: Index) -> dict[str, dict[str, torch.dtype]]:
 
 def _schedule(folder: Path, found: Index, scheduler: Stateful) -> dict[str, Any]:
     if found.scheduler is None:
-        raise MeshError(
-            f"{folder} was saved without a scheduler. Load it with scheduler=None, and set its step."
-        )
+        raise MeshError(f"{folder} was saved without a scheduler. Load it with scheduler=None, and set its step.")
     return _like(folder, found.scheduler, scheduler.state_dict(), type(scheduler).__name__)
 
 

@@ -55,9 +55,7 @@ class Model(NamedTuple):
         found = {}
         for name, tensor in optimizer.params.items():
             if id(tensor.storage) not in own:
-                raise MeshError(
-                    f"Checkpoint: the optimizer has a parameter {name!r} that is not one of the model."
-                )
+                raise MeshError(f"Checkpoint: the optimizer has a parameter {name!r} that is not one of the model.")
             found[name] = own[id(tensor.storage)]
         return found
 

@@ -84,9 +84,7 @@ def _holders(model: Model) -> DistributedContext:
     return SingleProcess() if ranks is None else ranks.context
 
 
-def _own_part(
-    model: Model, kept: OptimizerState | None, name: str
-) -> tuple[dict[str, Entry], dict[str, torch.Tensor]]:
+def _own_part(model: Model, kept: OptimizerState | None, name: str) -> tuple[dict[str, Entry], dict[str, torch.Tensor]]:
     """What this process saves: nothing that an earlier one stores too."""
     entries: dict[str, Entry] = {}
     tensors: dict[str, torch.Tensor] = {}

@@ -117,9 +117,7 @@ def held(name: str, tensor: Tensor) -> Held:
                 "parameter any more. Reduce it first, or find the step that let it come apart "
                 "(softmesh.train.sync_gradients before optimizer.step())."
             )
-    splits = tuple(
-        word.dim % len(tensor.shape) if isinstance(word, Shard) else None for word in dist.placements
-    )
+    splits = tuple(word.dim % len(tensor.shape) if isinstance(word, Shard) else None for word in dist.placements)
     spread = dist.spread or (1,) * dist.lead
     at = device.block.at if dist.spread and device is not None and device.block else (0,) * dist.lead
     devices = tuple(n * blocks for n, blocks in zip(dist.grid, spread, strict=True))

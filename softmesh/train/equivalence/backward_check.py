@@ -70,9 +70,7 @@ class BackwardCheck:
     def find_parameters(self, single: Module) -> None:
         """Every parameter's gradient, after what the program does to combine them."""
         expected = {name: tensor.grad for name, tensor in single.named_parameters()}
-        sizes = [
-            float(gradient.view_data().abs().max()) for gradient in expected.values() if gradient is not None
-        ]
+        sizes = [float(gradient.view_data().abs().max()) for gradient in expected.values() if gradient is not None]
         floor = max(_PARAMETER_FLOOR * max(sizes, default=0.0), 1e-12)
         for name, tensor in self.comparison.model.named_parameters():
             gradient, theirs = tensor.storage.gradient, expected[name]
@@ -84,9 +82,7 @@ class BackwardCheck:
 
     def _find_missing(self, name: str, tensor: Tensor, here: bool, there: bool) -> None:
         if here and there:
-            self.comparison.notes.append(
-                f"{name} takes no part in the loss: it has no gradient on one device either."
-            )
+            self.comparison.notes.append(f"{name} takes no part in the loss: it has no gradient on one device either.")
             return
         where = "the mesh" if here else "one device"
         message = f"it has no gradient on {where}: there the way from the loss to it is cut."
@@ -111,9 +107,7 @@ class BackwardCheck:
         if first is not None and first.phase == "backward":
             message = f"{message or 'it is wrong.'} It follows from the first difference: {first.what}."
         elif label is not None and off.ratio is not None and off.ratio > 1:
-            message += (
-                f" Average what the devices bring: sync_gradients(model, axes=[{label!r}], average=True)."
-            )
+            message += f" Average what the devices bring: sync_gradients(model, axes=[{label!r}], average=True)."
         elif label is not None:
             message += f" Add it up: sync_gradients(model, axes=[{label!r}], average=False)."
         return message or "it is not that of one device, though all values on the way to it are.", label

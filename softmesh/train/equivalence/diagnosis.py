@@ -91,20 +91,14 @@ class MissingBroadcast(NamedTuple):
         )
 
 
-def missing_broadcast(
-    mesh: MeshDevice, run: Run, before: Place | None, axes: Sequence[int]
-) -> MissingBroadcast | None:
+def missing_broadcast(mesh: MeshDevice, run: Run, before: Place | None, axes: Sequence[int]) -> MissingBroadcast | None:
     """The last module before this place of the backward pass, along one of the axes, where gradients branch."""
     for axis in axes:
         found = None
         for place, returned in run.gradients.items():
             if place == before:
                 break
-            if (
-                place.kind == "input"
-                and is_partial(returned.value, axis)
-                and not _got_several(run, place, axis)
-            ):
+            if place.kind == "input" and is_partial(returned.value, axis) and not _got_several(run, place, axis):
                 found = place
         if found is not None:
             return MissingBroadcast(found, axis_label(mesh, axis))
@@ -113,9 +107,7 @@ def missing_broadcast(
 
 def _got_several(run: Run, place: Place, axis: int) -> bool:
     outputs = (
-        returned.value
-        for other, returned in run.gradients.items()
-        if other.kind == "output" and other[:2] == place[:2]
+        returned.value for other, returned in run.gradients.items() if other.kind == "output" and other[:2] == place[:2]
     )
     return any(is_partial(value, axis) for value in outputs)
 

@@ -91,9 +91,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     made.add_column("off by", justify="right")
     for number, finding in enumerate(findings, 1):
         off = "" if finding.difference is None else f"{finding.difference:.1e}"
-        made.add_row(
-            str(number), finding.phase, finding.what, finding.placement, _devices(finding.devices), off
-        )
+        made.add_row(str(number), finding.phase, finding.what, finding.placement, _devices(finding.devices), off)
     return made
 
 
@@ -143,9 +141,7 @@ class Comparison:
     def report(self) -> Report:
         shape = "x".join(str(n) for n in self.mesh.shape)
         names = ", ".join(str(axis_label(self.mesh, axis)) for axis in range(self.mesh.shape.dims()))
-        return Report(
-            f"{shape} ({names})", tuple(self.findings), self.compared, self.largest, tuple(self.notes)
-        )
+        return Report(f"{shape} ({names})", tuple(self.findings), self.compared, self.largest, tuple(self.notes))
 
     def measured(
         self, kind: str | None, value: Value, expected: torch.Tensor, floor: float = 1e-6

@@ -154,9 +154,7 @@ class ForwardCheck:
             combined = Value(value.data, value.dist.with_placements(words))
             off = self.comparison.measured(None, combined, single)
             if off is None:
-                averaged = [
-                    n for word, n in zip(words, value.dist.grid, strict=True) if word is Partial("avg")
-                ]
+                averaged = [n for word, n in zip(words, value.dist.grid, strict=True) if word is Partial("avg")]
                 self.comparison.losses = math.prod(averaged)
                 break
         return off

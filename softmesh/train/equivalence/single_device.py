@@ -108,7 +108,5 @@ class _Rebuilder:
         if tensor.device() is None:
             return tensor
         with torch.no_grad():
-            made = on_mesh(
-                whole(what, Value.of(tensor)), self._device, dtype=tensor.dtype, layout=tensor.layout
-            )
+            made = on_mesh(whole(what, Value.of(tensor)), self._device, dtype=tensor.dtype, layout=tensor.layout)
         return requires_grad_(made) if tensor.requires_grad else made

@@ -120,9 +120,7 @@ def _remedy(schedule: Schedule, full: Room) -> str:
     if not full:
         return "no FIFO is large enough: each waits for what the next sends only later. Change the order of the passes."
     need = smallest_fifo(schedule)
-    larger = [
-        f"{counted(need[each], 'message')} for {each}" for each, room in full.items() if need[each] > room
-    ]
+    larger = [f"{counted(need[each], 'message')} for {each}" for each, room in full.items() if need[each] > room]
     return f"give the FIFOs more room: {'; '.join(larger)}."
 
 
@@ -153,9 +151,7 @@ def simulated(schedule: Schedule, fifo: Fifo = None, forward: Time = 1, backward
     _check_rules(schedule)
     for name, time in (("forward", forward), ("backward", backward)):
         if isinstance(time, bool) or not isinstance(time, int | Fraction) or time <= 0:
-            raise ArgumentValueError(
-                f"{name}: a pass takes a positive int or Fraction of time, got {described(time)}."
-            )
+            raise ArgumentValueError(f"{name}: a pass takes a positive int or Fraction of time, got {described(time)}.")
     simulation = Simulation(schedule, room_of(schedule, fifo), forward, backward)
     if not simulation.run():
         raise MeshError(f"{schedule.name}: {deadlock(schedule, fifo)}")
@@ -204,9 +200,7 @@ class Report:
     def fifo_bytes(self) -> dict[Connection, int]:
         """The smallest safe FIFOs in bytes for each device: one without room for a message lets it through in pages."""
         if self.message_bytes is None:
-            raise MeshError(
-                "fifo_bytes: give check() message_bytes, what one activation takes on one device."
-            )
+            raise MeshError("fifo_bytes: give check() message_bytes, what one activation takes on one device.")
         return {each: fifo_size(need.safe, self.message_bytes) for each, need in self.fifos.items()}
 
     def raise_if_unsafe(self) -> None:

@@ -57,13 +57,9 @@ def split_batch(count: int, name: str, batch: torch.Tensor) -> list[torch.Tensor
     return list(values.chunk(count))
 
 
-def place_micro_batch(
-    name: str, values: torch.Tensor, mesh: MeshDevice, splits: dict[Axis, int] | None
-) -> Tensor:
+def place_micro_batch(name: str, values: torch.Tensor, mesh: MeshDevice, splits: dict[Axis, int] | None) -> Tensor:
     """On the mesh: numbers as float32 tiles, indices as uint32 rows. Without `splits`, rows are split along "dp"."""
-    along: dict[Axis, int] = (
-        ({BATCH_AXIS: 0} if has_axis(mesh, BATCH_AXIS) else {}) if splits is None else splits
-    )
+    along: dict[Axis, int] = ({BATCH_AXIS: 0} if has_axis(mesh, BATCH_AXIS) else {}) if splits is None else splits
     for axis, dim in along.items():
         divided(f"step: dim {dim} of a micro-batch of {name}", values.shape[dim], mesh, axis)
     if values.is_floating_point():
@@ -88,9 +84,7 @@ class StepExecution:
         loss: Loss,
     ) -> None:
         self._schedule, self._stages, self._plan, self._loss = schedule, stages, plan, loss
-        self._inputs = {
-            (number, 0): batch for number, batch in enumerate(inputs)
-        }  # of a part, by micro-batch
+        self._inputs = {(number, 0): batch for number, batch in enumerate(inputs)}  # of a part, by micro-batch
         self._targets = targets
         self._kept: dict[_At, tuple[Tensor, Tensor]] = {}  # input and output, from forward to backward
         self._outputs: dict[_At, Tensor] = {}  # until they are sent
@@ -109,9 +103,7 @@ class StepExecution:
                 self._plan.links.send(connection_of(stage, action), self._outputs.pop(at))
             case RecvActivation():
                 spec = self._plan.specs[part - 1]
-                self._inputs[at] = requires_grad_(
-                    self._plan.links.receive(connection_of(stage, action), spec)
-                )
+                self._inputs[at] = requires_grad_(self._plan.links.receive(connection_of(stage, action), spec))
             case SendGradient():
                 before = (action.micro_batch, part - 1)
                 self._plan.links.send(connection_of(stage, action), self._gradients.pop(before))
@@ -144,9 +136,7 @@ class StepExecution:
         """Of one micro-batch in the gradients: the loss of the batch is the mean of theirs."""
         if not isinstance(loss, Tensor) or loss.logical_volume() != 1 or (mesh := loss.device()) is None:
             what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise MeshError(
-                f"Pipeline: loss must return one value on each device, got {what}. Reduce it (ttnn.mean)."
-            )
+            raise MeshError(f"Pipeline: loss must return one value on each device, got {what}. Reduce it (ttnn.mean).")
         share = torch.full(tuple(loss.shape), 1 / self._schedule.micro_batches)
         return on_mesh(share, mesh, dtype=loss.dtype)
 

@@ -116,8 +116,4 @@ def _content(schedule: Schedule, stage: int, action: Message) -> _Content:
 
 
 def _said(content: _Content | None) -> str:
-    return (
-        "none"
-        if content is None
-        else f"micro-batch {content[0]} between parts {content[1]} and {content[1] + 1}"
-    )
+    return "none" if content is None else f"micro-batch {content[0]} between parts {content[1]} and {content[1] + 1}"

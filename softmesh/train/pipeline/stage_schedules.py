@@ -102,14 +102,10 @@ class Schedule:
         checked("Schedule", "name", self.name, str, "a string")
         for name in ("micro_batches", "chunks"):
             object.__setattr__(self, name, checked_count("Schedule", name, getattr(self, name)))
-        given = checked_all(
-            "Schedule", "stages", self.stages, (list, tuple), "lists of actions, one per stage"
-        )
+        given = checked_all("Schedule", "stages", self.stages, (list, tuple), "lists of actions, one per stage")
         checked_count("Schedule", "stages", len(given))
         wanted = "actions such as Forward(0) or SendActivation(0, 0, peer=1)"
-        stages = (
-            checked_all("Schedule", f"stages[{s}]", each, ACTIONS, wanted) for s, each in enumerate(given)
-        )
+        stages = (checked_all("Schedule", f"stages[{s}]", each, ACTIONS, wanted) for s, each in enumerate(given))
         object.__setattr__(self, "stages", tuple(map(tuple, stages)))
 
     @property
@@ -146,9 +142,7 @@ def scheduled(name: str, micro_batches: int, chunks: int, passes: Sequence[Seque
     wanted = "lists of Forward(...) and Backward(...), one per stage"
     given = checked_all("scheduled", "passes", passes, (list, tuple), wanted)
     for stage, order in enumerate(given):
-        checked_all(
-            "scheduled", f"passes[{stage}]", order, (Forward, Backward), "Forward(...) or Backward(...)"
-        )
+        checked_all("scheduled", f"passes[{stage}]", order, (Forward, Backward), "Forward(...) or Backward(...)")
     stages = tuple(
         tuple(action for each in order for action in with_messages(each, stage, len(passes), chunks))
         for stage, order in enumerate(passes)
@@ -211,10 +205,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int = 2) -> Schedule:
     """
     stages, micro_batches, chunks = _checked_counts("interleaved", stages, micro_batches, chunks)
     order = _in_groups(stages, micro_batches, chunks)
-    full = [
-        _alternating(*order, warm_up=2 * (stages - stage - 1) + (chunks - 1) * stages)
-        for stage in range(stages)
-    ]
+    full = [_alternating(*order, warm_up=2 * (stages - stage - 1) + (chunks - 1) * stages) for stage in range(stages)]
     passes = [[each for each in own if each.micro_batch < micro_batches] for own in full]
     return scheduled("interleaved", micro_batches, chunks, passes)
 

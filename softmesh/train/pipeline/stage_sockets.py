@@ -40,9 +40,7 @@ Sizes = Mapping[Connection, int]  # bytes of each FIFO
 class Links:
     """The ends that this process has of the sockets of a pipeline."""
 
-    def __init__(
-        self, senders: dict[Connection, MeshSocket], receivers: dict[Connection, MeshSocket]
-    ) -> None:
+    def __init__(self, senders: dict[Connection, MeshSocket], receivers: dict[Connection, MeshSocket]) -> None:
         self._senders, self._receivers = senders, receivers
 
     def send(self, connection: Connection, tensor: Tensor) -> None:
@@ -96,9 +94,7 @@ def plain_spec(part: int, output: object) -> TensorSpec:
         )
     spec = output.spec
     if not facts(spec.dtype).is_float:
-        raise MeshError(
-            f"Part {part} of the pipeline returned {spec.dtype}: no gradient comes back for that."
-        )
+        raise MeshError(f"Part {part} of the pipeline returned {spec.dtype}: no gradient comes back for that.")
     plain = TensorSpec(list(spec.shape), spec.dtype, spec.layout)
     if plain != spec:
         raise MeshError(

@@ -102,9 +102,7 @@ def stages_of(stages: Stage | Sequence[Stage]) -> Stages:
     if isinstance(stages, Stage):
         world = current_context.init()
         return Stages({world.rank: stages}, world.size)
-    given = checked_all(
-        "Pipeline", "stages", stages, (Stage,), "Stage(mesh, module), in the order of the model"
-    )
+    given = checked_all("Pipeline", "stages", stages, (Stage,), "Stage(mesh, module), in the order of the model")
     if not given:
         raise refused("Pipeline", "stages must not be empty")
     found = Stages(dict(enumerate(given)), len(given))
