@@ -159,7 +159,7 @@ class HaloScatter(Operation):
 
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         given = {**dict(zip(self.definition.signature.names, args, strict=False)), **kwargs}
-        if not given.pop("border_only", False):
+        if given.pop("border_only", False) is not True:  # what is no bool is refused like any other argument
             return super().invoke(args, kwargs, call)
         given.pop("memory_config", None)
         return _scatter_in_place.invoke((), given, None)
@@ -259,6 +259,10 @@ def halo_scatter(
 
 def _overwritten_border(interior_src: Operand, compact_buffer: Operand, np_padding_h: int, np_padding_w: int) -> Local:
     high, wide = np_padding_h, np_padding_w
+    if interior_src.rank < 3:
+        raise MeshError(
+            f"{interior_src.op}: interior_src {list(interior_src.shape)} must end in rows, columns and channels."
+        )
     *lead_shape, rows, columns, width = interior_src.shape
     inner = [*lead_shape, rows - 2 * high, columns - 2 * wide, width]
     border = _sections(compact_buffer, interior_src, inner, high, wide)

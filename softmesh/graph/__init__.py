@@ -36,6 +36,7 @@ from softmesh.graph.python_io import (
     store_output_tensor_ids,
 )
 from softmesh.graph.python_io import safe_arg_str as _safe_arg_str
+from softmesh.graph.report_database import import_report
 from softmesh.graph.session import (
     REPORT_VERSION,
     RunMode,
@@ -58,7 +59,6 @@ from softmesh.graph.session import end_graph_capture as _cpp_end_graph_capture
 from softmesh.graph.session import (
     follow_config_for_outer_capture as _configure_python_stack_traces_for_outer_graph_capture,
 )
-from softmesh.graph_report import import_report
 
 
 class ExitStackWithPop(ExitStack):

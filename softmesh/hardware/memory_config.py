@@ -322,8 +322,9 @@ class MemoryConfig:
             "buffer_type": self._buffer_type.value,
             "created_with_nd_shard_spec": self._created_with_nd,
             "per_core_allocation": self._per_core,
-            "range_lockstep_allocation": self._range_lockstep,
         }
+        if self._range_lockstep:
+            fields["range_lockstep_allocation"] = True
         if self._created_with_nd and self._nd_shard_spec is not None:
             fields["nd_shard_spec"] = self._nd_shard_spec._as_json()
         elif self._shard_spec is not None:
@@ -375,7 +376,7 @@ class MemoryConfig:
         return same_flat and (same_nd or self._created_with_nd == other._created_with_nd)
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._hash + self._per_core + 2 * self._range_lockstep
 
 
 DRAM_MEMORY_CONFIG = MemoryConfig()

@@ -246,9 +246,13 @@ class TensorSpec:
             units[-2:] = self.tile.tile_shape[-len(units) :] if units else []
         elif alignment is ShardShapeAlignment.RECOMMENDED and units:
             units[-1] = _RECOMMENDED_ROW_BYTES // element_size(self.dtype)
-        if alignment is ShardShapeAlignment.NONE:
-            return extents
-        return [-(-n // unit) * unit for n, unit in zip(extents, units, strict=True)]
+        rounded = [-(-n // unit) * unit for n, unit in zip(extents, units, strict=True)]
+        if alignment is ShardShapeAlignment.NONE and rounded != extents:
+            raise MeshError(
+                f"sharded: a shard of {extents} is not made of whole {units[-2:]} units of {self.layout}: give "
+                f"{rounded}, or ttnn.ShardShapeAlignment.REQUIRED."
+            )
+        return rounded
 
     def sharded_across_dims(
         self,

@@ -275,7 +275,15 @@ def _to_shape(op: Operation, tensors: Sequence[ttnn.Tensor], shape: Extents) -> 
     return op(*tensors, list(shape))
 
 
-@_entry("reshape", "view", "experimental.view", "experimental.quasar.reshape")
+@_entry("view", "experimental.view")
+def _views(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
+    """Rows stay as they are: only what stands before them is regrouped."""
+    shape = draw(shapes(2, 4))
+    before = _regrouped(draw, shape[:-2], draw(st.integers(1, 3)))
+    return Call((_moved(draw, shape, dtype),), _to_shape, shape=(*before, *shape[-2:]))
+
+
+@_entry("reshape", "experimental.quasar.reshape")
 def _reshape(draw: st.DrawFn, dtype: ttnn.DataType) -> Call:
     shape = draw(shapes())
     return Call((_moved(draw, shape, dtype),), _to_shape, shape=_regrouped(draw, shape))

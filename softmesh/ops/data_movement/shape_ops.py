@@ -130,8 +130,8 @@ def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
         return reshape_local(op, input_tensor, after)
     if input_tensor.on_host:
         raise MeshError("View requires the tensor be stored on device, use reshape instead")
-    if before[-1:] != after[-1:]:
-        last = [shape[-1] if shape else 1 for shape in (before, after)]
+    last = [shape[-1] if shape else 1 for shape in (before, after)]
+    if last[0] != last[1]:
         raise MeshError(
             "The last dimension can not change in view, attempting to change last dimension from "
             f"{last[0]} to {last[1]}, use reshape instead"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -125,9 +124,13 @@ def _register_norm(name: str, centred: bool) -> None:
         return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon), weight, bias)
 
     def weight_first(
-        input_tensor: Tensor, weight: Tensor | None = None, epsilon: float = 1e-12, **others: Any
+        input_tensor: Tensor,
+        weight: Tensor | None = None,
+        epsilon: float = 1e-12,
+        bias: Tensor | None = None,
+        residual_input_tensor: Tensor | None = None,
     ) -> Tensor:
-        return norm(input_tensor, epsilon, weight, **others)
+        return norm(input_tensor, epsilon, weight, bias, residual_input_tensor)
 
     reference(name)(norm if centred else weight_first)  # TT-NN's own goldens differ in the order
 
