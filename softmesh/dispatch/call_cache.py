@@ -22,6 +22,7 @@ from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.strictness import LENIENT
 from softmesh.tensor.tensor import Tensor
 
+_UNKNOWN: tuple[int, None] = (-1, None)  # of no epoch
 _MOST = 4096  # of one op: a program that needs more is making up shapes, and starts over
 
 
@@ -116,10 +117,10 @@ class CallCache:
         if kwargs:
             key += kwargs
         try:
-            known = self._known.get(found := tuple(key))
+            known = self._known.get(found := tuple(key), _UNKNOWN)
         except TypeError:  # an argument cannot be hashed
             return None
-        compiled = known[1] if known is not None and known[0] == now else None
+        compiled = known[1] if known[0] == now else None
         # As Call(...) would, in half the time: this is done at every call.
         return tuple.__new__(Call, (found, given, device, now, compiled))
 

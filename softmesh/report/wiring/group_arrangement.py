@@ -23,8 +23,7 @@ _STRETCHES = (0.7, 0.85, 1.0, 1.2, 1.4, 1.7)
 
 def arranged(wiring: Wiring, sizes: Sequence[Size], gutter: Size) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """A box for every group and for every section."""
-    pairs = [(a, b) for bundle in wiring.bundles for a in bundle.a for b in bundle.b]
-    pairs += [(wiring.group_of[wire.a], wiring.group_of[wire.b]) for wire in wiring.wires if wire.is_special]
+    pairs = _joined_groups(wiring)
     if _faces_downwards(wiring):
         return tuple(_on_sites(sizes, {0: (0, 0), 1: (1, 0)}, gutter)), ()
     units = _units(wiring)
@@ -41,6 +40,11 @@ def arranged(wiring: Wiring, sizes: Sequence[Size], gutter: Size) -> tuple[tuple
         _turn_to_partners(unit, found, [pair for pair in pairs if unit_of[pair[0]] != unit_of[pair[1]]])
     sections = tuple(frames[unit_of[section.groups[0]]] for section in wiring.sections)
     return tuple(found[number] for number in range(len(sizes))), sections
+
+
+def _joined_groups(wiring: Wiring) -> list[tuple[int, int]]:
+    pairs = [(a, b) for bundle in wiring.bundles for a in bundle.a for b in bundle.b]
+    return pairs + [(wiring.group_of[wire.a], wiring.group_of[wire.b]) for wire in wiring.wires if wire.is_special]
 
 
 def _faces_downwards(wiring: Wiring) -> bool:
