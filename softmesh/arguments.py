@@ -76,6 +76,16 @@ def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind],
     return found
 
 
+def exact_key(value: object) -> object:
+    """The value as part of a cache's key: 1, 1.0 and True, or 0.0 and -0.0, are equal and not the same argument.
+
+    Lists become tuples, with the kinds of their elements, however deep.
+    """
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(exact_key, value))
+    return type(value), repr(value) if type(value) is float else value
+
+
 class Kind(NamedTuple):
     """What an argument must be. `each` is the kind of the elements, where a list may be given."""
 

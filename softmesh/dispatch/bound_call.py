@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from softmesh.arguments import described
+from softmesh.arguments import described, exact_key
 from softmesh.dispatch.signature import Signature, listed
 from softmesh.errors import ArgumentError
 from softmesh.runtime.device import MeshDevice
@@ -59,8 +59,7 @@ class BoundCall:
         key, device = self.key, self.device
         key.append(None if device is None else device.torch_device)
         for at in self.signature.key_at:
-            value = self.values[at]
-            key += (value.__class__, value)  # 1, 1.0 and True are equal, and not the same argument
+            key.append(exact_key(self.values[at]))
         key += [target.spec for target in self.targets]
         key += more
         try:

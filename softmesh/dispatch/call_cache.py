@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from softmesh import epoch
+from softmesh.arguments import exact_key
 from softmesh.dispatch.signature import Signature
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
@@ -106,7 +107,7 @@ class CallCache:
             elif kind is list or kind is tuple:
                 if any(item.__class__ is Tensor for item in value):
                     return None
-                key.append(tuple(value))
+                key.append(exact_key(value))
             elif kind is not float:
                 key.append(value)
             elif self._place(at, args, kwargs) not in self._free_at:

@@ -104,6 +104,13 @@ def test_a_truth_value_is_no_number(mesh):
         ttnn.sum(a, dim=True)
 
 
+def test_a_truth_value_is_no_number_in_a_list_either(mesh):
+    a = put(mesh)
+    repeated(lambda: ttnn.sum(a, dim=[1]), ttnn.sum)
+    with pytest.raises(TypeError, match="dim"):
+        ttnn.sum(a, dim=[True])
+
+
 def test_other_shapes_placements_and_meshes_are_other_calls(mesh):
     a = put(mesh)
     repeated(lambda: ttnn.neg(a), ttnn.neg)
