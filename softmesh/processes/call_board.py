@@ -6,17 +6,16 @@ last `KEPT` calls are there: the digest of everything up to the call, what it wa
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 from softmesh.processes.shared_memory import BOARD, Segment
 
 KEPT = 256
 MOST_ADDRESSES = 6
-_ENTRY = 512  # bytes: the digest, how many addresses, the addresses, how long the text is, the text
-_HEAD = struct.Struct(f"<QQ{MOST_ADDRESSES}QQ")
-_TEXT = _ENTRY - _HEAD.size
 _WORD = 8
+_ENTRY = 512  # bytes: the digest, how long the text is, how many addresses, the addresses, the text
+_HEAD = (3 + MOST_ADDRESSES) * _WORD
+_TEXT = _ENTRY - _HEAD
 _LINE = 64
 _STRIDE = _LINE + KEPT * _ENTRY  # of each rank: a line for the count and the end, then its calls
 
@@ -33,13 +32,17 @@ class CallBoard:
         self._others = [base for number, base in enumerate(self._bases) if number != rank]
 
     def write(self, count: int, digest: int, told: bytes, addresses: tuple[int, ...]) -> None:
-        text, few = told[:_TEXT], addresses[:MOST_ADDRESSES]
+        text, few, words = told[:_TEXT], addresses[:MOST_ADDRESSES], self._words
         at = _entry(self._own, count)
-        places = (*few, *(0,) * (MOST_ADDRESSES - len(few)))
-        _HEAD.pack_into(self._map, at, digest, len(few), *places, len(text))
-        self._map[at + _HEAD.size : at + _HEAD.size + len(text)] = text
-        self._ordered()
-        self._words[self._own // _WORD] = count
+        self._map[at + _HEAD : at + _HEAD + len(text)] = text
+        at //= _WORD
+        words[at], words[at + 1], words[at + 2] = digest, len(text), len(few)
+        for address in few:
+            words[at + 3] = address
+            at += 1
+        if self._order is not None:
+            self._order()
+        words[self._own // _WORD] = count
 
     def clear(self) -> None:
         self._words[self._own // _WORD] = self._words[self._own // _WORD + 1] = 0
@@ -76,8 +79,8 @@ class CallBoard:
         count = self._words[base // _WORD]
         for number in range(max(1, count - KEPT // 2), count + 1):
             at = _entry(base, number)
-            digest, few, *places, size = _HEAD.unpack_from(self._map, at)
-            text = bytes(self._map[at + _HEAD.size : at + _HEAD.size + min(size, _TEXT)])
+            digest, size, few, *places = self._words[at // _WORD : (at + _HEAD) // _WORD]
+            text = bytes(self._map[at + _HEAD : at + _HEAD + min(size, _TEXT)])
             yield number, digest, text, tuple(places[:few])
 
     def _digest(self, base: int, number: int) -> int:

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from types import CodeType
 from typing import NamedTuple
 
 from softmesh.callsite import RawSite, raw_call_site, resolved
@@ -43,14 +44,16 @@ class SharedCall:
     def __init__(self, text: str) -> None:
         self.text = text
         self.code = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-        self._told: dict[RawSite, bytes] = {}
+        # By the number of the code, which is kept: hashing the code itself reads all of it.
+        self._told: dict[tuple[int, int], tuple[CodeType, bytes]] = {}
 
     def told(self, site: RawSite) -> bytes:
         """With the line of the user's program."""
-        known = self._told.get(site)
+        code, at = site
+        known = self._told.get((id(code), at))
         if known is None:
-            known = self._told[site] = f"{self.text} at {Site(*resolved(site))}".encode()
-        return known
+            known = self._told[id(code), at] = code, f"{self.text} at {Site(*resolved(site))}".encode()
+        return known[1]
 
 
 class Entry(NamedTuple):
