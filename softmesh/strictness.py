@@ -45,6 +45,12 @@ def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[Mesh
     warn(message, warning)
 
 
+def doubt(message: str, warning: type[SoftmeshWarning]) -> None:
+    """A warning that is told in strict mode only: right programs may do the same."""
+    if is_strict():
+        warn(message, warning)
+
+
 def warn(message: str, warning: type[SoftmeshWarning]) -> None:
     """At the user's line, told once there as Python's own are; in strict mode too."""
     site = user_call_site()

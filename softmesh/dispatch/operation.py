@@ -40,7 +40,7 @@ from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import is_strict, warn, warn_or_raise
+from softmesh.strictness import doubt, warn, warn_or_raise
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -341,9 +341,8 @@ def _tell_remarks(plan: Plan) -> None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
     for remark in plan.remarks:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
-    if plan.doubts and is_strict():
-        for doubt in plan.doubts:
-            warn(doubt, SoftmeshWarning)
+    for text in plan.doubts:
+        doubt(text, SoftmeshWarning)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

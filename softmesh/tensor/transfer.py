@@ -23,7 +23,7 @@ from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
-from softmesh.strictness import is_strict, warn, warn_or_raise
+from softmesh.strictness import doubt, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
@@ -358,10 +358,10 @@ def _warn_partial(tensor: Tensor, dist: Distribution, doing: str) -> None:
 
 def _doubt_part(tensor: Tensor) -> None:
     """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
-    if tensor.shard_positions is not None and is_strict():
+    if tensor.shard_positions is not None:
         words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
         if words:
-            warn(
+            doubt(
                 f"to_torch: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
                 "whole, not the whole. ttnn.all_reduce gives every device the whole.",
                 PartialWarning,

@@ -298,6 +298,42 @@ def empty_memory_is_only_there(mesh):
     ttnn.deallocate(made)
 
 
+# -- semaphores and gradients ----------------------------------------------------------------------
+
+
+def gathered(mesh, value):
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))])
+    semaphores = [ttnn.create_global_semaphore(mesh, cores, value) for _ in range(2)]
+    ttnn.experimental.all_gather_async(
+        split(mesh), dim=1, multi_device_global_semaphore=semaphores, cluster_axis=1, topology=ttnn.Topology.Linear
+    )
+    return semaphores
+
+
+@certain("stands at 1 as the call begins", "ttnn.reset_global_semaphore_value(semaphore, 0)")
+def a_semaphore_that_does_not_begin_at_zero(mesh):
+    gathered(mesh, 1)
+
+
+@right
+def semaphores_that_begin_at_zero(mesh):
+    for semaphore in gathered(mesh, 0):
+        ttnn.reset_global_semaphore_value(semaphore, 0)
+
+
+@certain("gradients before it are 4 times too large", "noop_backward=True")
+def a_sum_whose_gradient_is_summed_again(mesh):
+    w = split(mesh, None, 0).requires_grad_()
+    y = ttnn.all_reduce(ttnn.matmul(split(mesh, None, 1), w), cluster_axis=1)
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+
+
+@right
+def gradients_of_a_product_that_stays_split(mesh):
+    w = split(mesh, None, 1).requires_grad_()
+    ttnn.mean(ttnn.matmul(copies(mesh), w)).backward()
+
+
 # -- what is said ----------------------------------------------------------------------------------
 
 
