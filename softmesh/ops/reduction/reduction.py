@@ -56,6 +56,16 @@ REDUCTIONS: dict[str, Reduction] = {
 _OPPOSITE = {"max": REDUCTIONS["min"].function, "min": REDUCTIONS["max"].function}
 
 
+def _of_whole_values(rule: rules.SingleRule) -> rules.SingleRule:
+    """The same for values that are no contributions themselves."""
+
+    def whole(at: rules.Situation) -> rules.Placement:
+        rules.refuse_partial(at)
+        return rule(at)
+
+    return whole
+
+
 def _register(name: str, entry: Reduction) -> None:
     def define(
         input_tensor: Operand,
@@ -70,7 +80,8 @@ def _register(name: str, entry: Reduction) -> None:
         backward = [d - input_tensor.rank for d in dims]
         bessel = True if correction is None else bool(correction)
         factor = entry.scaling(scalar)
-        function = _OPPOSITE.get(name, entry.function) if scalar < 0 else entry.function  # the largest is the smallest
+        is_turned_over = scalar < 0 and name in _OPPOSITE  # the largest is a factor times the smallest
+        function = _OPPOSITE[name] if is_turned_over else entry.function
 
         def compute(x: torch.Tensor) -> torch.Tensor:
             if not backward:
@@ -79,7 +90,8 @@ def _register(name: str, entry: Reduction) -> None:
             return result if factor == 1.0 else result * factor
 
         layouts = None if output_layout is None else (output_layout,)
-        return Local(compute, rules.reducing(entry.combine, dims, keepdim), layouts=layouts)
+        rule = rules.reducing(entry.combine, dims, keepdim)
+        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)
