@@ -104,3 +104,15 @@ def test_topk_refuses_outputs_and_indices_that_do_not_fit(device):
 def test_tiles_need_no_padding_to_tiles():
     tiles = ttnn.from_torch(random(32, 20), layout=ttnn.TILE_LAYOUT)
     assert tiles.pad_to_tile(0.0) is tiles
+
+
+@pytest.mark.parametrize("shape", [(72,), (1, 1, 1, 96), (1, 1, 3, 32)])
+def test_weights_of_norms_may_be_padded_to_whole_tiles(device, shape):
+    x, weight, bias = random(2, 72), random(72), random(72).flip(0)
+    rows = [torch.nn.functional.pad(row, (0, math.prod(shape) - 72), value=9.0) for row in (weight, bias)]
+    held = [put(row.reshape(shape), device, layout=ttnn.ROW_MAJOR_LAYOUT) for row in rows]
+    made = ttnn.layer_norm(put(x, device), weight=held[0], bias=held[1], epsilon=1e-5)
+    wanted = torch.nn.functional.layer_norm(x, (72,), weight, bias, 1e-5)
+    torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(MeshError, match="must hold 72 values"):
+        ttnn.rms_norm(put(x, device), weight=put(random(80), device))
