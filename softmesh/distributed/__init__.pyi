@@ -6212,6 +6212,7 @@ class _prim:
         batch: Tensor,
         *,
         momentum: float,
+        followed: str = 'both',
         output_topology: object = None,
         implicit: str | None = None,
     ) -> Tensor:
