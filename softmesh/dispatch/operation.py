@@ -61,7 +61,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
@@ -70,21 +69,6 @@ class Operation(EntryPoint):
     @property
     def python_fully_qualified_name(self) -> str:
         return f"{self.definition.namespace}.{self.name}"
-
-    @property
-    def golden_function(self) -> Callable[..., Any] | None:
-        """Its torch reference."""
-        if self._golden is None:
-            self._golden = self.known_golden()
-        return self._golden
-
-    @golden_function.setter
-    def golden_function(self, function: Callable[..., Any] | None) -> None:
-        self._golden = function
-
-    def known_golden(self) -> Callable[..., Any] | None:
-        """The reference that comes with softmesh: bound by `ops.golden`, which stands above."""
-        return None
 
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()

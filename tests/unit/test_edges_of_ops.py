@@ -116,3 +116,21 @@ def test_weights_of_norms_may_be_padded_to_whole_tiles(device, shape):
     torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)
     with pytest.raises(MeshError, match="must hold 72 values"):
         ttnn.rms_norm(put(x, device), weight=put(random(80), device))
+
+
+@pytest.mark.parametrize("orientation", [ttnn.ShardOrientation.ROW_MAJOR, ttnn.ShardOrientation.COL_MAJOR])
+def test_weights_of_group_norms_lie_over_the_cores_that_share_the_channels(device, orientation):
+    """240 channels over 8 columns or 4 rows of cores: 30 in 32 each, or 60 in 64."""
+    x, weight, bias = random(1, 1, 256, 240), random(240), random(240).flip(0)
+    across = 8 if orientation is ttnn.ShardOrientation.ROW_MAJOR else 4
+    grid, shard = ttnn.CoreGrid(x=8, y=4), [256 * across // 32, 240 // across]
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (7, 3))])
+    config = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, ttnn.ShardSpec(cores, shard, orientation)
+    )
+    rows = [ttnn.create_group_norm_weight_bias_rm(row, 240, across) for row in (weight, bias)]
+    held = [put(row, device, layout=ttnn.ROW_MAJOR_LAYOUT) for row in rows]
+    images = ttnn.to_memory_config(put(x, device, layout=ttnn.ROW_MAJOR_LAYOUT), config)
+    made = ttnn.group_norm(images, num_groups=8, epsilon=1e-5, weight=held[0], bias=held[1], core_grid=grid)
+    wanted = torch.nn.functional.group_norm(x.permute(0, 3, 1, 2), 8, weight, bias, 1e-5).permute(0, 2, 3, 1)
+    torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)

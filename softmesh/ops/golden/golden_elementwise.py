@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.errors import MeshError
-from softmesh.hardware import GeluVariant, UnaryWithParam
+from softmesh.hardware import BcastOpMath, GeluVariant, UnaryWithParam
 from softmesh.ops.golden.golden_functions import REFERENCES, plain_references, reference
 
 Tensor = torch.Tensor
@@ -279,6 +279,20 @@ def _pow(input_tensor: Any, exponent: Any) -> Tensor:
 @reference("where")
 def _where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
     return torch.where(predicate.bool(), true_value, false_value)
+
+
+@reference("nextafter")
+def _nextafter(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
+    return torch.nextafter(input_tensor_a, input_tensor_b)
+
+
+_BCAST = {BcastOpMath.ADD: torch.add, BcastOpMath.SUB: torch.sub, BcastOpMath.MUL: torch.mul}
+
+
+@reference("bcast")
+def _bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath) -> Tensor:
+    """`input_b` has one row, one column or one value for each matrix, which torch repeats by itself."""
+    return _BCAST[math_op](input_a, input_b)
 
 
 def get_golden_function_for_activation(activation: Any) -> Callable[[torch.Tensor], torch.Tensor]:
