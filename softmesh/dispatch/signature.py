@@ -89,7 +89,8 @@ class Signature:
         self.output_at = self._control(controls, "output_tensor")
         self.output_name = None if self.output_at is None else self.names[self.output_at]
         self.queue_at = self._control(controls, "queue_id")
-        chosen = (self.dtype_at, self.memory_config_at, *(self.places.get(name) for name in _COMPILED if name in tuning))
+        compiled_for = (self.places[name] for name in _COMPILED if name in tuning)
+        chosen = (self.dtype_at, self.memory_config_at, *compiled_for)
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
