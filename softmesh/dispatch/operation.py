@@ -203,7 +203,8 @@ class Operation(EntryPoint):
             said = self.definition.off_mesh.format(letter=chr(ord("A") + on_host[0]))
             got = "a tensor" if len(tensors) == 1 else "operands"
             raise MeshError(
-                f"{said} {self.name} got {got} on {where}: move to the mesh with ttnn.to_device(tensor, mesh_device)."
+                f"{said} {self.name} got {got} on {where}. Device Operations expect device tensors as inputs: move to "
+                "the mesh with ttnn.to_device(tensor, mesh_device)."
             )
         ids = [device.id() for tensor in tensors for device in tensor.devices()]
         raise MeshError(

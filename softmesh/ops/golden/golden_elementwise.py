@@ -188,7 +188,7 @@ def _alt_complex_rotate90(input_tensor: Tensor) -> Tensor:
 _CHAIN_LINKS: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
     "gelu": lambda x, variant=0: golden_gelu(x, GeluVariant(int(variant))),
-    "gelu_tanh": lambda x: golden_gelu(x, GeluVariant.Tanh),
+    **dict.fromkeys(("gelu_tanh", "gelu_approx"), lambda x: golden_gelu(x, GeluVariant.Tanh)),
     "leaky_relu": _leaky_relu,
     "power": torch.pow,
     "power_iterative": torch.pow,
@@ -286,7 +286,11 @@ def _nextafter(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
     return torch.nextafter(input_tensor_a, input_tensor_b)
 
 
-_BCAST = {BcastOpMath.ADD: torch.add, BcastOpMath.SUB: torch.sub, BcastOpMath.MUL: torch.mul}
+_BCAST: dict[BcastOpMath, Callable[[Tensor, Tensor], Tensor]] = {
+    BcastOpMath.ADD: torch.add,
+    BcastOpMath.SUB: torch.sub,
+    BcastOpMath.MUL: torch.mul,
+}
 
 
 @reference("bcast")
