@@ -189,7 +189,7 @@ def convolve(
     with full_float32(images.device):
         result = run(
             _fold_images(images, axes),
-            fold(weight, axes, groups),
+            fold(weight, axes, groups).contiguous(),  # prepared or not: torch sums in the order of memory
             math.prod(axes.extents[i] for i in axes.grouped) * groups,
         )
     return _unfold(result, axes, images.shape[lead], groups)
