@@ -1697,7 +1697,7 @@ def fill_cache(
 def fill_implicit_tile_padding(
     input_tensor: Tensor, fill_value: float, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -2185,7 +2185,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2198,7 +2198,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | CoreRangeSet | Sequence[int],
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -2920,7 +2920,7 @@ def max(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """max over one dim, several, or (None) all."""
+    """max of the values times `scalar`, over one dim, several, or (None) all."""
 def max_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3000,7 +3000,7 @@ def mean(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """mean over one dim, several, or (None) all."""
+    """mean of the values times `scalar`, over one dim, several, or (None) all."""
 def mesh_partition(
     input_tensor: Tensor,
     dim: int,
@@ -3022,7 +3022,7 @@ def min(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """min over one dim, several, or (None) all."""
+    """min of the values times `scalar`, over one dim, several, or (None) all."""
 def min_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3769,7 +3769,7 @@ def sampling(
     output_tensor: Tensor | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
 ) -> Tensor:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for."""
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for."""
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Tensor,
     scale: float | None = None,
@@ -4222,7 +4222,7 @@ def std(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """std over one dim, several, or (None) all."""
+    """std of the values times `scalar`, over one dim, several, or (None) all."""
 @overload
 def sub_bw(
     grad_tensor: Tensor,
@@ -4309,7 +4309,7 @@ def sum(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """sum over one dim, several, or (None) all."""
+    """sum of the values times `scalar`, over one dim, several, or (None) all."""
 def swiglu(input_tensor: Tensor, dim: int = -1, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."""
 def swish(
@@ -4449,7 +4449,7 @@ def topk(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     stable: object = None,
 ) -> list[Tensor]:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
 def tosa_gather(input: Tensor, index: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """[N, K, C] by [N, W]: [N, W, C], the rows that the index names."""
 def tosa_scatter(
@@ -4565,7 +4565,7 @@ def var(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """var over one dim, several, or (None) all."""
+    """var of the values times `scalar`, over one dim, several, or (None) all."""
 def view(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
 def where(

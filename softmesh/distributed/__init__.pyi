@@ -1896,7 +1896,7 @@ def fill_implicit_tile_padding(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -2512,7 +2512,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2527,7 +2527,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | CoreRangeSet | Sequence[int],
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -3432,7 +3432,7 @@ def max(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """max over one dim, several, or (None) all."""
+    """max of the values times `scalar`, over one dim, several, or (None) all."""
 def max_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3522,7 +3522,7 @@ def mean(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """mean over one dim, several, or (None) all."""
+    """mean of the values times `scalar`, over one dim, several, or (None) all."""
 def min(
     input_tensor: Tensor,
     dim: int | Sequence[int] | None = None,
@@ -3538,7 +3538,7 @@ def min(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """min over one dim, several, or (None) all."""
+    """min of the values times `scalar`, over one dim, several, or (None) all."""
 def min_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -4434,7 +4434,7 @@ def sampling(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for."""
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for."""
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Tensor,
     scale: float | None = None,
@@ -5016,7 +5016,7 @@ def std(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """std over one dim, several, or (None) all."""
+    """std of the values times `scalar`, over one dim, several, or (None) all."""
 @overload
 def sub_bw(
     grad_tensor: Tensor,
@@ -5117,7 +5117,7 @@ def sum(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """sum over one dim, several, or (None) all."""
+    """sum of the values times `scalar`, over one dim, several, or (None) all."""
 def swiglu(
     input_tensor: Tensor,
     dim: int = -1,
@@ -5302,7 +5302,7 @@ def topk(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> list[Tensor]:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
 def tosa_gather(
     input: Tensor,
     index: Tensor,
@@ -5472,7 +5472,7 @@ def var(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """var over one dim, several, or (None) all."""
+    """var of the values times `scalar`, over one dim, several, or (None) all."""
 def view(
     input_tensor: Tensor, shape: Sequence[int], *, output_topology: object = None, implicit: str | None = None
 ) -> Tensor:
@@ -6212,6 +6212,7 @@ class _prim:
         batch: Tensor,
         *,
         momentum: float,
+        followed: str = 'both',
         output_topology: object = None,
         implicit: str | None = None,
     ) -> Tensor:
