@@ -1,8 +1,8 @@
-"""moreh_layer_norm and moreh_group_norm: a norm over many dims, with its mean and 1 / deviation where they are wanted."""
+"""moreh_layer_norm and moreh_group_norm: norms over several dims, with mean and 1 / deviation where they are wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 
 _STATISTICS = ("output", "mean", "rstd")
-Norm = Callable[[torch.Tensor, torch.Tensor | None, torch.Tensor | None], list[torch.Tensor]]
 
 
 def _handed_out(op: str, found: list[Any], given: dict[str, Any]) -> list[Any]:
@@ -46,7 +45,7 @@ def _moreh_norm(name: str, choices: str = "") -> Callable[[Callable[..., Local]]
     )
 
 
-def _standardised(x: torch.Tensor, dims: Sequence[int], eps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _standardised(x: torch.Tensor, dims: tuple[int, ...], eps: float) -> tuple[torch.Tensor, ...]:
     """x as it deviates from its mean over `dims`, that mean, and 1 / deviation, with the dims kept."""
     mean = x.mean(dims, keepdim=True)
     centred = x - mean
@@ -55,7 +54,7 @@ def _standardised(x: torch.Tensor, dims: Sequence[int], eps: float) -> tuple[tor
 
 
 @placed("Split as the operand is; split along a dim that it normalises, or with a weight that is split, Local.")
-def _outside_of(first_normalised: int, moved: int) -> rules.SingleRule:
+def _outside_of(first_normalised: int, moved: int) -> rules.Rule:
     """Splits of dims before the normalised ones stay; in the statistics they stand `moved` dims further on."""
 
     def rule(at: rules.Situation) -> list[rules.Placement]:
