@@ -4375,6 +4375,7 @@ def tanh(
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
+    accuracy: object = None,
 ) -> Tensor:
     """tanh, element by element."""
 def tanh_bw(

@@ -120,6 +120,9 @@ class Operation(EntryPoint):
         bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
         device = self._check(bound)
         plan, made = self._run(bound, device)
+        if bound.target is not None or self.definition.writes:
+            for tensor in made:
+                tensor.handed_on()
         if call is not None:
             known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs)
             if known is not None:

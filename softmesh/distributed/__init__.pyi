@@ -5203,6 +5203,7 @@ def tanh(
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
+    accuracy: object = None,
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
