@@ -348,6 +348,7 @@ from softmesh.runtime.machine_queries import (
     get_num_pcie_devices as get_num_pcie_devices,
     get_pcie_device_ids as get_pcie_device_ids,
     is_blackhole as is_blackhole,
+    is_grayskull as is_grayskull,
     is_wormhole_b0 as is_wormhole_b0,
 )
 from softmesh.runtime.memory.memory_reports import (
@@ -1539,7 +1540,7 @@ def empty_like(
     memory_config: MemoryConfig | None = None,
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
@@ -4345,6 +4346,7 @@ def tanh(
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
+    accuracy: object = None,
 ) -> Tensor:
     """tanh, element by element."""
 def tanh_bw(
