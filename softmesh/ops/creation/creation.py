@@ -243,7 +243,9 @@ def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
 
-@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(
+    **{**_LIKE, "controls": "dtype memory_config"}, tuning="device", positional="dtype layout device memory_config"
+)
 def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     """Contents are undefined in TT-NN; here they are zeros."""
     return _filled(tensor, layout, 0)
