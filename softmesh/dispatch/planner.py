@@ -37,6 +37,7 @@ from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.footprint import keeps_pages
+from softmesh.tensor.result_shards import shards_fit
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
@@ -188,8 +189,8 @@ class Planner:
             layout = local.layouts[i] if local.layouts else first.layout
             where = config or local.memory_config or first.memory_config
             is_inherited = config is None and local.memory_config is None
-            if is_inherited and where.is_sharded() and shape != tuple(first.shape):
-                where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
+            if is_inherited and where.is_sharded() and not shards_fit(first, shape):
+                where = DRAM_MEMORY_CONFIG  # shards fit the rows and columns they were cut from
             layout = Layout.TILE if facts(dtype).is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
             specs.append(spec.padded_to(spec.padded_shape, local.pad_value) if local.pad_value else spec)

@@ -24,6 +24,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
@@ -45,6 +46,11 @@ REDUCTIONS: dict[str, Reduction] = {
     "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None),
     "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None),
 }
+
+
+def _reduced(operand: Operand, dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    kept = [1 if d in dims else n for d, n in enumerate(operand.shape) if keepdim or d not in dims]
+    return tuple(kept)
 
 
 def _register(name: str, entry: Reduction) -> None:
@@ -70,7 +76,8 @@ def _register(name: str, entry: Reduction) -> None:
         turned_over = scalar < 0 and entry.combine in ("max", "min")  # the largest becomes the smallest
         combine = None if turned_over else entry.combine
         layouts = None if output_layout is None else (output_layout,)
-        return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
+        place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
+        return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts, memory_config=place)
 
     define.__doc__ = f"{name} over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)

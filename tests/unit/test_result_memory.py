@@ -1,0 +1,78 @@
+"""Where results lie when nobody says: views in their shards, sums on the cores of their input."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from operands import put, random
+
+import softmesh as ttnn
+from softmesh.errors import MeshError
+
+HEIGHT = ttnn.TensorMemoryLayout.HEIGHT_SHARDED
+
+
+def by_rows(height: int, width: int, cores: int) -> ttnn.MemoryConfig:
+    return ttnn.create_sharded_memory_config(
+        (height, width),
+        ttnn.CoreGrid(x=1, y=cores),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+
+
+VIEWS = {
+    "reshape": lambda x: ttnn.reshape(x, (2, 64, 64)),
+    "view": lambda x: ttnn.view(x, (128, 64)),
+    "squeeze": lambda x: ttnn.squeeze(x, 0),
+    "unsqueeze": lambda x: ttnn.unsqueeze(x, 0),
+}
+
+
+@pytest.mark.parametrize("layout", [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT], ids=str)
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_shards_is_in_these_shards(device, name, layout):
+    values = random(1, 2, 64, 64)
+    x = put(values, device, layout=layout, memory_config=by_rows(64, 64, 2))
+    seen = VIEWS[name](x)
+    assert (seen.memory_config(), seen.buffer_address()) == (x.memory_config(), x.buffer_address())
+    assert torch.equal(ttnn.to_torch(seen).flatten(), values.flatten())
+    ttnn.deallocate(x)
+    with pytest.raises(MeshError, match=r"deallocated|not allocated"):
+        ttnn.add(seen, seen)
+
+
+def test_shards_that_do_not_fit_are_not_kept(device):
+    x = put(random(1, 2, 64, 64), device, memory_config=by_rows(64, 64, 2))
+    assert ttnn.reshape(x, (1, 2, 128, 32)).memory_config() == ttnn.DRAM_MEMORY_CONFIG
+    assert ttnn.permute(x, (1, 0, 2, 3)).memory_config() == x.memory_config()  # as many rows and columns
+
+
+def test_rows_in_shards_may_be_seen_as_shorter_rows(device):
+    values = random(1, 2, 64, 64)
+    x = put(values, device, layout=ttnn.ROW_MAJOR_LAYOUT, memory_config=by_rows(64, 64, 2))
+    seen = ttnn.experimental.view(x, 1, 2, 128, 32)
+    assert seen.memory_config().shard_spec.shape == [128, 32]
+    assert torch.equal(ttnn.to_torch(seen), values.reshape(1, 2, 128, 32))
+
+
+@pytest.mark.parametrize(
+    ("dim", "keepdim", "shard"), [(-1, True, [32, 32]), (-1, False, [32, 128]), (-2, True, [32, 160])]
+)
+def test_a_sum_is_cut_anew_on_the_cores_of_its_input(device, dim, keepdim, shard):
+    values = random(1, 100, 160)
+    x = put(values, device, memory_config=by_rows(32, 160, 4))
+    made = ttnn.mean(x, dim, keepdim)
+    config = made.memory_config()
+    assert (config.memory_layout, config.buffer_type) == (HEIGHT, ttnn.BufferType.L1)
+    assert (config.shard_spec.shape, config.shard_spec.grid) == (shard, x.memory_config().shard_spec.grid)
+    torch.testing.assert_close(ttnn.to_torch(made), values.mean(dim, keepdim), atol=1e-5, rtol=1e-5)
+    assert ttnn.mean(x, dim, keepdim, memory_config=ttnn.DRAM_MEMORY_CONFIG).memory_config() == ttnn.DRAM_MEMORY_CONFIG
+
+
+@pytest.mark.parametrize("op", [ttnn.addcmul, ttnn.addcdiv, ttnn.mac, ttnn.lerp, ttnn.where], ids=lambda op: op.name)
+def test_of_three_operands_the_one_on_most_cores_says_where(device, op):
+    several = [by_rows(128, 64, 2), by_rows(32, 64, 8), by_rows(64, 64, 4)]
+    operands = [put(random(256, 64), device, memory_config=memory) for memory in several]
+    assert op(*operands).memory_config() == several[1]
+    assert op(*operands, memory_config=several[2]).memory_config() == several[2]
