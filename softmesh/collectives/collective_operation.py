@@ -28,20 +28,18 @@ from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
 from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.definition import Definition, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
 from softmesh.dispatch.planner import Planner
-from softmesh.dispatch.signature import Signature, listed
-from softmesh.dispatch.undefined_values import carried_over, warned_about
+from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import is_lenient
-from softmesh.tensor.dtype import facts
+from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -137,7 +135,7 @@ class CollectivePlanner(Planner):
         return [target.spec for target in targets]
 
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
-        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
         steps = iter(
             chain(_spreader(dist, group), lift) for dist, group, lift in zip(dists, groups, widened, strict=True)
         )

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from softmesh.arguments import described, refused
-from softmesh.dispatch.bound_call import BoundCall
-from softmesh.dispatch.call_cache import Call, CallCache
-from softmesh.dispatch.compiled_call import bound_values, compiled, stored, tell
+from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
@@ -31,7 +29,7 @@ from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.refusal import CallRefused, refused_call
-from softmesh.dispatch.signature import Signature, listed
+from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.placement.distribution import Distribution

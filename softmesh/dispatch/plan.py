@@ -32,7 +32,7 @@ from softmesh.placement.rules import Rule, Situation, UsesPartial
 from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import alias
 
@@ -206,7 +206,7 @@ def rank_padder(lead: int, missing: int) -> Adapt:
 def finisher(result: torch.Tensor, spec: TensorSpec, inputs: Sequence[Any]) -> Adapt:
     """Rounding to the output's dtype; None where the result already is of it."""
     dtype = spec.dtype
-    if result.dtype is facts(dtype).storage and facts(dtype).exact_storage:
+    if result.dtype is FACTS[dtype].storage and FACTS[dtype].exact_storage:
         return alias if any(result is value for value in inputs) else None
     if dtype is DataType.BFLOAT16:
         return round_to_bfloat16
