@@ -1652,7 +1652,7 @@ def fill_cache(
 def fill_implicit_tile_padding(
     input_tensor: Tensor, fill_value: float, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -2817,7 +2817,7 @@ def max(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """max over one dim, several, or (None) all."""
+    """max of the values times `scalar`, over one dim, several, or (None) all."""
 def max_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -2893,7 +2893,7 @@ def mean(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """mean over one dim, several, or (None) all."""
+    """mean of the values times `scalar`, over one dim, several, or (None) all."""
 def mesh_partition(
     input_tensor: Tensor,
     dim: int,
@@ -2915,7 +2915,7 @@ def min(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """min over one dim, several, or (None) all."""
+    """min of the values times `scalar`, over one dim, several, or (None) all."""
 def min_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3642,7 +3642,7 @@ def sampling(
     output_tensor: Tensor | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
 ) -> Tensor:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for."""
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for."""
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Tensor,
     scale: float | None = None,
@@ -4081,7 +4081,7 @@ def std(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """std over one dim, several, or (None) all."""
+    """std of the values times `scalar`, over one dim, several, or (None) all."""
 @overload
 def sub_bw(
     grad_tensor: Tensor,
@@ -4168,7 +4168,7 @@ def sum(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """sum over one dim, several, or (None) all."""
+    """sum of the values times `scalar`, over one dim, several, or (None) all."""
 def swiglu(input_tensor: Tensor, dim: int = -1, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."""
 def swish(
@@ -4419,7 +4419,7 @@ def var(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """var over one dim, several, or (None) all."""
+    """var of the values times `scalar`, over one dim, several, or (None) all."""
 def view(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
 def where(

@@ -176,7 +176,7 @@ class Operation(EntryPoint):
         form = tuple(part for part in key if not isinstance(part, Distribution))
         if definition.program_key is not None:
             form = definition.program_key(bound, plan)
-        plan.program = self._programs.setdefault(form, object())
+        plan.program = None if definition.is_part else self._programs.setdefault(form, object())
         return plan, results
 
     # -- what a call must meet -------------------------------------------------------------------
@@ -242,8 +242,8 @@ class Operation(EntryPoint):
     def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
         recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
-        if plan.is_view:
-            return recording  # nothing runs on a chip
+        if plan.is_view or plan.program is None:
+            return recording  # nothing of its own runs on a chip
         if recording is not None:
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:

@@ -181,19 +181,26 @@ class Planner:
     def _computed_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         asked: DataType | None = self._control(self.op.signature.dtype_at)
         config: MemoryConfig | None = self._control(self.op.signature.memory_config_at)
-        first = self.tensors[0].spec
+        first, own = self.tensors[0].spec, self._own_memory(local)
         specs = []
         for i, shape in enumerate(shapes):
             dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
             layout = local.layouts[i] if local.layouts else first.layout
-            where = config or local.memory_config or first.memory_config
-            is_inherited = config is None and local.memory_config is None
+            where = config or own or first.memory_config
+            is_inherited = config is None and own is None
             if is_inherited and where.is_sharded() and not shards_fit(first, shape):
                 where = DRAM_MEMORY_CONFIG  # shards fit the rows and columns they were cut from
             layout = Layout.TILE if FACTS[dtype].is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
             specs.append(spec.padded_to(spec.padded_shape, local.pad_value) if local.pad_value else spec)
         return specs
+
+    def _own_memory(self, local: Local) -> MemoryConfig | None:
+        """Where the op puts its results, if not where its first operand lies."""
+        device = self.tensors[0].storage.device
+        if local.memory_on is None or device is None:
+            return local.memory_config
+        return local.memory_on(device.compute_with_storage_grid_size())
 
     def _cut_into_shards(self, local: Local, specs: list[TensorSpec]) -> list[TensorSpec]:
         """Where a memory config leaves the shards to the op: as it says, or like those of an operand of this shape."""

@@ -1851,7 +1851,7 @@ def fill_implicit_tile_padding(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -3329,7 +3329,7 @@ def max(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """max over one dim, several, or (None) all."""
+    """max of the values times `scalar`, over one dim, several, or (None) all."""
 def max_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3415,7 +3415,7 @@ def mean(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """mean over one dim, several, or (None) all."""
+    """mean of the values times `scalar`, over one dim, several, or (None) all."""
 def min(
     input_tensor: Tensor,
     dim: int | Sequence[int] | None = None,
@@ -3431,7 +3431,7 @@ def min(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """min over one dim, several, or (None) all."""
+    """min of the values times `scalar`, over one dim, several, or (None) all."""
 def min_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -4306,7 +4306,7 @@ def sampling(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for."""
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for."""
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Tensor,
     scale: float | None = None,
@@ -4875,7 +4875,7 @@ def std(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """std over one dim, several, or (None) all."""
+    """std of the values times `scalar`, over one dim, several, or (None) all."""
 @overload
 def sub_bw(
     grad_tensor: Tensor,
@@ -4976,7 +4976,7 @@ def sum(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """sum over one dim, several, or (None) all."""
+    """sum of the values times `scalar`, over one dim, several, or (None) all."""
 def swiglu(
     input_tensor: Tensor,
     dim: int = -1,
@@ -5326,7 +5326,7 @@ def var(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """var over one dim, several, or (None) all."""
+    """var of the values times `scalar`, over one dim, several, or (None) all."""
 def view(
     input_tensor: Tensor, shape: Sequence[int], *, output_topology: object = None, implicit: str | None = None
 ) -> Tensor:

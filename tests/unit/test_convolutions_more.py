@@ -13,6 +13,7 @@ from operands import R, S, random
 from operands import put as put_tiled
 
 import softmesh as ttnn
+from softmesh.errors import MeshError
 
 SUM = ttnn.Partial("sum")
 put = partial(put_tiled, layout=ttnn.ROW_MAJOR_LAYOUT)
@@ -362,3 +363,33 @@ def test_borders_from_a_buffer_are_not_modelled(several: ttnn.MeshDevice) -> Non
             kernel_size=(1, 1, 1),
             output_pad_h=1,
         )
+
+
+@pytest.mark.parametrize("masks", [(5, 0), (0, 7), (6, 3)], ids=str)
+def test_padding_of_volumes_counts_as_zero_on_every_device(masks: tuple[int, int], several: ttnn.MeshDevice) -> None:
+    """Rows split down the mesh, each part with its own start in the whole volume."""
+    volumes, weight = random(1, 2, 8, 6, 32), random(6, 32, 1, 1, 1)
+    down, height = several.shape[0], 8 // several.shape[0]
+    starts = torch.tensor([[row * height, 2] for row in range(down)])
+    given: dict[str, Any] = {
+        "input_tensor": put(volumes, several, (S(2), R)),
+        "weight_tensor": ttnn.from_torch(weight),
+        "dtype": ttnn.float32,
+        "output_channels": 6,
+        "kernel_size": (1, 1, 1),
+        "logical_h_mask": masks[0],
+        "logical_w_mask": masks[1],
+    }
+    offsets = put(starts, several, (S(0), R), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    result = ttnn.experimental.conv3d(**given, pad_offset_tensor=offsets)
+    meant = volumes.clone()
+    if masks[0]:
+        meant[:, :, masks[0] :] = 0
+    if masks[1]:
+        meant[:, :, :, masks[1] - 2 :] = 0
+    wanted = F.conv3d(meant.movedim(-1, 1), weight).movedim(1, -1)
+    assert ttnn.placements(result)[0] is ttnn.Local()
+    parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(result)[:: several.shape[1]]]
+    torch.testing.assert_close(torch.cat(parts, 2), wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(MeshError, match=r"must be \[1, 2\] UINT32 on each device"):
+        ttnn.experimental.conv3d(**given, pad_offset_tensor=put(torch.zeros(1, 3), several))

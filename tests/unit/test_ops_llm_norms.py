@@ -353,10 +353,12 @@ def test_the_steps_of_a_state_space_model(device, mesh):
 
 def test_topk_may_be_told_what_its_values_stand_for(device):
     x, names = random(1, 1, 4, 64), torch.randperm(256).reshape(1, 1, 4, 64)
-    values, indices = ttnn.topk(put(x, device), 5, indices_tensor=ints(names, device))
+    places = put(names, device, dtype=ttnn.uint32)
+    values, indices = ttnn.topk(put(x, device), 5, indices_tensor=places)
     expected = x.topk(5, -1)
     assert torch.equal(ttnn.to_torch(values), expected.values)
-    assert indices.dtype is ttnn.int32
+    assert indices.dtype is ttnn.uint32
     assert torch.equal(ttnn.to_torch(indices).long(), names.gather(3, expected.indices))
-    with pytest.raises(MeshError, match="an integer for each of the values"):
-        ttnn.topk(put(x, device), 5, indices_tensor=put(x, device))
+    narrow = put(x, device, dtype=ttnn.bfloat16)
+    with pytest.raises(MeshError, match="must hold whole numbers"):
+        ttnn.topk(narrow, 5, indices_tensor=narrow)

@@ -91,12 +91,12 @@ def _unprepared(rows: torch.Tensor, kernel: Sequence[int], block: int, channels:
 
 
 def _rule(at: rules.Situation) -> rules.Placement:
-    """Volumes split by batch, weights and bias by output channels, their last dim."""
+    """Volumes split by batch, weights and bias by output channels, their last dim; offsets of each device: Local."""
     rules.refuse_partial(at)
     found: set[rules.Placement] = set()
     for index, (word, shape) in enumerate(zip(at.words, at.shapes, strict=True)):
         if isinstance(word, rules.Shard) and shape is not None:
-            by_batch, by_channel = index == 0 and word.dim == 0, index > 0 and word.dim == len(shape) - 1
+            by_batch, by_channel = index == 0 and word.dim == 0, index in (1, 2) and word.dim == len(shape) - 1
             found.add(word.at(0) if by_batch else word.at(4) if by_channel else rules.LOCAL)
     return found.pop() if len(found) == 1 else rules.LOCAL
 
@@ -107,6 +107,7 @@ def _conv3d(
     input_tensor: Operand,
     weight_tensor: Operand,
     bias_tensor: Operand | None = None,
+    pad_offset_tensor: Operand | None = None,
     config: Conv3dConfig | None = None,
     dtype: DataType,
     output_channels: int,
@@ -116,6 +117,8 @@ def _conv3d(
     dilation: Sequence[int] = (1, 1, 1),
     padding_mode: str = "zeros",
     groups: int = 1,
+    logical_h_mask: int = 0,
+    logical_w_mask: int = 0,
 ) -> Local:
     if padding_mode not in _PADDING:
         raise ArgumentValueError(f'{_OP}: padding_mode must be "zeros" or "replicate", got {padding_mode!r}')
@@ -129,13 +132,18 @@ def _conv3d(
     if bias_tensor is not None and math.prod(bias_tensor.shape) != output_channels:
         raise MeshError(f"{_OP}: bias_tensor {list(bias_tensor.shape)} must hold {output_channels} values.")
     bias_rank = 0 if bias_tensor is None else bias_tensor.rank
+    _check_offset(pad_offset_tensor)
+    ends = {-3: logical_h_mask, -2: logical_w_mask}  # by dim; 0: there is none
     reverse = [n for side in reversed(sides) for n in (side, side)]
 
     def run(volumes: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
         padded = F.pad(volumes, reverse, mode=_PADDING[padding_mode])
         return F.conv3d(padded, weight, None, step, 0, spread, several)
 
-    def compute(volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    def compute(
+        volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None, offset: torch.Tensor | None
+    ) -> torch.Tensor:
+        volumes = _without_padding(volumes, ends, offset)
         result = convolve(volumes, _unprepared(rows, kernel, block, channels), groups, run, sizes=3)
         if bias is None:
             return result
@@ -149,6 +157,26 @@ def _conv3d(
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(channels * math.prod(kernel)),
     )
+
+
+def _check_offset(offset: Operand | None) -> None:
+    if offset is not None and (offset.shape != (1, 2) or offset.dtype is not DataType.UINT32):
+        raise MeshError(
+            f"{_OP}: pad_offset_tensor {list(offset.shape)} {offset.dtype} must be [1, 2] UINT32 on each device: the "
+            "row and the column of the whole volume at which its part starts."
+        )
+
+
+def _without_padding(volumes: torch.Tensor, ends: dict[int, int], offset: torch.Tensor | None) -> torch.Tensor:
+    """0 from where the logical volume ends, for a part that starts at `offset` of it."""
+    for which, (dim, end) in enumerate(ends.items()):
+        if end:
+            places = torch.arange(volumes.shape[dim], device=volumes.device)
+            if offset is not None:
+                places = places + offset[..., 0, which : which + 1].long()  # (*mesh, extent)
+            inside = places.reshape(*places.shape[:-1], *(1,) * (4 + dim + 1), -1, *(1,) * (-1 - dim)) < end
+            volumes = torch.where(inside, volumes, 0)
+    return volumes
 
 
 def _check(
@@ -172,10 +200,7 @@ def _check(
 
 _HALO = {
     "halo_buffer": None,
-    "pad_offset_tensor": None,
     "weight_lo_tensor": None,
-    "logical_h_mask": 0,
-    "logical_w_mask": 0,
     "output_pad_h": 0,
     "output_pad_w": 0,
 }
@@ -188,8 +213,10 @@ def conv3d(
     """Volumes [N, T, H, W, C] by prepared weights [rows, out] -> [N, T', H', W', out].
 
     `arguments`: dtype, output_channels, kernel_size, stride, padding, dilation, padding_mode ("zeros" or
-    "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Weights of five dims are
-    prepared here. Borders read from a buffer that another op filled are not modelled.
+    "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Values from logical_h_mask rows
+    and logical_w_mask columns of the whole volume on count as 0 (a mask of 0: none do); pad_offset_tensor [1, 2] has
+    the row and the column at which each device's part starts. Weights of five dims are prepared here. Borders read from
+    a buffer that another op filled are not modelled.
     """
     for name, unused in _HALO.items():
         if arguments.pop(name, unused) != unused:
@@ -200,11 +227,12 @@ def conv3d(
     if len(weight.shape) == 5:
         weight = _prepared_for(weight, arguments.get("config") or Conv3dConfig(), arguments.get("groups", 1))
     where = device or input_tensor.device()
-    operands = [input_tensor, weight, arguments.pop("bias_tensor", None)]
+    operands = [input_tensor, weight, *(arguments.pop(name, None) for name in ("bias_tensor", "pad_offset_tensor"))]
     if where is not None:
         operands = [on_mesh(where, operand) for operand in operands]
-    images, kernels, bias = operands
-    made = _conv3d(input_tensor=images, weight_tensor=kernels, bias_tensor=bias, **arguments)
+    images, kernels, bias, offset = operands
+    given = {"input_tensor": images, "weight_tensor": kernels, "bias_tensor": bias, "pad_offset_tensor": offset}
+    made = _conv3d(**given, **arguments)
     return cast(Tensor, made)
 
 

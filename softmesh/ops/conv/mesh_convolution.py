@@ -18,6 +18,8 @@ from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 
+_ALIGNMENTS = (8, 16, 32)  # of channels in memory
+
 
 class Geometry(NamedTuple):
     """The sizes of one convolution on each device."""
@@ -65,7 +67,7 @@ def check_operands(
         raise MeshError(
             f"{op}: groups={geometry.groups} must divide in_channels={channels} and out_channels={out_channels}."
         )
-    flat = images_are_flat(op, images, (n, height, width, channels))
+    flat = images_are_flat(op, images, (n, height, width, _held_channels(images, geometry)))
     if weight.shape not in (raw, geometry.matrix_shape):
         raise MeshError(
             f"{op}: weight_tensor {list(weight.shape)} must be {list(raw)}: out_channels, in_channels / groups and "
@@ -74,6 +76,13 @@ def check_operands(
     if bias is not None and bias.shape != (1, 1, 1, out_channels):
         raise MeshError(f"{op}: bias_tensor {list(bias.shape)} must be [1, 1, 1, {out_channels}].")
     return flat
+
+
+def _held_channels(images: Operand, geometry: Geometry) -> int:
+    """Those of the images: as many as are convolved, or more, which pad them to what rows are aligned to."""
+    channels, held = geometry.in_channels, images.shape[-1] if images.rank else 0
+    is_padded = geometry.groups == 1 and held in {-(-channels // step) * step for step in _ALIGNMENTS}
+    return held if is_padded else channels
 
 
 def geometry_of(
@@ -90,6 +99,7 @@ def geometry_of(
     op: str = "conv2d",
     **others: object,
 ) -> Geometry:
+    groups = 1 if type(groups) is int and groups == 0 else groups  # as TT-NN has it
     extents = [batch_size, input_height, input_width, in_channels, out_channels, groups]
     names = "batch_size, input_height, input_width, in_channels, out_channels, groups"
     n, height, width, channels, out, several = ints(op, names, extents, (6,), 1)

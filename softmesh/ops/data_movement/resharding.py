@@ -153,11 +153,12 @@ def _cache_rule(at: rules.Situation) -> rules.Placement:
 
 @operation(**_OPTIONS, controls="memory_config")
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes.
+    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding.
 
     Ops that would read the padding on a chip (reductions over whole tiles) see the logical values alone.
     """
-    return Local(torch.clone, rules.keeping)
+    is_padded = tuple(input_tensor.spec.padded_shape) != input_tensor.shape
+    return Local(torch.clone, rules.keeping, keeps_memory=not is_padded, pad_value=fill_value)
 
 
 @operation(

@@ -210,6 +210,18 @@ def _check_quotient(definition: Definition, call: BoundCall) -> None:
         )
 
 
+def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any], torch.Tensor]:
+    """a / b. Where bfloat16 values are rounded to whole ones, a chip packs nan as inf."""
+
+    def quotient(a: Any, b: Any) -> torch.Tensor:
+        return torch.div(_tensor(a, b), b, rounding_mode=rounding_mode)
+
+    dtypes = {value.dtype for value in values if isinstance(value, Operand)}
+    if rounding_mode is None or dtypes != {DataType.BFLOAT16}:
+        return quotient
+    return lambda a, b: quotient(a, b).nan_to_num(math.inf, math.inf, -math.inf)
+
+
 @operation(
     cost=flops_per_element(2),
     aliases=("divide",),
@@ -234,7 +246,7 @@ def div(
     """
     check_rounding("div", rounding_mode)
     rule = rules.dividing if rounding_mode is None else rules.elementwise
-    entry = Binary(lambda a, b: torch.div(_tensor(a, b), b, rounding_mode=rounding_mode), rule)
+    entry = Binary(_quotient(rounding_mode, input_tensor_a, input_tensor_b), rule)
     before = input_tensor_a_activations, input_tensor_b_activations
     local = binary_local("div", entry, input_tensor_a, input_tensor_b, *before, activations)
     tensors = [value for value in (input_tensor_a, input_tensor_b) if isinstance(value, Operand)]
@@ -246,7 +258,8 @@ def div(
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
     check_rounding("rdiv", rounding_mode)
-    entry = Binary(lambda a, b: torch.div(_tensor(b, a), a, rounding_mode=rounding_mode))
+    quotient = _quotient(rounding_mode, input_tensor, value)
+    entry = Binary(lambda a, b: quotient(b, a))
     return binary_local("rdiv", entry, input_tensor, value)
 
 
@@ -430,12 +443,29 @@ def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
 @operation(**_INTO, floats_only=True)
 def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
+    _check_snake(input_tensor, alpha, beta)
     rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
 
     def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return x + torch.sin(a * x).square() / (b + _TINY)
 
     return Local(compute, rules.elementwise, broadcast_rank=rank)
+
+
+def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
+    shape = list(x.shape)
+    if x.rank < 2:
+        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {shape}): ttnn.unsqueeze it.")
+    if alpha.shape != beta.shape:
+        raise MeshError(
+            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}: they "
+            "belong to the same channels."
+        )
+    if alpha.shape[-1:] != x.shape[-1:]:
+        raise MeshError(
+            f"snake_beta requires input.W == alpha.W, got {shape[-1]} vs {list(alpha.shape[-1:])}: alpha and beta have "
+            "a value for each of the last dim."
+        )
 
 
 _BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}

@@ -19,6 +19,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.dtype import DataType
 
 TorchFunction = Callable[[torch.Tensor], torch.Tensor]
 _CONTROLS = "memory_config output_tensor queue_id"  # and no dtype: typecast is an op of its own
@@ -136,8 +137,19 @@ for _name, _entry in UNARY.items():
 
 
 def gelu_function(variant: GeluVariant) -> TorchFunction:
-    approximate = "tanh" if variant is GeluVariant.Tanh else "none"
-    return lambda x: F.gelu(x, approximate=approximate)
+    return _tanh_gelu if variant is GeluVariant.Tanh else _gelu
+
+
+def _tanh_gelu(x: torch.Tensor) -> torch.Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+def _gelu(x: torch.Tensor) -> torch.Tensor:
+    """torch's kernel for CPUs makes nan of inf, where a chip has inf; looking for one costs less than a `where`."""
+    result = F.gelu(x)
+    if x.device.type == "cpu" and not torch.isfinite(result.detach().sum()):
+        return torch.where(x == math.inf, x, result)
+    return result
 
 
 @operation(
@@ -253,6 +265,13 @@ def heaviside_function(x: torch.Tensor, value: float) -> torch.Tensor:
 
 def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
     return torch.logit(x, eps)
+
+
+def _logit_in_bfloat16(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them."""
+    inside = x if eps is None else x.clamp(eps, 1 - eps)
+    rest = (1 - inside).bfloat16().float()
+    return torch.log((inside / rest).bfloat16().float())
 
 
 def softcap_function(x: torch.Tensor, beta: float) -> torch.Tensor:
@@ -400,6 +419,8 @@ def softcap(input_tensor: Operand, beta: float) -> Local:
 @_unary(cost=flops_per_element(10))
 def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
     """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
+    if input_tensor.dtype is DataType.BFLOAT16:
+        return Local(lambda x: _logit_in_bfloat16(x, eps), rules.elementwise)
     return _local("logit", eps)
 
 
