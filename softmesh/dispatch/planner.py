@@ -186,9 +186,10 @@ class Planner:
         for i, shape in enumerate(shapes):
             dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
             layout = local.layouts[i] if local.layouts else first.layout
-            where = config or local.memory_config or first.memory_config
+            like = local.inherits[i] if local.inherits else first
+            where = config or local.memory_config or like.memory_config
             is_inherited = config is None and local.memory_config is None
-            if is_inherited and where.is_sharded() and shape != tuple(first.shape):
+            if is_inherited and where.is_sharded() and shape != tuple(like.shape):
                 where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
             layout = Layout.TILE if facts(dtype).is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
