@@ -186,9 +186,10 @@ class Planner:
         for i, shape in enumerate(shapes):
             dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
             layout = local.layouts[i] if local.layouts else first.layout
-            where = config or own or first.memory_config
+            like = local.inherits[i] if local.inherits else first
+            where = config or own or like.memory_config
             is_inherited = config is None and own is None
-            if is_inherited and where.is_sharded() and not shards_fit(first, shape):
+            if is_inherited and where.is_sharded() and not shards_fit(like, shape):
                 where = DRAM_MEMORY_CONFIG  # shards fit the rows and columns they were cut from
             layout = Layout.TILE if FACTS[dtype].is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
