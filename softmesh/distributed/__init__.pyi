@@ -6065,6 +6065,7 @@ class _prim:
         batch: Tensor,
         *,
         momentum: float,
+        followed: str = 'both',
         output_topology: object = None,
         implicit: str | None = None,
     ) -> Tensor:

@@ -97,9 +97,7 @@ def _register(name: str, entry: Reduction) -> None:
         layouts = None if output_layout is None else (output_layout,)
         rule = rules.reducing(entry.combine, dims, keepdim)
         place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
-        return Local(
-            compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts, memory_config=place
-        )
+        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts, memory_config=place)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)
