@@ -70,7 +70,9 @@ class Planner:
         plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
         results = [raw] if plan.container is None else list(raw)
         specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
-        specs = specs if self.target is not None else self._cut_into_shards(local, specs)
+        if self.target is None:
+            specs = self._cut_into_shards(local, specs)
+            self._check_shards(local, specs)
         self._place(plan, local, dists, specs)
         plan.finishes = tuple(
             chain(stored_once(result, output.dist), finisher(result, output.spec, self.data))
@@ -225,6 +227,16 @@ class Planner:
             return spec
         return spec.with_memory_config(MemoryConfig(config.memory_layout, config.buffer_type, shards))
 
+    def _check_shards(self, local: Local, specs: list[TensorSpec]) -> None:
+        """Of results like the first operand, that are cut as somebody said: other ops cut theirs to fit."""
+        for spec in specs:
+            if local.shards is None and _has_shards(spec.memory_config) and spec.shape == self.tensors[0].spec.shape:
+                try:
+                    spec.check()
+                except MeshError as error:
+                    shards = spec.memory_config.shard_spec
+                    raise MeshError(f"{error} {self.op.name}: {list(spec.shape)} does not fit {shards}.") from None
+
     def _check_controls(self, dtype: object, config: object) -> None:
         if dtype is not None and not isinstance(dtype, DataType):
             raise ArgumentError(f"{self.op.name}(): dtype must be a ttnn dtype such as ttnn.bfloat16, got {dtype!r}.")
@@ -287,6 +299,10 @@ class Planner:
 
 def _lacks_shards(config: MemoryConfig) -> bool:
     return config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None
+
+
+def _has_shards(config: MemoryConfig) -> bool:
+    return config.is_sharded() and not _lacks_shards(config)
 
 
 def _without_partials(dist: Distribution) -> Distribution:

@@ -21,6 +21,7 @@ from test_golden_functions import ARGUMENTS, LARGER
 import softmesh as ttnn
 from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.signature import listed
 from softmesh.hardware import UnaryOpType
 from softmesh.ops.reduction.reduction import REDUCTIONS
 
@@ -72,7 +73,8 @@ def example(name: str, shape: Extents = ALIGNED) -> Example:
         shape = WIDE
     if name in _EXAMPLES:
         found = _EXAMPLES[name](shape)
-        takes_any = any(isinstance(like, Like) and like.shape == shape for like in found.operands.values())
+        several = [like for value in found.operands.values() for like in listed(value)]
+        takes_any = any(isinstance(like, Like) and like.shape == shape for like in several)
         return replace(found, takes_any=takes_any)
     if is_collective(op):
         mesh, axis = (mesh_of((4, 1)), 0) if name == "reduce_to_root" else (mesh_of((1, 2)), 1)

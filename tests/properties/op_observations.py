@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from op_examples import Example, example, one_core
+from op_examples import ALIGNED, Example, example, one_core
 from strategies import quietly
 
 import softmesh as ttnn
@@ -113,21 +113,18 @@ def over_two_cores(shape: Sequence[int], layout: ttnn.Layout) -> ttnn.MemoryConf
 
 
 def place_of_shards(name: str) -> str:
-    """Of the first result, where all operands of its first operand's shape are cut by rows over two cores."""
+    """Of the first result, where all operands of the shape that was chosen are cut by rows over two cores."""
     call = example(name)
-    if not call.takes_any:
-        return "-"
     operands = call.placed(L1)
-    first = tensors_of(operands)[0]
-    if first.is_sharded():
+    whole = [one for one in tensors_of(operands) if tuple(one.shape) == ALIGNED]
+    if not call.takes_any or not whole or whole[0].is_sharded():
         return "-"
-    config = over_two_cores(first.shape, first.layout)
+    config = over_two_cores(ALIGNED, whole[0].layout)
 
     def cut(value: Any) -> Any:
         if isinstance(value, list):
             return [cut(one) for one in value]
-        same = isinstance(value, ttnn.Tensor) and value.shape == first.shape
-        return ttnn.to_memory_config(value, config) if same else value
+        return ttnn.to_memory_config(value, config) if any(value is one for one in whole) else value
 
     try:
         results = run(name, call, {key: cut(value) for key, value in operands.items()})

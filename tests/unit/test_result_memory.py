@@ -76,3 +76,26 @@ def test_of_three_operands_the_one_on_most_cores_says_where(device, op):
     operands = [put(random(256, 64), device, memory_config=memory) for memory in several]
     assert op(*operands).memory_config() == several[1]
     assert op(*operands, memory_config=several[2]).memory_config() == several[2]
+
+
+MISFIT = ttnn.create_sharded_memory_config(
+    (32, 32), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
+)
+CUT_AS_TOLD = {
+    "add": lambda x: ttnn.add(x, x, memory_config=MISFIT),
+    "relu": lambda x: ttnn.relu(x, memory_config=MISFIT),
+    "where": lambda x: ttnn.where(x, x, x, memory_config=MISFIT),
+    "softmax": lambda x: ttnn.softmax(x, memory_config=MISFIT),
+    "clone": lambda x: ttnn.clone(x, memory_config=MISFIT),
+    "typecast": lambda x: ttnn.typecast(x, ttnn.bfloat16, memory_config=MISFIT),
+    "zeros_like": lambda x: ttnn.zeros_like(x, memory_config=MISFIT),
+    "to_memory_config": lambda x: ttnn.to_memory_config(x, MISFIT),
+    "interleaved_to_sharded": lambda x: ttnn.interleaved_to_sharded(x, MISFIT),
+}
+
+
+@pytest.mark.parametrize("name", CUT_AS_TOLD)
+def test_shards_that_a_result_cannot_have_are_refused(device, name):
+    text = rf"Shard width 32 must match physical width 64 for height sharded.*{name}: \[1, 1, 64, 64\] does not fit"
+    with pytest.raises(MeshError, match=text):
+        CUT_AS_TOLD[name](put(random(1, 1, 64, 64), device))
