@@ -99,3 +99,27 @@ def test_shards_that_a_result_cannot_have_are_refused(device, name):
     text = rf"Shard width 32 must match physical width 64 for height sharded.*{name}: \[1, 1, 64, 64\] does not fit"
     with pytest.raises(MeshError, match=text):
         CUT_AS_TOLD[name](put(random(1, 1, 64, 64), device))
+
+
+@pytest.mark.parametrize("memory", [ttnn.L1_MEMORY_CONFIG, ttnn.DRAM_MEMORY_CONFIG], ids=["l1", "dram"])
+@pytest.mark.parametrize("op", [ttnn.reallocate, ttnn.move], ids=lambda op: op.name)
+def test_what_is_moved_makes_room_for_itself(device, op, memory):
+    """Memory of L1 is given out from the top, that of DRAM from the bottom."""
+    values = random(64, 64)
+    before, x = (put(values, device, memory_config=memory) for _ in range(2))
+    top = before.buffer_address()
+    alone = op(put(values, device, memory_config=memory))
+    at = x.buffer_address()
+    ttnn.deallocate(before)
+    moved = op(x)
+    assert not x.is_allocated()
+    assert moved.buffer_address() == top != at
+    assert torch.equal(ttnn.to_torch(moved), values)
+    assert torch.equal(ttnn.to_torch(alone), values)
+
+
+def test_a_tensor_that_fills_most_of_l1_can_be_moved(device):
+    x = put(torch.ones(32, 32 * 400), device, dtype=ttnn.bfloat16, memory_config=by_rows(32, 32 * 400, 1))
+    with pytest.raises(MeshError, match="Out of Memory"):
+        ttnn.clone(x)
+    assert ttnn.reallocate(x).memory_config() == by_rows(32, 32 * 400, 1)

@@ -29,6 +29,7 @@ from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
@@ -42,10 +43,22 @@ def _move(input_tensor: Operand) -> Local:
 
 @checked_function
 def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """The values in new memory, so that a gap closes; the tensor that held them is freed."""
-    moved = cast(Tensor, _move(input_tensor, memory_config=memory_config))
+    """The values in new memory, so that a gap closes; the tensor that held them is freed first."""
+    storage = input_tensor.storage
+    keeps_both = storage.data is None or storage.device is None or storage.device.captures.recordings
+    given = input_tensor if keeps_both or input_tensor.requires_grad else _values_alone(input_tensor)
+    if given is not input_tensor:
+        input_tensor.deallocate(force=True)
+    moved = cast(Tensor, _move(given, memory_config=memory_config))
     input_tensor.deallocate(force=True)
     return moved
+
+
+def _values_alone(tensor: Tensor) -> Tensor:
+    """A tensor of the same values that takes no memory."""
+    held = Storage(tensor.view_data(), tensor.view_distribution(), tensor.storage.device, tensor.spec)
+    held.undefined = tensor.storage.undefined
+    return Tensor.make(held, tensor.spec, tensor.topology_label)
 
 
 @checked_function
