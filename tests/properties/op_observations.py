@@ -85,7 +85,7 @@ def in_words(config: ttnn.MemoryConfig) -> str:
 
 
 def default_place(name: str) -> str:
-    """Of the first result: "first" where it lies as the first operand does, else as which one, or where always."""
+    """Of the results: "first" where they lie as the first operand does, else as which one, or where always."""
     call = example(name)
     in_dram, in_l1 = (_place(name, call, call.placed(memory)) for memory in (DRAM, L1))
     if in_dram == in_l1:
@@ -94,12 +94,12 @@ def default_place(name: str) -> str:
         return f"{in_dram} or {in_l1}"
     apart, moved = call.placed(DRAM), call.placed(L1)
     deciding = [key for key in apart if _place(name, call, {**apart, key: moved[key]}) == "l1"]
-    return "first" if deciding == [next(iter(apart))] else " ".join(deciding) or "all"
+    return "first" if deciding == [next(iter(apart))] else " ".join(deciding) or "each"
 
 
 def _place(name: str, call: Example, operands: dict[str, Any]) -> str:
-    results = run(name, call, operands)
-    return in_words(results[0].memory_config()) if results else "nothing"
+    places = [in_words(one.memory_config()) for one in run(name, call, operands)]
+    return " and ".join(dict.fromkeys(places)) or "nothing"
 
 
 def over_two_cores(shape: Sequence[int], layout: ttnn.Layout) -> ttnn.MemoryConfig:
@@ -158,10 +158,11 @@ def honours(name: str) -> str:
 
 def _lies_in(name: str, call: Example, spelling: str, memory: ttnn.MemoryConfig) -> bool:
     try:
-        (first, *_) = run(name, call, call.placed(DRAM), **{spelling: memory})
+        results = run(name, call, call.placed(DRAM), **{spelling: memory})
     except SoftmeshError:
         return False
-    return bool(first.memory_config() == memory)
+    same_shape = [one for one in results if not memory.is_sharded() or one.shape == results[0].shape]
+    return all(one.memory_config() == memory for one in same_shape)
 
 
 # -- layouts and shapes ------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ TT-NN before they go in. A word with a `?` is what softmesh does where nothing i
 question does not arise.
 
 takes    which of these arguments it has, whatever it calls them
-place    of the first result, operands in DRAM or L1 and no memory_config: `first` as the first operand, an operand's
-         name, `dram`, `l1 width`, `dram or l1 height` (by where the operands are)
+place    of the results, operands in DRAM or L1 and no memory_config: `first` as the first operand, an operand's
+         name, `each` as the operand it belongs to, `dram`, `l1 width`, `dram or l1 height` (by where the operands are)
 shards   the same for operands cut by rows over two cores: `kept` in the same shards, or where else
 asked    which memory configs are honoured: `any` (interleaved in DRAM or L1; by height, width, block), `interleaved`,
          `sharded`, or `none` (it writes in place)

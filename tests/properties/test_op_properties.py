@@ -9,7 +9,7 @@ import pytest
 import torch
 from op_calls import operation_names
 from op_examples import UNALIGNED, WITHOUT_EXAMPLE, example, names_with_examples
-from op_observations import DRAM, DRAWN, address, run, tensors_of, written
+from op_observations import DRAM, DRAWN, address, run, spelled, tensors_of, written
 from op_properties import observed, skeleton, table
 from strategies import one_device
 
@@ -54,6 +54,25 @@ def test_an_output_tensor_holds_what_the_op_computes(name: str) -> None:
     assert made is not None
     if name not in DRAWN:
         assert all(torch.equal(one.view_data(), other.view_data()) for one, other in zip(made, plain, strict=True))
+
+
+def may_be_written_over() -> list[str]:
+    """Ops of one result like their first operand, which takes an output tensor."""
+    return sorted(name for name, row in TABLE.items() if row["output"].startswith("shape") and name not in DRAWN)
+
+
+@pytest.mark.parametrize("name", may_be_written_over())
+def test_an_operand_may_be_the_output_tensor(name: str) -> None:
+    call = example(name)
+    operands = call.placed(DRAM)
+    first, plain = tensors_of(operands)[0], run(name, call, operands)
+    if len(plain) > 1 or plain[0].spec != first.spec:
+        return
+    at = address(first)
+    (made,) = run(name, call, operands, **{str(spelled(name, "output_tensor")): first})
+    assert made is first
+    assert address(made) == at
+    assert torch.equal(made.view_data(), plain[0].view_data())
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in TABLE.items() if row["result"] in ("new", "view")))
