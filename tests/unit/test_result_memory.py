@@ -70,6 +70,19 @@ def test_a_sum_is_cut_anew_on_the_cores_of_its_input(device, dim, keepdim, shard
     assert ttnn.mean(x, dim, keepdim, memory_config=ttnn.DRAM_MEMORY_CONFIG).memory_config() == ttnn.DRAM_MEMORY_CONFIG
 
 
+@pytest.mark.parametrize(
+    ("rows", "shard"), [(slice(0, 64), [32, 64]), (slice(32, 114), [32, 64]), (slice(0, 128, 2), [32, 64])]
+)
+def test_a_slice_of_shards_is_cut_anew_on_their_cores(device, rows, shard):
+    values = random(1, 1, 128, 64)
+    x = put(values, device, memory_config=by_rows(32, 64, 4))
+    made = x[:, :, rows]
+    config = made.memory_config()
+    assert (config.memory_layout, config.buffer_type, config.shard_spec.shape) == (HEIGHT, ttnn.BufferType.L1, shard)
+    assert config.shard_spec.grid == x.memory_config().shard_spec.grid
+    assert torch.equal(ttnn.to_torch(made), values[:, :, rows])
+
+
 @pytest.mark.parametrize("op", [ttnn.addcmul, ttnn.addcdiv, ttnn.mac, ttnn.lerp, ttnn.where], ids=lambda op: op.name)
 def test_of_three_operands_the_one_on_most_cores_says_where(device, op):
     several = [by_rows(128, 64, 2), by_rows(32, 64, 8), by_rows(64, 64, 4)]
