@@ -28,6 +28,7 @@ from softmesh.dispatch.derivatives import differentiated
 from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
 from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
@@ -117,9 +118,12 @@ class Operation(EntryPoint):
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
         device = self._check(bound)
+        shared = shared_call(self.definition, bound)
+        if shared is not None and device is not None and device.ranks is not None:
+            device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
         if call is not None:
-            known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs)
+            known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
             if known is not None:
                 self.cache.keep(call, known)
         result = made[0] if plan.container is None else plan.container(made)

@@ -380,9 +380,12 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
     What was made of a single shard is its own process's alone.
     """
     device, dist = tensor.storage.device, tensor.view_distribution()
-    if device is None or device.block is None or device.ranks is None or dist.spread is None:
+    if device is None or device.block is None or device.ranks is None:
         return tensor
     ranks = device.ranks
+    ranks.calls.check()
+    if dist.spread is None:
+        return tensor
     axes = range(dist.lead)
     data = device.block.widened(tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing))
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
