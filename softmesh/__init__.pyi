@@ -2101,7 +2101,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2114,7 +2114,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | CoreRangeSet | Sequence[int],
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -4304,7 +4304,7 @@ def topk(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     stable: object = None,
 ) -> list[Tensor]:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
 def tosa_gather(input: Tensor, index: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """[N, K, C] by [N, W]: [N, W, C], the rows that the index names."""
 def tosa_scatter(

@@ -62,7 +62,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
@@ -71,21 +70,6 @@ class Operation(EntryPoint):
     @property
     def python_fully_qualified_name(self) -> str:
         return f"{self.definition.namespace}.{self.name}"
-
-    @property
-    def golden_function(self) -> Callable[..., Any] | None:
-        """Its torch reference."""
-        if self._golden is None:
-            self._golden = self.known_golden()
-        return self._golden
-
-    @golden_function.setter
-    def golden_function(self, function: Callable[..., Any] | None) -> None:
-        self._golden = function
-
-    def known_golden(self) -> Callable[..., Any] | None:
-        """The reference that comes with softmesh: bound by `ops.golden`, which stands above."""
-        return None
 
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
@@ -223,7 +207,8 @@ class Operation(EntryPoint):
             said = self.definition.off_mesh.format(letter=chr(ord("A") + on_host[0]))
             got = "a tensor" if len(tensors) == 1 else "operands"
             raise MeshError(
-                f"{said} {self.name} got {got} on {where}: move to the mesh with ttnn.to_device(tensor, mesh_device)."
+                f"{said} {self.name} got {got} on {where}. Device Operations expect device tensors as inputs: move to "
+                "the mesh with ttnn.to_device(tensor, mesh_device)."
             )
         ids = [device.id() for tensor in tensors for device in tensor.devices()]
         raise MeshError(

@@ -2428,7 +2428,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2443,7 +2443,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | CoreRangeSet | Sequence[int],
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -5157,7 +5157,7 @@ def topk(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> list[Tensor]:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
 def tosa_gather(
     input: Tensor,
     index: Tensor,

@@ -116,3 +116,48 @@ def test_weights_of_norms_may_be_padded_to_whole_tiles(device, shape):
     torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)
     with pytest.raises(MeshError, match="must hold 72 values"):
         ttnn.rms_norm(put(x, device), weight=put(random(80), device))
+
+
+@pytest.mark.parametrize("orientation", [ttnn.ShardOrientation.ROW_MAJOR, ttnn.ShardOrientation.COL_MAJOR])
+def test_weights_of_group_norms_lie_over_the_cores_that_share_the_channels(device, orientation):
+    """240 channels over 8 columns or 4 rows of cores: 30 in 32 each, or 60 in 64."""
+    x, weight, bias = random(1, 1, 256, 240), random(240), random(240).flip(0)
+    across = 8 if orientation is ttnn.ShardOrientation.ROW_MAJOR else 4
+    grid, shard = ttnn.CoreGrid(x=8, y=4), [256 * across // 32, 240 // across]
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (7, 3))])
+    config = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, ttnn.ShardSpec(cores, shard, orientation)
+    )
+    rows = [ttnn.create_group_norm_weight_bias_rm(row, 240, across) for row in (weight, bias)]
+    held = [put(row, device, layout=ttnn.ROW_MAJOR_LAYOUT) for row in rows]
+    images = ttnn.to_memory_config(put(x, device, layout=ttnn.ROW_MAJOR_LAYOUT), config)
+    made = ttnn.group_norm(images, num_groups=8, epsilon=1e-5, weight=held[0], bias=held[1], core_grid=grid)
+    wanted = torch.nn.functional.group_norm(x.permute(0, 3, 1, 2), 8, weight, bias, 1e-5).permute(0, 2, 3, 1)
+    torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_no_dims_are_all_and_one_value_is_its_own_running_sum(device):
+    x = random(2, 8, 32)
+    for name, reference in (("sum", torch.sum), ("var", torch.var), ("max", torch.amax)):
+        made = getattr(ttnn, name)(put(x, device), dim=[], keepdim=True)
+        torch.testing.assert_close(read(made), reference(x, dim=(0, 1, 2), keepdim=True), rtol=1e-4, atol=1e-4)
+    one = put(torch.tensor(3.0), device)
+    assert read(ttnn.cumsum(one, 0)).item() == read(ttnn.cumprod(one, -1)).item() == 3.0
+    target = put(torch.zeros(2, 8, 32), device, dtype=ttnn.bfloat16)
+    assert ttnn.cumprod(put(x, device), 1, dtype=ttnn.float32, out=target) is target
+    assert torch.equal(ttnn.to_torch(target), x.cumprod(1).bfloat16())
+
+
+def test_topk_is_in_order_also_where_that_is_not_asked_for(device):
+    x = random(4, 64)
+    values, places = ttnn.topk(put(x, device), 20, -1, False, False)
+    assert torch.equal(read(values), x.topk(20, -1, False).values)
+    assert torch.equal(x.gather(1, read(places).long()), read(values))
+
+
+def test_grids_of_cores_may_be_pairs(device):
+    x = put(random(1, 1, 64, 64), device)
+    cut = (ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.ShardOrientation.ROW_MAJOR)
+    part = ttnn.interleaved_to_sharded_partial(x, (8, 8), [32, 64], 2, 1, *cut)
+    assert torch.equal(read(part), read(x)[:, :, 32:])
+    assert ttnn.interleaved_to_sharded(x, (2, 1), [32, 64], *cut).is_sharded()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -74,10 +75,33 @@ def test_users_may_share_one_cache(device):
 
 
 def test_positions_beyond_the_modulo_begin_again(device):
-    cache, new = random(USERS, HEADS, 16, WIDTH), random(1, USERS, HEADS, WIDTH)
+    cache, new = random(2 * USERS, HEADS, 32, WIDTH), random(1, USERS, HEADS, WIDTH)
+    table = torch.arange(2 * USERS).flip(0).reshape(USERS, 2)
+    given = {"update_idxs": [3, 32, 45, -1], "cache_position_modulo": 32}
     target = put(cache, device)
-    update(target, put(new, device), update_idxs=[3, 8, 21, -1], cache_position_modulo=8)
-    assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3, 0, 5, -1]))
+    update(target, put(new, device), page_table=ints(table, device), **given)
+    expected = cache.clone()
+    for user, position in enumerate([3, 0, 13]):
+        expected[table[user, 0], :, position] = new[0, user]
+    assert torch.equal(ttnn.to_torch(target), expected)
+    with pytest.raises(MeshError, match="cache_position_modulo is only supported in paged mode"):
+        update(put(random(USERS, HEADS, 16, WIDTH), device), put(new, device), **given)
+
+
+def test_a_core_holds_the_token_of_one_user(device):
+    new = random(1, USERS, 32, WIDTH)
+    for cores, fits in ((USERS, True), (USERS // 2, False)):
+        height = 32 * USERS // cores
+        shards = ttnn.create_sharded_memory_config(
+            (height, WIDTH),
+            ttnn.CoreGrid(x=cores, y=1),
+            ttnn.ShardStrategy.HEIGHT,
+            use_height_and_width_as_shard_shape=True,
+        )
+        token = ttnn.to_memory_config(put(new, device), shards)
+        cache = put(random(USERS, HEADS, 16, WIDTH), device)
+        with contextlib.nullcontext() if fits else pytest.raises(MeshError, match=r"num_cores \(2\) must equal"):
+            update(cache, token, update_idxs=[0] * USERS)
 
 
 @pytest.mark.parametrize(("heads", "block", "width"), [(1, 64, 32), (1, 32, 64), (4, 32, 32)])

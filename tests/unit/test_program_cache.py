@@ -85,3 +85,16 @@ def test_statistics_of_a_batch_norm_are_one_program_for_each_choice_of_them(pair
     counts = [entries(), entries("running_mean", "running_var"), entries("running_mean"), entries("running_var")]
     assert [after - counts[1] for after in counts[1:]] == [0, 1, 2]
     assert entries("running_mean") == entries() == counts[-1]
+
+
+def test_every_program_config_is_compiled_for(pair: ttnn.MeshDevice):
+    q, k, v = (ttnn.from_torch(torch.rand(1, 2, 64, 32), layout=ttnn.TILE_LAYOUT, device=pair) for _ in range(3))
+    before = pair.num_program_cache_entries()
+    for size in (32, 64, 32):
+        config = ttnn.SDPAProgramConfig(compute_with_storage_grid_size=(2, 2), q_chunk_size=32, k_chunk_size=size)
+        ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True, program_config=config)
+    assert pair.num_program_cache_entries() == before + 2
+    for precise in (True, False, True):
+        kernels = ttnn.WormholeComputeKernelConfig(fp32_dest_acc_en=precise)
+        ttnn.softmax(q, compute_kernel_config=kernels)
+    assert pair.num_program_cache_entries() == before + 4

@@ -36,13 +36,13 @@ def geometry(
     return blocks, heads, size, width
 
 
-def check_modulo(op: str, modulo: int | None, length: int, block: int | None) -> None:
-    """Positions that go round do so within a user's `length`, in whole blocks where there are any."""
+def check_modulo(op: str, modulo: int | None, length: int, block: int) -> None:
+    """Positions that go round do so within a user's `length`, in whole blocks."""
     if modulo is None:
         return
     if not 0 < modulo <= length:
         raise MeshError(f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user.")
-    if block is not None and modulo % block:
+    if modulo % block:
         raise MeshError(
             f"cache_position_modulo ({modulo}) must be a positive multiple of effective block_size ({block}); {op} "
             "goes round in whole pages."

@@ -16,7 +16,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.hardware import Conv2dConfig, Conv2dSliceConfig, PaddingMode
+from softmesh.hardware import Conv2dConfig, Conv2dDRAMSliceHeight, Conv2dSliceConfig, PaddingMode
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
 from softmesh.ops.conv.conv_memory import Extents, asked_memory, memory_in_l1, stays_in_l1
 from softmesh.ops.conv.conv_weights import (
@@ -317,6 +317,14 @@ def _two_sides(padding: Sequence[int] | int) -> list[int]:
     return [before, after, 0, 0]
 
 
+def _check_slices(config: Conv2dSliceConfig | None) -> None:
+    if config is not None and config.slice_type is Conv2dDRAMSliceHeight:
+        raise MeshError(
+            "conv1d: DRAM_HEIGHT slices cut rows of images, and there is one: slice along the length with "
+            "ttnn.Conv2dDRAMSliceWidth."
+        )
+
+
 @checked_function
 def conv1d(
     *,
@@ -337,6 +345,7 @@ def conv1d(
 
     As `conv2d` of images of one column: its other arguments, and what it returns, with one length for a size.
     """
+    _check_slices(arguments.get("slice_config"))
     images = input_tensor
     if isinstance(images, Tensor) and len(images.shape) == 3:
         images = cast(Tensor, reshape(images, [batch_size, input_length, 1, in_channels]))

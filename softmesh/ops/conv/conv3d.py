@@ -44,17 +44,21 @@ def _block(op: str, channels: int, C_in_block: int) -> int:
 
 @operation(_PREPARE, cost=moves_bytes, precision="data", on_host=True, controls="")
 def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, alignment: int = 32) -> Local:
-    """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out."""
-    if weight_tensor.rank != 5 or groups < 1 or alignment < 1:
+    """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out.
+
+    Groups are no more: there are zeros for the channels of other groups.
+    """
+    if weight_tensor.rank != 5 or groups < 1 or alignment < 1 or weight_tensor.shape[0] % groups:
         raise MeshError(
             f"{_PREPARE}: weight_tensor {list(weight_tensor.shape)} must be [out, C/groups, kt, kh, kw], with groups "
-            "and alignment of 1 or more."
+            "that divide out, and alignment of 1 or more."
         )
-    channels = weight_tensor.shape[1]
+    channels = weight_tensor.shape[1] * groups
     whole = _aligned(channels, alignment)
     block = _block(_PREPARE, whole, C_in_block)
 
     def compute(weight: torch.Tensor) -> torch.Tensor:
+        weight = _ungrouped(weight, groups)
         rows = F.pad(weight.movedim(-4, -1).movedim(-5, -1).movedim(-2, -1), (0, whole - channels))
         apart = rows.unflatten(-1, (-1, block))  # kt, kh, kw, out, blocks, block
         return apart.movedim(-2, -6).movedim(-2, -1).flatten(-6, -2)
@@ -63,9 +67,18 @@ def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, al
         """Split by output channels stays so; blocks of input channels are padded, so their split does not."""
         if not isinstance(at.word, rules.Shard):
             return at.word
-        return at.word.at(1) if at.word.dim == 0 else rules.LOCAL
+        return at.word.at(1) if at.word.dim == 0 and groups == 1 else rules.LOCAL
 
     return Local(compute, rule, layouts=(Layout.TILE,))
+
+
+def _ungrouped(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """(..., out, C/groups, kt, kh, kw) -> (..., out, C, kt, kh, kw)"""
+    if groups == 1:
+        return weight
+    apart = weight.unflatten(-5, (groups, -1)).unsqueeze(-5)  # groups, out/groups, 1, C/groups, kt, kh, kw
+    own = torch.eye(groups, dtype=weight.dtype, device=weight.device).reshape(groups, 1, groups, 1, 1, 1, 1)
+    return (apart * own).flatten(-5, -4).flatten(-6, -5)
 
 
 @checked_function
@@ -144,7 +157,7 @@ def _conv3d(
         volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None, offset: torch.Tensor | None
     ) -> torch.Tensor:
         volumes = _without_padding(volumes, ends, offset)
-        result = convolve(volumes, _unprepared(rows, kernel, block, channels), groups, run, sizes=3)
+        result = convolve(volumes, _unprepared(rows, kernel, block, channels), 1, run, sizes=3)
         if bias is None:
             return result
         return result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
@@ -182,13 +195,13 @@ def _without_padding(volumes: torch.Tensor, ends: dict[int, int], offset: torch.
 def _check(
     volumes: Operand, weight: Operand, kernel: Sequence[int], out: int, groups: int, config: Conv3dConfig
 ) -> tuple[int, int]:
-    """Input channels of one group, and those of one block of the weights' rows."""
+    """Input channels, and those of one block of the weights' rows."""
     if volumes.rank != 5 or groups < 1 or volumes.shape[-1] % groups or out % groups:
         raise MeshError(
             f"{_OP}: input_tensor {list(volumes.shape)} must be [N, T, H, W, C], and groups={groups} divide C and "
             f"output_channels={out}."
         )
-    channels = volumes.shape[-1] // groups
+    channels = volumes.shape[-1]
     whole = _aligned(channels, config.alignment)
     if weight.shape != (whole * math.prod(kernel), out):
         raise MeshError(
@@ -206,6 +219,15 @@ _HALO = {
 }
 
 
+def _check_halo(arguments: dict[str, Any]) -> None:
+    if arguments.get("halo_buffer") is None:
+        return
+    if arguments.get("padding_mode", "zeros") != "zeros":
+        raise MeshError(f'{_OP}: a halo_buffer needs padding_mode "zeros": borders that are repeated are in no buffer.')
+    if any(step != 1 for step in arguments.get("dilation", ())):
+        raise MeshError(f"{_OP}: a halo_buffer needs spatial reuse and no dilation, got {arguments['dilation']}.")
+
+
 @checked_function
 def conv3d(
     *, input_tensor: Tensor, weight_tensor: Tensor, device: MeshDevice | None = None, **arguments: Any
@@ -218,6 +240,7 @@ def conv3d(
     the row and the column at which each device's part starts. Weights of five dims are prepared here. Borders read from
     a buffer that another op filled are not modelled.
     """
+    _check_halo(arguments)
     for name, unused in _HALO.items():
         if arguments.pop(name, unused) != unused:
             raise NotModelled(

@@ -102,9 +102,9 @@ def to_transposed(forward: torch.Tensor, groups: int) -> torch.Tensor:
     return apart.transpose(-4, -3).flatten(-5, -4)
 
 
-def four_dims(weight: Tensor) -> Tensor:
-    """The weights of a 1-D convolution, [out, C/groups, k], as those of a 2-D one with kernels of k x 1."""
-    return cast(Tensor, unsqueeze(weight, 3)) if len(weight.shape) == 3 else weight
+def four_dims(weight: Tensor, at: int = 3) -> Tensor:
+    """The weights of a 1-D convolution, [out, C/groups, k], as those of a 2-D one with kernels of k x 1, or 1 x k."""
+    return cast(Tensor, unsqueeze(weight, at)) if len(weight.shape) == 3 else weight
 
 
 def _share(op: str, channels: int, groups: int) -> int:
@@ -122,7 +122,7 @@ def _check_steering(op: str, given: dict[str, object]) -> None:
 def _checked_weight(op: str, weight: Tensor, wanted: tuple[int, ...], weights_format: str, known: str) -> Tensor:
     if weights_format != known:
         raise MeshError(f"{op}: weights_format={weights_format!r} must be {known!r}.")
-    found = four_dims(weight)
+    found = four_dims(weight, at=2 if wanted[2] == 1 else 3)
     if tuple(found.shape) != wanted:
         raise MeshError(
             f"{op}: weight_tensor {list(weight.shape)} must be {list(wanted)}: channels of each device and kernel_size."

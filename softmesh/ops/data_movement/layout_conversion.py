@@ -197,7 +197,7 @@ def _by_memory_config(_: Signature, args: tuple[Any, ...], kwargs: dict[str, Any
 )
 def interleaved_to_sharded(
     input_tensor: Operand,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
@@ -213,7 +213,7 @@ def interleaved_to_sharded(
                 "shard_shape, shard_scheme and shard_orientation."
             )
         assert not isinstance(grid, MemoryConfig)
-        cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
+        cores = grid if isinstance(grid, CoreRangeSet) else all_cores(CoreCoord.of(grid))
         config = MemoryConfig(shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation))
     if not config.is_sharded():
         raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")

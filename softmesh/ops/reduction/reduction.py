@@ -81,7 +81,7 @@ def _register(name: str, entry: Reduction) -> None:
         correction: bool | None = None,
         output_layout: Layout | None = None,
     ) -> Local:
-        dims = input_tensor.dims(dim)
+        dims = input_tensor.dims(None if isinstance(dim, Sequence) and not dim else dim)  # no dims are all of them
         backward = [d - input_tensor.rank for d in dims]
         bessel = True if correction is None else bool(correction)
         factor = entry.scaling(scalar)
@@ -205,13 +205,13 @@ def index_type(extent: int) -> DataType:
     return DataType.UINT16 if extent <= 65535 else DataType.UINT32
 
 
-_INDICES = (DataType.UINT16, DataType.UINT32)
+_INDICES = (DataType.UINT16, DataType.UINT32, DataType.INT32)
 
 
 def _check_topk_targets(op: Definition, call: BoundCall) -> None:
     """What TT-NN asks of output tensors: values as the input has them, whole numbers for the places."""
     dtype, targets = call.tensors[0].dtype, call.targets
-    if len(targets) != 2:
+    if len(targets) != 2 or not all(isinstance(target, Tensor) for target in targets):
         return
     fitting = (dtype,) if dtype is DataType.FLOAT32 else (DataType.BFLOAT16, DataType.BFLOAT8_B)
     for name, target, wanted in zip(("values", "indices"), targets, (fitting, _INDICES), strict=True):
@@ -257,7 +257,7 @@ def topk(
     *,
     indices_tensor: Operand | None = None,
 ) -> Local:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
 
     `indices_tensor` has an index for each value, to stand for it in the result.
     """
@@ -271,7 +271,7 @@ def topk(
     of_places = index_type(n) if indices_tensor is None else indices_tensor.dtype
 
     def compute(x: torch.Tensor, indices: torch.Tensor | None) -> list[torch.Tensor]:
-        values, places = x.topk(k, at, largest, sorted)
+        values, places = x.topk(k, at, largest)  # in order, whether or not that is asked for
         if indices is None:
             return [values, places]
         return [values, torch.take_along_dim(indices, places, at)]
@@ -282,6 +282,8 @@ def topk(
 @operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
+    if not input.rank and dim in (0, -1):  # one value is its own sum
+        return Local(torch.clone, rules.keeping)
     at = input.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
@@ -327,7 +329,12 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
     )
 
 
-@operation(cost=flops_per_element(1), controls="dtype memory_config out")
+def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """An output tensor has its own dtype, whatever is asked for beside it."""
+    return args, kwargs | ({"dtype": None} if kwargs.get("out") is not None else {})
+
+
+@operation(cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
     if input_tensor.layout is not Layout.TILE:
@@ -335,6 +342,8 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
             f"The provided input tensor has a non-tile layout: {input_tensor.layout}. cumprod works on tiles: use "
             "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
         )
+    if not input_tensor.rank and dim in (0, -1):
+        return Local(torch.clone, rules.keeping)
     at = input_tensor.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
