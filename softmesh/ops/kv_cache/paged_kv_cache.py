@@ -22,6 +22,7 @@ from softmesh.ops.attention.page_tables import (
     check_modulo,
     check_table,
     geometry,
+    read_on_cores,
     reinterpret_tiles,
 )
 from softmesh.ops.attention.sdpa_core import check_ints
@@ -44,6 +45,7 @@ _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the
 
 
 @operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -88,6 +90,7 @@ def paged_update_cache(
 
 
 @operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_fused_update_cache(
     cache_tensor1: Operand,
     input_tensor1: Operand,
