@@ -97,6 +97,26 @@ def test_every_core_may_have_a_copy_of_pages_and_positions(device):
         update(target, put(new, device), update_idxs_tensor=positions, page_table=wrong)
 
 
+@pytest.mark.parametrize("cores", [2, USERS])
+def test_every_user_of_a_sharded_token_has_a_core(device, cores):
+    memory = ttnn.create_sharded_memory_config(
+        (USERS * 32 // cores, WIDTH),
+        ttnn.CoreGrid(x=cores, y=1),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+    cache, new = random(USERS, HEADS, 16, WIDTH), random(1, USERS, 32, WIDTH)
+    target, token = put(cache, device), put(new, device, memory_config=memory)
+    if cores == USERS:
+        update(target, token, update_idxs=[3] * USERS)
+        assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3] * USERS))
+        return
+    with pytest.raises(MeshError, match="lies on num_cores=2 cores and must have one for each of its 4 users"):
+        update(target, token, update_idxs=[3] * USERS)
+    with pytest.raises(MeshError, match="num_cores=2"):
+        fused(target, token, target, token, update_idxs=[3] * USERS)
+
+
 def test_users_may_share_one_cache(device):
     cache, new = random(1, HEADS, 16, WIDTH), random(1, 3, HEADS, WIDTH)
     target = put(cache, device)

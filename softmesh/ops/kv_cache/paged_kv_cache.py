@@ -157,6 +157,17 @@ class _Token:
         if not 0 <= offset < values.shape[1]:
             raise MeshError(f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input.")
         self.users = values.shape[1] - offset
+        self._check_cores()
+
+    def _check_cores(self) -> None:
+        """A kernel on each core writes what it finds there as one user's."""
+        shards = self.values.spec.memory_config.shard_spec
+        users = self.values.shape[1]
+        if shards is not None and shards.num_cores() != users:
+            raise MeshError(
+                f"{self.op}: {self.values.name} {list(self.values.shape)} lies on num_cores={shards.num_cores()} cores "
+                f"and must have one for each of its {users} users: shard it by height, a user on each core."
+            )
 
     def check(
         self, cache: Operand, table: Operand | None, override: PagedCacheGeometryOverride | None
