@@ -2428,7 +2428,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet | MemoryConfig | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2443,7 +2443,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | Sequence[int],
+    grid: CoreCoord | Sequence[int] | CoreRangeSet,
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,

@@ -139,6 +139,12 @@ class Storage:
         if mine is None or new is None or mine.requires_grad or new.requires_grad:
             return  # a graph of gradients keeps the values that it was made of
         shape, of_written = mine.shape[self.dist.lead :], new.shape[dist.lead :]
+        if self.dist.coordinates() != dist.coordinates():  # one of them is some devices' part
+            places = {coord: at for at, coord in enumerate(self.dist.coordinates())}
+            for at, coord in enumerate(dist.coordinates()):
+                if coord in places:
+                    self._put_piece(places[coord], written.piece(at).reshape(shape))
+            return
         if shape != of_written:
             words = (reshaping(Situation((word,), (of_written,), (shape,))) for word in dist.placements)
             dist = dist.with_placements(tuple(words))
@@ -205,6 +211,10 @@ class Storage:
 
     def write_piece(self, position: int, values: torch.Tensor) -> None:
         """Give one device new values; the others keep theirs. A split stays, any other word becomes Local."""
+        self._put_piece(position, values)
+        self.tell_sharers()
+
+    def _put_piece(self, position: int, values: torch.Tensor) -> None:
         assert self.data is not None
         dist = self.dist
         own = tuple(
@@ -217,7 +227,6 @@ class Storage:
         self.writable()[stored_index(self.dist, position)] = values
         if self.undefined is not None:
             self.undefined = self.undefined.without(self.dist.coordinates()[position])
-        self.tell_sharers()
 
 
 class SharedMemory:

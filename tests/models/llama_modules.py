@@ -62,9 +62,9 @@ _LINK = {"num_links": 1, "chunks_per_sync": 10, "num_workers_per_link": 2, "num_
 class Row:
     """The chips that share the model, and their collectives; alone, a chip has nothing to exchange."""
 
-    def __init__(self, device: ttnn.MeshDevice, topology: ttnn.Topology = ttnn.Topology.Ring) -> None:
-        self.device, self.topology = device, topology
-        self.chips = device.get_num_devices()
+    def __init__(self, device: ttnn.MeshDevice) -> None:
+        self.device, self.chips = device, device.get_num_devices()
+        self.topology = ttnn.Topology.Ring if self.chips == 8 else ttnn.Topology.Linear
         self.semaphores = Semaphores(device)
 
     def all_gather(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:

@@ -1,4 +1,4 @@
-"""A Llama as model code for TT-NN writes it, on one chip, on eight in a row and on a grid of 8 x 4: the numbers of torch.
+"""A Llama as model code for TT-NN writes it, on one chip, on eight in a row and on a grid of 8 x 4, against torch.
 
 Decode steps with activations sharded in L1 and weights over banks of DRAM, caches in pages, rotations looked up by
 position; prefill of whole prompts and of chunks of one.

@@ -79,6 +79,16 @@ def test_one_device_is_written_to(mesh):
     assert each == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
+def test_a_view_of_one_device_and_the_whole_tensor(mesh):
+    x = put(torch.zeros(32, 64), mesh)
+    seen = ttnn.unsqueeze_to_4D(ttnn.get_device_tensors(x)[3])
+    doubled_into(ttnn.add(seen, 1.0, output_tensor=seen))
+    each = [float(ttnn.to_torch(piece).mean()) for piece in ttnn.get_device_tensors(x)]
+    assert each == [0, 0, 0, 2, 0, 0, 0, 0]
+    raised_in_place(x)
+    assert float(ttnn.to_torch(seen).mean()) == 3
+
+
 def test_what_was_moved_is_no_view(device):
     x = put(torch.zeros(2, 32, 64), device)
     copy = ttnn.reshape(x, [2, 64, 32])
