@@ -348,6 +348,7 @@ from softmesh.runtime.machine_queries import (
     get_num_pcie_devices as get_num_pcie_devices,
     get_pcie_device_ids as get_pcie_device_ids,
     is_blackhole as is_blackhole,
+    is_grayskull as is_grayskull,
     is_wormhole_b0 as is_wormhole_b0,
 )
 from softmesh.runtime.memory.memory_reports import (
@@ -3017,6 +3018,35 @@ def moreh_full_like(
     layout: Layout | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor: ...
+def moreh_group_norm(
+    input: Tensor,
+    num_groups: int,
+    eps: float = 1e-05,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output: Tensor | None = None,
+    mean: object = None,
+    rstd: object = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+) -> list[Tensor | None]:
+    """[output, mean, rstd] of images [N, C, H, W], normalised in each of `num_groups` groups of channels."""
+def moreh_layer_norm(
+    input: Tensor,
+    normalized_dims: int,
+    eps: float = 1e-05,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output: Tensor | None = None,
+    mean: object = None,
+    rstd: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+) -> list[Tensor | None]:
+    """[output, mean, rstd] of a layer norm over the last `normalized_dims` dims."""
 @overload
 def mul_bw(
     grad_tensor: Tensor,
@@ -4201,6 +4231,7 @@ def tanh(
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
+    accuracy: object = None,
 ) -> Tensor:
     """tanh, element by element."""
 def tanh_bw(

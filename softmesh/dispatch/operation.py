@@ -106,6 +106,9 @@ class Operation(EntryPoint):
         if shared is not None and device is not None and device.ranks is not None:
             device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
+        if bound.target is not None or self.definition.writes:
+            for tensor in made:
+                tensor.handed_on()
         if call is not None:
             known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
             if known is not None:

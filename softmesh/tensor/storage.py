@@ -49,6 +49,7 @@ class Storage:
         "dist",
         "freed",
         "gradient",
+        "is_handed_on",
         "pending",
         "spec",
         "undefined",
@@ -74,6 +75,7 @@ class Storage:
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
+        self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:

@@ -310,6 +310,14 @@ def test_embedding_picks_rows_and_refuses_indices_outside(device: ttnn.MeshDevic
         ttnn.embedding(put(table, device), put(table, device))
 
 
+def test_indices_of_an_embedding_may_be_bfloat16_but_not_negative(device: ttnn.MeshDevice) -> None:
+    table, ids = rand(50, 40), torch.tensor([[0, 49, 7]])
+    whole = put(ids, device, ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
+    assert torch.equal(ttnn.to_torch(ttnn.embedding(whole, put(table, device))), table[ids])
+    with pytest.raises(RuntimeError, match="index -1 is outside the table of 50 rows"):
+        ttnn.embedding(put(ids - 1, device, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT), put(table, device))
+
+
 def movement_cases() -> dict[str, tuple[Callable[[Any], Any], Callable[[torch.Tensor], Any]]]:
     return {
         "reshape": (lambda t: ttnn.reshape(t, (4, -1)), lambda x: x.reshape(4, -1)),

@@ -38,7 +38,7 @@ class Slice(Operation):
         given = {**dict(zip(self.definition.signature.names, args, strict=False)), **named}
         bounds = {name: given.get(name) for name in ("slice_start", "slice_end")}
         if not any(isinstance(bound, Tensor) for bound in bounds.values()):
-            return given["input_tensor"] if _takes_all(given) else super().invoke(args, kwargs, call)
+            return given["input_tensor"].handed_on() if _takes_all(given) else super().invoke(args, kwargs, call)
         for name, bound in bounds.items():
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
