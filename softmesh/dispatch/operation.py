@@ -261,6 +261,8 @@ class Operation(EntryPoint):
             for at, target in zip(writes, targets, strict=True):
                 data[at] = target.storage.writable()
             plan.run(data)
+            for target in targets:
+                target.storage.tell_sharers()
             return targets
         prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
         for at, dist in zip(writes, dists, strict=True):
@@ -289,7 +291,8 @@ class Operation(EntryPoint):
             return stored(plan, plan.run(values), tensors[0], targets)
 
         for written in targets:
-            recording.save_before_write(written.storage)
+            for memory in written.storage.sharers():
+                recording.save_before_write(memory)
         again = planned_anew(recording, bound.values, self._written_anew)
         record_writing(recording, run, tensors, data, targets, again)
         run(list(data))

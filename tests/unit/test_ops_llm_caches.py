@@ -65,6 +65,59 @@ def test_pages_are_written_and_rounded_to_the_dtype_of_the_cache(device, dtype):
     assert torch.equal(ttnn.to_torch(target), after_update(before, rounded, at, table))
 
 
+def on_every_core(values: torch.Tensor, device: ttnn.MeshDevice, dtype: ttnn.DataType, cores: int = 3) -> ttnn.Tensor:
+    """A copy in the L1 of each core, [cores * rows, columns]."""
+    rows = values if values.dim() == 2 else values[None]
+    memory = ttnn.create_sharded_memory_config(
+        tuple(rows.shape),
+        ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (cores - 1, 0))]),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+    layout = ttnn.ROW_MAJOR_LAYOUT
+    return put(rows.repeat(cores, 1).int(), device, dtype=dtype, layout=layout, memory_config=memory)
+
+
+def test_every_core_may_have_a_copy_of_pages_and_positions(device):
+    cache, new, at = random(BLOCKS, HEADS, BLOCK, WIDTH), random(1, USERS, HEADS, WIDTH), [0, 33, 95, -1]
+    table = some_pages(USERS, PAGES, BLOCKS)
+    pages = on_every_core(table, device, ttnn.uint16)
+    positions = on_every_core(torch.tensor(at), device, ttnn.int32)
+    target, other = put(cache, device), put(cache, device)
+    update(target, put(new, device), update_idxs_tensor=positions, page_table=pages)
+    fused(other, put(new, device), put(cache, device), put(new, device), update_idxs_tensor=positions, page_table=pages)
+    expected = after_update(cache, new, at, table)
+    assert torch.equal(ttnn.to_torch(target), expected)
+    assert torch.equal(ttnn.to_torch(other), expected)
+    q, attend = put(random(1, USERS, 4, WIDTH), device), ttnn.transformer.paged_scaled_dot_product_attention_decode
+    shared = attend(q, target, target, pages, cur_pos_tensor=positions)
+    plain = attend(q, target, target, ints(table, device), cur_pos_tensor=ints(at, device))
+    assert torch.equal(ttnn.to_torch(shared), ttnn.to_torch(plain))
+    wrong = on_every_core(table[:2], device, ttnn.uint16)
+    with pytest.raises(MeshError, match=r"page_table \[2, 3\] must have a row for each of the 4 users"):
+        update(target, put(new, device), update_idxs_tensor=positions, page_table=wrong)
+
+
+@pytest.mark.parametrize("cores", [2, USERS])
+def test_every_user_of_a_sharded_token_has_a_core(device, cores):
+    memory = ttnn.create_sharded_memory_config(
+        (USERS * 32 // cores, WIDTH),
+        ttnn.CoreGrid(x=cores, y=1),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+    cache, new = random(USERS, HEADS, 16, WIDTH), random(1, USERS, 32, WIDTH)
+    target, token = put(cache, device), put(new, device, memory_config=memory)
+    if cores == USERS:
+        update(target, token, update_idxs=[3] * USERS)
+        assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3] * USERS))
+        return
+    with pytest.raises(MeshError, match="lies on num_cores=2 cores and must have one for each of its 4 users"):
+        update(target, token, update_idxs=[3] * USERS)
+    with pytest.raises(MeshError, match="num_cores=2"):
+        fused(target, token, target, token, update_idxs=[3] * USERS)
+
+
 def test_users_may_share_one_cache(device):
     cache, new = random(1, HEADS, 16, WIDTH), random(1, 3, HEADS, WIDTH)
     target = put(cache, device)

@@ -248,10 +248,7 @@ def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
 
-def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking | None:
-    if call.target is not None:
-        return None
-
+def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking:
     def tell(made: list[Tensor]) -> None:
         for result in made:
             mark_unwritten(result, op)
@@ -260,9 +257,9 @@ def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking 
 
 
 @operation(
-    **_LIKE,
+    **{**_LIKE, "controls": "dtype memory_config"},
     tuning="device",
-    positional="dtype layout device memory_config optional_tensor",
+    positional="dtype layout device memory_config",
     undefined=_leave_unwritten,
     leaves_undefined=True,
 )

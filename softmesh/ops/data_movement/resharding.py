@@ -44,9 +44,15 @@ def _move(input_tensor: Operand) -> Local:
 @checked_function
 def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The values in new memory, so that a gap closes; the tensor that held them is freed."""
-    moved = cast(Tensor, _move(input_tensor, memory_config=memory_config))
-    input_tensor.deallocate(force=True)
-    return moved
+    if not input_tensor.is_allocated() or input_tensor.storage.device is None:
+        return cast(Tensor, _move(input_tensor, memory_config=memory_config))  # which says why not
+    storage, values = input_tensor.storage, input_tensor.storage.data
+    storage.release()  # first, so that the new memory may be that which the old leaves free
+    storage.data = values
+    try:
+        return cast(Tensor, _move(input_tensor, memory_config=memory_config))
+    finally:
+        storage.data = None
 
 
 @checked_function
@@ -251,13 +257,37 @@ def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
 _WIDE = {DataType.UINT32: torch.int64, DataType.UINT16: torch.int32}
 
 
+_MAX_BROADCAST_RANK = 4
+
+
+def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
+    op, shape = "experimental.broadcast_to", list(operand.shape)
+    if max(operand.rank, len(sizes)) > _MAX_BROADCAST_RANK:
+        raise MeshError(f"{op}: the input {shape} and the output shape {sizes} must be at most 4D: reshape first.")
+    if len(sizes) < operand.rank:
+        raise MeshError(
+            f"{op}: the output shape {sizes} must be at least as large as the broadcast shape: it has fewer dims than "
+            f"the input {shape}."
+        )
+    for n, size in zip(shape, sizes[len(sizes) - operand.rank :], strict=True):
+        if n not in (1, size):
+            raise MeshError(
+                f"{op}: input dimension {n} of {shape} cannot be broadcast to output dimension {size} of {sizes}: only "
+                "dims of extent 1 are repeated."
+            )
+    if operand.spec.memory_config.is_sharded():
+        raise MeshError(
+            f"bcast_to: Invalid input memory config {operand.spec.memory_config}: {op} takes interleaved tensors, "
+            "ttnn.sharded_to_interleaved makes one."
+        )
+
+
 @operation("experimental.broadcast_to", **_OPTIONS, controls="memory_config output")
 def broadcast_to(input: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`, adding dims in front."""
     sizes, rank = [int(n) for n in output_shape], input.rank
     added = len(sizes) - rank
-    if added < 0 or any(n not in (1, size) for n, size in zip(input.shape, sizes[added:], strict=True)):
-        raise MeshError(f"experimental.broadcast_to: {list(input.shape)} does not broadcast to {sizes}.")
+    _check_broadcast_to(input, sizes)
     touched = [d for d, n in enumerate(input.shape) if n != sizes[added + d]]
 
     def compute(x: torch.Tensor) -> torch.Tensor:

@@ -18,15 +18,21 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
 
 BinaryFunction = Callable[[Any, Any], torch.Tensor]
-_TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id use_legacy"
+_CONTROLS = "memory_config dtype output_tensor queue_id"
+_WITHOUT_DTYPE = "memory_config output_tensor queue_id"
+_CORES = "sub_core_grids sub_device_id"
+_WITHOUT_CORES = "fast_and_approximate_mode use_legacy"
+_TUNING = f"fast_and_approximate_mode {_CORES} use_legacy"
 
 
 class Binary(NamedTuple):
@@ -36,6 +42,9 @@ class Binary(NamedTuple):
     aliases: tuple[str, ...] = ()
     integer: bool = False  # wants whole numbers
     other: str | None = None  # what TT-NN calls the second where it is a number
+    controls: str = _CONTROLS
+    tuning: str = _TUNING
+    is_plain: bool = False  # takes no activations
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -70,7 +79,7 @@ BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
     "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
-    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b"),
+    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b", tuning=_WITHOUT_CORES),
     "eq": Binary(_tensors(torch.eq)),
     "ne": Binary(_tensors(torch.ne)),
     "gt": Binary(_tensors(torch.gt)),
@@ -80,25 +89,27 @@ BINARY: dict[str, Binary] = {
     "logical_and": Binary(_tensors(torch.logical_and)),
     "logical_or": Binary(_tensors(torch.logical_or)),
     "logical_xor": Binary(_tensors(torch.logical_xor)),
-    "maximum": Binary(_tensors(torch.maximum), other="input_b"),
-    "minimum": Binary(_tensors(torch.minimum), other="input_b"),
+    "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES),
+    "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES),
     "squared_difference": Binary(_tensors(_squared_difference), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
-    "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
-    "atan2": Binary(_tensors(torch.atan2), steps=16),
-    "hypot": Binary(_tensors(torch.hypot), steps=6),
+    "fmod": Binary(
+        _tensors(torch.fmod), steps=4, other="scalar", controls="memory_config", tuning=_CORES, is_plain=True
+    ),
+    "atan2": Binary(_tensors(torch.atan2), steps=16, controls="memory_config", tuning="", is_plain=True),
+    "hypot": Binary(_tensors(torch.hypot), steps=6, controls="memory_config", tuning="", is_plain=True),
     "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
     "logaddexp2": Binary(_wide(torch.logaddexp2), steps=20),
     "xlogy": Binary(_wide(torch.xlogy), steps=10),
     "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
-    "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True),
-    "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True),
-    "bitwise_and": Binary(operator.and_, integer=True, other="input_b"),
-    "bitwise_or": Binary(operator.or_, integer=True, other="input_b"),
-    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b"),
-    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
-    "bitwise_right_shift": Binary(operator.rshift, integer=True, other="input_b"),
-    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
+    "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True, tuning=_WITHOUT_CORES),
+    "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True, tuning=_WITHOUT_CORES),
+    "bitwise_and": Binary(operator.and_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_or": Binary(operator.or_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_right_shift": Binary(operator.rshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
 }
 
@@ -128,7 +139,8 @@ def binary_local(
     first, second, last = (activations(several, op) for several in (before_a, before_b, after))
 
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x = x.float() if first is None and isinstance(x, torch.Tensor) else x
+        is_widened = first is None and not entry.integer and isinstance(x, torch.Tensor)
+        x = x.float() if is_widened else x
         result = entry.function(x if first is None else first(x), y if second is None else second(y))
         return result if last is None else last(result.float())
 
@@ -154,16 +166,21 @@ def _register(name: str, entry: Binary) -> None:
             activations,
         )
 
-    define.__doc__ = f"{name}, element by element, with broadcasting."
+    def plain(input_tensor_a: Value, input_tensor_b: Value) -> Local:
+        return binary_local(name, entry, input_tensor_a, input_tensor_b)
+
+    chosen = plain if entry.is_plain else define
+    chosen.__doc__ = f"{name}, element by element, with broadcasting."
     operation(
         name,
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
-        tuning=_TUNING,
+        controls=entry.controls,
+        tuning=entry.tuning,
         argument_aliases=None if entry.other is None else {entry.other: "input_tensor_b"},
         program_key=elementwise_program,
-    )(define)
+    )(chosen)
 
 
 for _name, _entry in BINARY.items():
@@ -237,7 +254,7 @@ def div(
     return replace(local, dtypes=(DataType.FLOAT32,)) if has_fractions else local
 
 
-@operation(cost=flops_per_element(2), precision="native", tuning=_TUNING)
+@operation(cost=flops_per_element(2), precision="native", controls=_WITHOUT_DTYPE, tuning=_TUNING)
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
     check_rounding("rdiv", rounding_mode)
@@ -246,7 +263,7 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
     return binary_local("rdiv", entry, input_tensor, value)
 
 
-@operation("pow", cost=flops_per_element(16), precision="native", tuning=_TUNING)
+@operation("pow", cost=flops_per_element(16), precision="native", tuning=_WITHOUT_CORES)
 def power(
     input_tensor: Value,
     exponent: Value,
@@ -259,11 +276,20 @@ def power(
     return binary_local("pow", Binary(torch.pow), input_tensor, exponent, *before, activations)
 
 
-@operation(precision="native", tuning="sub_core_grids")
+def place_of_three(op: str, *values: object) -> MemoryConfig | None:
+    """Of operands in shards, three or two beside a number, the one on the most cores says where the result lies."""
+    operands = [value for value in values if isinstance(value, Operand)]
+    shape = check_broadcast(op, [(operand.name, operand.shape) for operand in operands])
+    return over_most_cores([operand.spec for operand in operands], shape)
+
+
+@operation(precision="native", controls=_WITHOUT_DTYPE, tuning="sub_core_grids")
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value."""
     rank = broadcast_rank("where", predicate, true_value, false_value)
-    return Local(lambda p, a, b: torch.where(p != 0, a, b), rules.elementwise, broadcast_rank=rank)
+    place = place_of_three("where", predicate, true_value, false_value)
+    compute = lambda p, a, b: torch.where(p != 0, a, b)  # noqa: E731
+    return Local(compute, rules.elementwise, memory_config=place, broadcast_rank=rank)
 
 
 # -- two tensors and numbers beside them: what the table above has no column for --------------------

@@ -16,7 +16,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
-from softmesh.ops.elementwise.binary import broadcast_rank
+from softmesh.ops.elementwise.binary import broadcast_rank, place_of_three
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
@@ -27,7 +27,9 @@ _THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_conf
 
 
 def _local(op: str, function: Callable[..., torch.Tensor], rule: rules.Rule, *operands: Value) -> Local:
-    return Local(function, rule, broadcast_rank=broadcast_rank(op, *operands))
+    return Local(
+        function, rule, memory_config=place_of_three(op, *operands), broadcast_rank=broadcast_rank(op, *operands)
+    )
 
 
 def _some(at: rules.Situation, *indices: int) -> rules.Situation:

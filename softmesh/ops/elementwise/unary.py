@@ -22,6 +22,7 @@ from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
 
 TorchFunction = Callable[[torch.Tensor], torch.Tensor]
+_CONTROLS = "memory_config output_tensor queue_id"  # and no dtype: typecast is an op of its own
 _TUNING = "sub_core_grids"
 _APPROXIMABLE = "sub_core_grids fast_and_approximate_mode"
 
@@ -124,6 +125,7 @@ def _register(name: str, entry: Unary) -> Operation:
         name,
         cost=flops_per_element(entry.steps),
         precision="native",
+        controls=_CONTROLS,
         tuning=entry.tuning,
         floats_only=not entry.integers,
         program_key=elementwise_program,
@@ -150,6 +152,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     cost=flops_per_element(12),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_APPROXIMABLE,
     program_key=elementwise_program,
 )
@@ -162,6 +165,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )
@@ -174,6 +178,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_APPROXIMABLE,
     positional="fast_and_approximate_mode",
 )
@@ -181,7 +186,7 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", floats_only=True, tuning=_TUNING, program_key=elementwise_program)
+@operation(precision="native", floats_only=True, controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
 
@@ -190,6 +195,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     cost=flops_per_element(9),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )
@@ -197,7 +203,7 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
 
-@operation(precision="native", aliases=("clip",))
+@operation(precision="native", aliases=("clip",), controls=_CONTROLS)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     tensors = [(o.name, o.shape) for o in (input_tensor, min, max) if isinstance(o, Operand)]
@@ -211,7 +217,7 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
-@operation("round", precision="native", tuning=_TUNING)
+@operation("round", precision="native", controls=_CONTROLS, tuning=_TUNING)
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
@@ -220,6 +226,7 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     cost=flops_per_element(10),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )

@@ -22,6 +22,7 @@ from softmesh.ops.attention.page_tables import (
     check_modulo,
     check_table,
     geometry,
+    read_on_cores,
     reinterpret_tiles,
 )
 from softmesh.ops.attention.sdpa_core import check_ints
@@ -44,6 +45,7 @@ _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the
 
 
 @operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -89,6 +91,7 @@ def paged_update_cache(
 
 
 @operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_fused_update_cache(
     cache_tensor1: Operand,
     input_tensor1: Operand,
@@ -165,6 +168,17 @@ class _Token:
         if not 0 <= offset < values.shape[1]:
             raise MeshError(f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input.")
         self.users = values.shape[1] - offset
+        self._check_cores()
+
+    def _check_cores(self) -> None:
+        """A kernel on each core writes what it finds there as one user's."""
+        shards = self.values.spec.memory_config.shard_spec
+        users = self.values.shape[1]
+        if shards is not None and shards.num_cores() != users:
+            raise MeshError(
+                f"{self.op}: {self.values.name} {list(self.values.shape)} lies on num_cores={shards.num_cores()} cores "
+                f"and must have one for each of its {users} users: shard it by height, a user on each core."
+            )
 
     def check(
         self, cache: Operand, table: Operand | None, override: PagedCacheGeometryOverride | None

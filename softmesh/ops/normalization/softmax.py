@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {"cost": flops_per_element(14), "precision": "data", 
 @operation(
     cost=flops_per_element(12),
     controls="memory_config queue_id",
-    tuning="compute_kernel_config program_config",
+    tuning="compute_kernel_config",
     needs_tile=True,
     floats_only=True,
 )

@@ -23,6 +23,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
@@ -65,6 +66,11 @@ def _of_whole_values(rule: rules.SingleRule) -> rules.SingleRule:
     return whole
 
 
+def _reduced(operand: Operand, dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    kept = [1 if d in dims else n for d, n in enumerate(operand.shape) if keepdim or d not in dims]
+    return tuple(kept)
+
+
 def _register(name: str, entry: Reduction) -> None:
     def define(
         input_tensor: Operand,
@@ -90,7 +96,8 @@ def _register(name: str, entry: Reduction) -> None:
 
         layouts = None if output_layout is None else (output_layout,)
         rule = rules.reducing(entry.combine, dims, keepdim)
-        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts)
+        place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
+        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts, memory_config=place)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)
