@@ -177,7 +177,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations": (),
     "_ttnn.operations.ccl": (),
     "_ttnn.operations.core": (),
-    "_ttnn.operations.data_movement": (),
+    "_ttnn.operations.data_movement": ("ops.data_movement.layout_conversion",),
     "_ttnn.operations.experimental": ("experimental",),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),

@@ -52,6 +52,7 @@ class CollectiveSpec:
     memory_config: MemoryConfig | None = None
     cost: CostRule | None = None
     pad_value: float = 0.0  # what the result's padding holds
+    padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
 
     @property
     def axis_of_travel(self) -> int | None:

@@ -10,10 +10,11 @@ import torch
 
 from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
@@ -24,11 +25,11 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
-from softmesh.ops.data_movement.layout_conversion import all_cores
+from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
@@ -37,15 +38,21 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 @operation("move", **_OPTIONS, controls="memory_config")
 def _move(input_tensor: Operand) -> Local:
     """The same values in new memory."""
-    return Local(torch.clone, rules.keeping)
+    return Local(torch.clone, rules.keeping, **in_place_of(input_tensor))
 
 
 @checked_function
 def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The values in new memory, so that a gap closes; the tensor that held them is freed."""
-    moved = cast(Tensor, _move(input_tensor, memory_config=memory_config))
-    input_tensor.deallocate(force=True)
-    return moved
+    if not input_tensor.is_allocated() or input_tensor.storage.device is None:
+        return cast(Tensor, _move(input_tensor, memory_config=memory_config))  # which says why not
+    storage, values = input_tensor.storage, input_tensor.storage.data
+    storage.release()  # first, so that the new memory may be that which the old leaves free
+    storage.data = values
+    try:
+        return cast(Tensor, _move(input_tensor, memory_config=memory_config))
+    finally:
+        storage.data = None
 
 
 @checked_function
@@ -63,7 +70,7 @@ def reshard(input_tensor: Operand, output_memory_config: MemoryConfig) -> Local:
         )
     if not input_tensor.spec.memory_config.is_sharded():
         raise MeshError("reshard: input_tensor is not sharded: use ttnn.interleaved_to_sharded.")
-    return Local(lambda x: x, rules.keeping, memory_config=output_memory_config)
+    return Local(lambda x: x, rules.keeping, memory_config=output_memory_config, **in_place_of(input_tensor))
 
 
 def _slice_rows(op: str, operand: Operand, num_slices: int, slice_index: int) -> int:
@@ -151,13 +158,30 @@ def _cache_rule(at: rules.Situation) -> rules.Placement:
     return splits[0] if len(set(splits)) == 1 else rules.LOCAL
 
 
-@operation(**_OPTIONS, controls="memory_config")
+class _FillPadding(Operation):
+    """Without padding there is nothing to fill: the tensor itself comes back."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        given = kwargs.get("input_tensor", args[0] if args else None)
+        if (
+            isinstance(given, Tensor)
+            and given.layout is Layout.TILE
+            and tuple(given.shape) == tuple(given.padded_shape)
+        ):
+            given.check_allocated(self.name)
+            return given
+        return super().invoke(args, kwargs, call)
+
+
+@operation(**_OPTIONS, controls="memory_config", kind=_FillPadding)
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes.
+    """The same values, and `fill_value` between them and the ends of their tiles.
 
     Ops that would read the padding on a chip (reductions over whole tiles) see the logical values alone.
     """
-    return Local(torch.clone, rules.keeping)
+    if input_tensor.layout is not Layout.TILE:
+        raise MeshError("fill_implicit_tile_padding: the input must be in TILE layout: ttnn.to_layout makes it so.")
+    return Local(torch.clone, rules.keeping, pad_value=fill_value)
 
 
 @operation(
@@ -233,13 +257,37 @@ def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
 _WIDE = {DataType.UINT32: torch.int64, DataType.UINT16: torch.int32}
 
 
+_MAX_BROADCAST_RANK = 4
+
+
+def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
+    op, shape = "experimental.broadcast_to", list(operand.shape)
+    if max(operand.rank, len(sizes)) > _MAX_BROADCAST_RANK:
+        raise MeshError(f"{op}: the input {shape} and the output shape {sizes} must be at most 4D: reshape first.")
+    if len(sizes) < operand.rank:
+        raise MeshError(
+            f"{op}: the output shape {sizes} must be at least as large as the broadcast shape: it has fewer dims than "
+            f"the input {shape}."
+        )
+    for n, size in zip(shape, sizes[len(sizes) - operand.rank :], strict=True):
+        if n not in (1, size):
+            raise MeshError(
+                f"{op}: input dimension {n} of {shape} cannot be broadcast to output dimension {size} of {sizes}: only "
+                "dims of extent 1 are repeated."
+            )
+    if operand.spec.memory_config.is_sharded():
+        raise MeshError(
+            f"bcast_to: Invalid input memory config {operand.spec.memory_config}: {op} takes interleaved tensors, "
+            "ttnn.sharded_to_interleaved makes one."
+        )
+
+
 @operation("experimental.broadcast_to", **_OPTIONS, controls="memory_config output")
 def broadcast_to(input: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`, adding dims in front."""
     sizes, rank = [int(n) for n in output_shape], input.rank
     added = len(sizes) - rank
-    if added < 0 or any(n not in (1, size) for n, size in zip(input.shape, sizes[added:], strict=True)):
-        raise MeshError(f"experimental.broadcast_to: {list(input.shape)} does not broadcast to {sizes}.")
+    _check_broadcast_to(input, sizes)
     touched = [d for d, n in enumerate(input.shape) if n != sizes[added + d]]
 
     def compute(x: torch.Tensor) -> torch.Tensor:

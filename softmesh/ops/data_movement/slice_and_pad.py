@@ -42,8 +42,11 @@ class Slice(Operation):
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
             return super().invoke((), given | {name: _agreed(name, given[name]) for name in bounds}, None)
-        given.pop("slice_step", None)
-        return _slice_by_device.invoke((), given, None)
+        steps = given.pop("slice_step", None)
+        part = _slice_by_device.invoke((), given, None)
+        if steps is None or all(step == 1 for step in steps):
+            return part
+        return self(part, [0] * len(part.shape), list(part.shape), steps)
 
 
 def _takes_all(given: dict[str, Any]) -> bool:
