@@ -725,7 +725,7 @@ def addcmul(
     memory_config: MemoryConfig | None = None,
     output_tensor: Tensor | None = None,
 ) -> Tensor:
-    """a + value * b * c."""
+    """a + value * b * c; of whole numbers exact, and wrapped as they are."""
 def addcmul_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -1697,7 +1697,7 @@ def fill_cache(
 def fill_implicit_tile_padding(
     input_tensor: Tensor, fill_value: float, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -4579,7 +4579,7 @@ def where(
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
 ) -> Tensor:
-    """true_value where the predicate is not 0, else false_value."""
+    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
 def where_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,

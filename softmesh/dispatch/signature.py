@@ -15,6 +15,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import ArgumentNames, refused
+from softmesh.errors import MeshError
 
 if TYPE_CHECKING:
     from softmesh.dispatch.call_form import CallForm, Types
@@ -34,7 +35,7 @@ _SPELLINGS = {
     ),
     "queue_id": ("queue_id", "cq_id"),
 }
-
+_ONE_OF = ("sub_core_grids", "sub_device_id")  # two ways to say on which cores an op runs
 
 # How annotations of definitions say "a tensor" and "a tensor or a number" (see dispatch.operand).
 _OPERAND = re.compile(r"\b(Operand|Value)\b")
@@ -84,6 +85,7 @@ class Signature:
         self.queue_at = self._control(controls, "queue_id")
         chosen = (self.dtype_at, self.memory_config_at, self.places.get("sub_core_grids"))
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
+        self._cores_at = self._positions(_ONE_OF) if all(name in self.places for name in _ONE_OF) else ()
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
         return tuple(self.places[name] for name in names)
@@ -104,6 +106,8 @@ class Signature:
         given = self._known.bound(args, kwargs)
         if isinstance(given, str):
             raise refused(self.op, given)
+        if self._cores_at and all(given.get(at) is not None for at in self._cores_at):
+            raise MeshError(f"Cannot specify both {' and '.join(_ONE_OF)}: {self.op} got two choices of cores.")
         return [given.get(at, default) for at, default in enumerate(self.defaults)]
 
     def text(self) -> str:

@@ -754,7 +754,7 @@ def addcmul(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """a + value * b * c."""
+    """a + value * b * c; of whole numbers exact, and wrapped as they are."""
 def addcmul_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -1896,7 +1896,7 @@ def fill_implicit_tile_padding(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """The same values; what lies between them and the ends of their tiles is not kept here, so nothing else changes."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -5490,7 +5490,7 @@ def where(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """true_value where the predicate is not 0, else false_value."""
+    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
 def where_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,

@@ -131,7 +131,7 @@ def test_an_op_on_split_operands_makes_the_split_of_the_whole_result(
     torch.testing.assert_close(ttnn.compose(result), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["addcmul", "mac", "lerp", "addalpha", "isclose", "snake_beta"])
+@pytest.mark.parametrize("name", ["addcmul", "mac", "lerp", "addalpha", "isclose"])
 def test_operands_broadcast_and_results_go_where_they_are_told(name: str, one: ttnn.MeshDevice) -> None:
     case = ELEMENTWISE[name]
     first = values(1, 0.5, 2, (2, 8, 64))

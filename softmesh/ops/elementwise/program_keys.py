@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from softmesh.dispatch.bound_call import BoundCall
@@ -12,8 +13,17 @@ from softmesh.tensor.tensor import Tensor
 
 def elementwise_program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
     """Kinds of operands and result, and the other arguments; numbers in place of tensors are handed to the program."""
+    return _key(call, plan, ())
+
+
+def scalar_free_program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
+    """As `elementwise_program`, for ops whose numbers are handed to the program at each launch (addcmul's value)."""
+    return _key(call, plan, [at for at in call.signature.attribute_at if isinstance(call.values[at], float | int)])
+
+
+def _key(call: BoundCall, plan: Plan, left_out: Sequence[int]) -> tuple[Any, ...]:
     made = plan.outputs[0].spec
-    others = [call.values[at] for at in call.signature.key_at if at not in _controls(call)]
+    others = [call.values[at] for at in call.signature.key_at if at not in (*_controls(call), *left_out)]
     key = [made.dtype, made.memory_config, *map(_form, call.tensors), _broadcast(call.tensors), repr(others)]
     return (*key, *(type(item) for item in call.data if not hasattr(item, "shape")))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +15,38 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank
+from softmesh.ops.elementwise.program_keys import scalar_free_program
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
-_THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
+_THREE: dict[str, Any] = {
+    "cost": flops_per_element(3),
+    "controls": "memory_config output_tensor",
+    "program_key": scalar_free_program,
+}
 
 
 def _local(op: str, function: Callable[..., torch.Tensor], rule: rules.Rule, *operands: Value) -> Local:
-    return Local(function, rule, broadcast_rank=broadcast_rank(op, *operands))
+    rank, config = broadcast_rank(op, *operands), config_of_most_cores(*operands)
+    return Local(function, rule, broadcast_rank=rank, memory_config=config)
+
+
+def config_of_most_cores(*operands: Value) -> MemoryConfig | None:
+    """Where the result goes without a memory config: as that of the operands of its shape which most cores share."""
+    tensors = [operand for operand in operands if isinstance(operand, Operand)]
+    cut = [
+        (operand.spec.memory_config.shard_spec.grid.num_cores(), operand.spec.memory_config)
+        for operand in tensors
+        if operand.shape == tensors[0].shape and operand.spec.memory_config.shard_spec is not None
+    ]
+    return max(cut, key=lambda pair: pair[0])[1] if len(cut) == len(tensors) else None
 
 
 def _some(at: rules.Situation, *indices: int) -> rules.Situation:
@@ -64,7 +83,9 @@ def _total(at: rules.Situation, addend: int, factors: tuple[int, ...]) -> rules.
 
 @operation(**_THREE)
 def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
-    """a + value * b * c."""
+    """a + value * b * c; of whole numbers exact, and wrapped as they are."""
+    if not any(operand.is_float for operand in (input_a, input_b, input_c)):
+        value = int(struct.unpack("f", struct.pack("f", value))[0]) if isinstance(value, float) else value
     rule = _sum_with(0, rules.multiplicative, 1, 2)
     return _local("addcmul", lambda a, b, c: a + value * b * c, rule, input_a, input_b, input_c)
 
