@@ -154,6 +154,40 @@ class ClusterType(NativeEnum):
         return self in (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 
 
+class LossReductionMode(NativeEnum):
+    """What becomes of the losses of all elements."""
+
+    NONE = 0
+    MEAN = 1
+    SUM = 2
+
+
+class RGBRange(NativeEnum):
+    """Between which numbers colours lie."""
+
+    MinusOneToOne = 0
+    ZeroToOne = 1
+
+
+class YUVFormat(NativeEnum):
+    """Three planes, those of the colours with half the rows and columns."""
+
+    YUV420Planar = 0
+
+
+class YUVColorSpace(NativeEnum):
+    BT601 = 0
+    BT709 = 1
+    BT2020 = 2
+
+
+class YUVRange(NativeEnum):
+    """All of 0 to 255, or what broadcasts leave of it."""
+
+    Full = 0
+    Limited = 1
+
+
 # Arguments of the older broadcasting op: what it computes, and along which dims its second operand has extent 1.
 
 

@@ -15,8 +15,11 @@ from softmesh.ops.conv.conv_weights import (
     prepare_conv_transpose2d_weights,
     prepare_conv_weights,
 )
-from softmesh.ops.creation.creation import composite_example_multiple_return, moreh_full
+from softmesh.ops.creation.creation import composite_example_multiple_return, moreh_full, randn
 from softmesh.ops.data_movement.resharding import move, reallocate
+from softmesh.ops.elementwise import complex_tensors
+from softmesh.ops.moreh.movement import moreh_arange
+from softmesh.ops.moreh.optimizers import moreh_clip_grad_norm
 from softmesh.ops.normalization.batch_norm import batch_norm
 from softmesh.ops.normalization.group_norm import (
     create_group_norm_input_mask,
@@ -32,7 +35,7 @@ from softmesh.ops.normalization.group_norm import (
     get_group_norm_cores_across_channel,
 )
 from softmesh.ops.pool.image_sampling import golden_grid_sample, golden_upsample
-from softmesh.ops.random.dropout_and_sampling import bernoulli, dropout
+from softmesh.ops.random.dropout_and_sampling import bernoulli, dropout, uniform
 from softmesh.tensor.transfer import to_device
 
 _CONVOLUTION: dict[str, object] = {
@@ -54,16 +57,22 @@ _NORMALIZATION: dict[str, object] = {
     "dram_group_norm_params_from_torch": dram_group_norm_params_from_torch,
     "get_group_norm_cores_across_channel": get_group_norm_cores_across_channel,
 }
+_COMPLEX = "angle angle_bw complex_tensor conj conj_bw imag imag_bw is_imag is_real polar polar_bw real real_bw"
 TOP: dict[str, object] = {
+    **{name: getattr(complex_tensors, name) for name in _COMPLEX.split()},
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
     "composite_example_multiple_return": composite_example_multiple_return,
     "conv1d": conv1d,
     "conv2d": conv2d,
     "conv_transpose2d": conv_transpose2d,
+    "moreh_arange": moreh_arange,
+    "moreh_clip_grad_norm": moreh_clip_grad_norm,
     "moreh_full": moreh_full,
     "move": move,
+    "randn": randn,
     "reallocate": reallocate,
+    "uniform": uniform,
     **_CONVOLUTION,
     **_NORMALIZATION,
 }

@@ -195,6 +195,7 @@ _FAMILIES = (
     "golden_data_movement",
     "golden_pool",
     "golden_reduction",
+    "golden_training",
 )
 
 

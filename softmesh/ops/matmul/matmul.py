@@ -279,8 +279,8 @@ def minimal_matmul(
 @operation(
     "moreh_dot",
     aliases=("operations.moreh.dot",),
-    controls="dtype memory_config",
-    tuning="compute_kernel_config output",
+    controls="dtype memory_config output",
+    tuning="compute_kernel_config",
     needs_tile=True,
 )
 def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
