@@ -26,7 +26,7 @@ class GraphTracerUtils:
 
     @staticmethod
     def serialize_arguments_to_json(operation_name: str, arguments: Sequence[Any]) -> dict[str, Any]:
-        """`{"operation": "ttnn::add", "arguments": [{"arg0": ...}, ...]}`; shapes and memory configs are objects."""
+        """`{"operation": "CloneOperation", "arguments": [{"arg0": ...}]}`; shapes and memory configs are objects."""
         named = [{f"arg{at}": _parsed(str(argument))} for at, argument in enumerate(arguments)]
         return {"operation": operation_name, "arguments": GraphTracerUtils.replace_control_chars(named)}
 
@@ -37,9 +37,8 @@ class GraphTracerUtils:
         content = []
         for node in graph:
             if node["node_type"] == FUNCTION_START:
-                tensors = [_tensor_text(graph[at]["params"]) for at in node["input_tensors"]]
                 name = node["params"]["name"]
-                content.append(GraphTracerUtils.serialize_arguments_to_json(name, [*tensors, *node["arguments"]]))
+                content.append(GraphTracerUtils.serialize_arguments_to_json(name, node["arguments"]))
         return {"content": content}
 
 
@@ -68,8 +67,3 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return parts
-
-
-def _tensor_text(params: dict[str, str]) -> str:
-    known = ("shape", "dtype", "layout", "memory_config")
-    return f"Tensor({', '.join(f'{name}={params[name]}' for name in known if name in params)})"

@@ -1,8 +1,9 @@
 """Graph capture: an observer of the command stream that records ops, tensors and buffers as graph nodes.
 
-An op is a function, named as TT-NN's native layer names it (`ttnn::add`), or its Python (`ttnn.from_torch`). Inside
-it stands what softmesh knows to happen there: memory for its results. The programs that TT-NN launches on the way have
-no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their counters.
+An op is a function, named as the device operation that TT-NN launches for it (`BinaryNgDeviceOperation`), any other by
+its Python (`ttnn.from_torch`). Inside it stands what softmesh knows to happen there: memory for its results. The other
+programs that TT-NN may launch on the way have no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by
+their counters.
 
     capture_start, capture_end           the first and the last
     function_start, function_end         an op, and what it does inside
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed
+from softmesh.graph.native_calls import native_arguments, native_name
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
@@ -86,13 +89,6 @@ class Nodes:
         return len(self._open)
 
 
-_IN_PYTHON = (
-    "as_tensor",
-    "dump_tensor",
-    "from_torch",
-    "load_tensor",
-    "to_torch",
-)  # functions of TT-NN's Python
 _CREATION = "tt::tt_metal::create_device_tensor"
 
 
@@ -121,7 +117,8 @@ class GraphCapture:
 
     def on_command(self, command: Command) -> None:
         inputs = [self._tensor(tensor) for tensor in command.inputs]
-        self.begin(command.name, inputs, command.arguments, str(command.site), self._calls[-1] if self._calls else None)
+        shown = native_arguments(command.name, command.arguments, command.inputs, command.outputs)
+        self.begin(command.name, inputs, shown, str(command.site), self._calls[-1] if self._calls else None)
         if command.name == "deallocate":
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
@@ -133,12 +130,11 @@ class GraphCapture:
             self._nodes.join(end, self._tensor(tensor))
 
     def begin(
-        self, name: str, inputs: list[int], arguments: Any = (), site: str = "", began_ns: int | None = None
+        self, name: str, inputs: list[int], shown: Sequence[str] = (), site: str = "", began_ns: int | None = None
     ) -> None:
         """A function begins; `on_command` ends its own, `end` those of others."""
-        shown = [f"{key}={value!r}" for key, value in dict(arguments).items()]
         traces = {"stack_trace": [site]} if self._with_sites and site else {}
-        self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=shown, **traces)
+        self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=list(shown), **traces)
 
     def end(self) -> None:
         self._nodes.end_function()
@@ -205,13 +201,6 @@ class GraphCapture:
         node = self._nodes.add(BUFFER_DEALLOCATE, dict(self._nodes.all[buffer]["params"]))
         self._nodes.join(self._nodes.innermost(), node)
         self._nodes.join(node, buffer)
-
-
-def native_name(name: str) -> str:
-    """`experimental.all_gather_async` is `ttnn::experimental::all_gather_async`."""
-    if name in _IN_PYTHON:
-        return f"ttnn.{name}"
-    return f"ttnn::{name.replace('.', '::')}"
 
 
 def buffer_params(storage: TensorMemory) -> dict[str, str]:
