@@ -162,6 +162,36 @@ class LossReductionMode(NativeEnum):
     SUM = 2
 
 
+class MorehSoftmaxOpParallelizationStrategy(NativeEnum):
+    """How moreh's soft maxima are shared out to cores; NONE leaves it to the op."""
+
+    NONE = 0
+    SMALL_W = 1
+    SMALL_H = 2
+    LARGE_W = 3
+    LARGE_H = 4
+    LARGE_C = 5
+
+
+class MorehSoftmaxBackwardOp(NativeEnum):
+    """Of which soft maximum a gradient is."""
+
+    SOFTMAX = 0
+    SOFTMIN = 1
+    LOGSOFTMAX = 2
+
+
+class MorehSoftmaxBackwardOpParallelizationStrategy(NativeEnum):
+    """How gradients of moreh's soft maxima are shared out to cores."""
+
+    NONE = 0
+    SMALL_W = 1
+    SMALL_H = 2
+    LARGE_W = 3
+    LARGE_H = 4
+    LARGE_C = 5
+
+
 class RGBRange(NativeEnum):
     """Between which numbers colours lie."""
 

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import Conv2dConfig
+from softmesh.hardware.enums import (
+    MorehSoftmaxBackwardOp,
+    MorehSoftmaxBackwardOpParallelizationStrategy,
+    MorehSoftmaxOpParallelizationStrategy,
+)
 from softmesh.ops.conv.conv2d import conv1d, conv2d, conv_transpose2d, get_conv_output_dim
 from softmesh.ops.conv.conv3d import conv3d, prepare_conv3d_weights
 from softmesh.ops.conv.conv_weights import (
@@ -90,6 +95,10 @@ DOTTED: dict[str, object] = {
     "operations.normalization.dram_group_norm_virtual_columns": dram_group_norm_virtual_columns,
     "operations.normalization.find_closest_largest_divisor": find_closest_largest_divisor,
     "operations.normalization.find_max_tile_span": find_max_tile_span,
+    "operations.moreh.SoftmaxBackwardOp": MorehSoftmaxBackwardOp,
+    "operations.moreh.SoftmaxBackwardOpParallelizationStrategy": MorehSoftmaxBackwardOpParallelizationStrategy,
+    "operations.moreh.SoftmaxOp": MorehSoftmaxOpParallelizationStrategy,  # as TT-NN has it
+    "operations.moreh.SoftmaxOpParallelizationStrategy": MorehSoftmaxOpParallelizationStrategy,
     "operations.pool.golden_grid_sample": golden_grid_sample,
     "operations.pool.golden_upsample": golden_upsample,
 }

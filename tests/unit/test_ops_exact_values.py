@@ -164,3 +164,14 @@ def test_slices_by_device_take_every_nth(device: ttnn.MeshDevice) -> None:
     bounds = [put(torch.tensor(b, dtype=torch.int32), device, layout=ttnn.ROW_MAJOR_LAYOUT) for b in ([4, 0], [8, 8])]
     found = ttnn.slice(put(x, device), *bounds, [2, 4], slice_dim=0, num_devices=2)
     assert torch.equal(ttnn.to_torch(found), x[4:8:2, ::4])
+
+
+def test_a_device_that_sends_to_itself_in_place_launches_nothing(device: ttnn.MeshDevice) -> None:
+    x, here = put(torch.rand(32, 32), device), ttnn.MeshCoordinate(0, 0)
+    before = device.num_program_cache_entries()
+    assert ttnn.point_to_point(x, here, here, topology=ttnn.Topology.Linear, output_tensor=x) is x
+    assert device.num_program_cache_entries() == before
+    other = put(torch.zeros(32, 32), device)
+    made = ttnn.point_to_point(x, here, here, topology=ttnn.Topology.Linear, output_tensor=other)
+    assert torch.equal(ttnn.to_torch(made), ttnn.to_torch(x))
+    assert device.num_program_cache_entries() == before + 1

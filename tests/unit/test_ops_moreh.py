@@ -193,6 +193,7 @@ def test_a_step_of_adam(name: str, amsgrad: bool, device: ttnn.MeshDevice) -> No
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     optimizer = kind([param], lr=0.01, weight_decay=0.1, amsgrad=amsgrad)
     state = [put(param.detach(), device), *(put(torch.zeros(8, 40), device) for _ in range(3))]
+    programs = []
     for step in (1, 2):
         param.grad = rand(8, 40, seed=step)
         optimizer.step()
@@ -209,6 +210,8 @@ def test_a_step_of_adam(name: str, amsgrad: bool, device: ttnn.MeshDevice) -> No
             **maxima,
         )
         state = made
+        programs.append(device.num_program_cache_entries())
+    assert programs[0] == programs[1], "numbers are handed to one program"
     assert (made[3] is None) is not amsgrad
     close(made[0], param.detach())
 

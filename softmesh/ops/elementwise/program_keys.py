@@ -21,6 +21,11 @@ def scalar_free_program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
     return _key(call, plan, [at for at in call.signature.attribute_at if isinstance(call.values[at], float | int)])
 
 
+def scalar_free_program_of_shapes(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
+    """As `scalar_free_program`, for ops that have a program for each shape (steps of optimizers)."""
+    return (*scalar_free_program(call, plan), *(tuple(tensor.shape) for tensor in call.tensors))
+
+
 def _key(call: BoundCall, plan: Plan, left_out: Sequence[int]) -> tuple[Any, ...]:
     made = plan.outputs[0].spec
     others = [call.values[at] for at in call.signature.key_at if at not in (*_controls(call), *left_out)]

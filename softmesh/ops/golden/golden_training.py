@@ -83,6 +83,16 @@ def _assign_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tens
     return [grad_tensor] * (1 if input_tensor_b is None else 2)
 
 
+@reference("fill_bw")
+def _fill_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
+    return [torch.sum(grad_tensor.float()).to(grad_tensor.dtype).expand_as(grad_tensor)]
+
+
+@reference("fill_zero_bw")
+def _fill_zero_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
+    return [torch.zeros_like(grad_tensor)]
+
+
 @reference("concat_bw")
 def _concat_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor, dim: int = 0) -> list[Tensor]:
     return _gradients(lambda a, b: torch.concat((a, b), dim), grad_tensor, input_tensor_a, input_tensor_b)

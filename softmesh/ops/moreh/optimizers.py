@@ -16,6 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.device_batches import delivered
+from softmesh.ops.elementwise.program_keys import scalar_free_program_of_shapes
 from softmesh.ops.moreh.reductions import norm_of_all
 from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor
@@ -28,6 +29,7 @@ _STEP: dict[str, Any] = {
     "tuning": f"{_ADAM_OUT} compute_kernel_config",
     "floats_only": True,
     "results": "list[Tensor | None]",
+    "program_key": scalar_free_program_of_shapes,
 }
 
 
@@ -132,6 +134,7 @@ def _given_momentum(op: str, results: list[Any], given: dict[str, Any]) -> list[
     floats_only=True,
     results="list[Tensor | None]",
     present=_given_momentum,
+    program_key=scalar_free_program_of_shapes,
 )
 def moreh_sgd(
     param_in: Operand,
