@@ -159,6 +159,21 @@ def test_shards_in_n_dims_and_tall_tensors_on_some_cores_are_refused(device: ttn
         ttnn.untilize(put(torch.ones(96, 64), device), sub_core_grids=cores)
 
 
+def test_pads_on_some_cores_and_fills_along_no_dim_are_refused(device: ttnn.MeshDevice) -> None:
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 0))])
+    x = put(torch.ones(1, 1, 128, 32), device)
+    with pytest.raises(RuntimeError, match="use_multicore=True"):
+        ttnn.pad(x, [(0, 0), (0, 0), (0, 32), (0, 0)], 0, use_multicore=False, sub_core_grids=cores)
+    shards = ttnn.create_sharded_memory_config(
+        [1, 1, 128, 32], core_grid=ttnn.CoreGrid(x=1, y=4), strategy=ttnn.ShardStrategy.HEIGHT
+    )
+    with pytest.raises(RuntimeError, match="interleaved inputs"):
+        ttnn.pad(ttnn.to_memory_config(x, shards), [(0, 0), (0, 0), (0, 32), (0, 0)], 0, sub_core_grids=cores)
+    ids = put(torch.zeros(1, 1, 1, 1, dtype=torch.int32), device, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    with pytest.raises(RuntimeError, match="is out of bounds for rank"):
+        ttnn.indexed_fill(ids, x, x, dim=4)
+
+
 def test_slices_by_device_take_every_nth(device: ttnn.MeshDevice) -> None:
     x = torch.arange(64.0).reshape(8, 8)
     bounds = [put(torch.tensor(b, dtype=torch.int32), device, layout=ttnn.ROW_MAJOR_LAYOUT) for b in ([4, 0], [8, 8])]

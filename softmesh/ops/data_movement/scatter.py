@@ -146,6 +146,10 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0) -> Local:
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
     a, b = input_tensor_a, input_tensor_b
+    if not -a.rank <= dim < a.rank:
+        raise MeshError(
+            f"indexed_fill: dim {dim} is out of bounds for rank {a.rank} of input_tensor_a {list(a.shape)}."
+        )
     d = a.dim(dim)
     count = batch_id.spec.logical_volume()
     if batch_id.is_float or count != batch_id.shape[-1]:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.arguments import refused
+from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments, Definition
@@ -261,10 +262,21 @@ def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
     return args, kwargs
 
 
+def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
+    named = call.named
+    if named["sub_core_grids"] is None:
+        return
+    if named["use_multicore"] is False:
+        raise MeshError("ttnn.pad: sub_core_grids goes with use_multicore=True: one core needs no choice of cores.")
+    if call.tensors[0].memory_config().is_sharded():
+        raise MeshError("ttnn.pad: sub_core_grids goes with interleaved inputs: shards are padded on their own cores.")
+
+
 @operation(
     **_PAD_OPTIONS,
     controls="memory_config",
     tuning="use_multicore sub_core_grids",
+    check=_check_pad_cores,
     rearrange=_both_forms,
     forms=("input_tensor output_padded_shape:padding input_tensor_start:padding value:fill?",),
 )
