@@ -23,8 +23,6 @@ _PREFIX = "ttnn."
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
 _FORMS = "the forms of its tensors are not documented"
-_COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
-_LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -36,12 +34,7 @@ REASONS: dict[str, str] = {
         "it answers kernels that stay on worker cores, and those are not modelled; ttnn.D2HStreamService brings "
         "tensors to the host"
     ),
-    **dict.fromkeys(("angle", "complex_tensor", "conj", "imag", "is_imag", "is_real", "polar", "real"), _COMPLEX),
-    **dict.fromkeys(("angle_bw", "conj_bw", "imag_bw", "polar_bw", "real_bw"), _COMPLEX),
-    **dict.fromkeys(("dequantize", "quantize", "requantize"), _LEVELS),
-    "assign_bw": "a copy hands its gradient on as it is; use that",
     "bmm": f"{_OTHER_RELEASE}; use ttnn.matmul",
-    "concat_bw": "the gradient of each part is its part of the gradient; use ttnn.slice",
     "deallocate_buffers": f"{_OTHER_RELEASE}; use ttnn.device.DeallocateBuffers",
     "dtype": f"{_OTHER_RELEASE}; use ttnn.DataType",
     "experimental.device": f"{_OTHER_RELEASE}; use ttnn.device",
@@ -92,29 +85,18 @@ REASONS: dict[str, str] = {
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
     "load_parameters": _PARAMETERS,
-    "prod_bw": "it is gradient * product / input; use ttnn.multiply and ttnn.divide",
-    "randn": "the chip's generator is not documented; use ttnn.from_torch(torch.randn(...), device=mesh_device)",
     "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
-    "repeat_bw": "the gradient of what was repeated is the sum over its copies; use ttnn.reshape and ttnn.sum",
     "save_parameters": _PARAMETERS,
-    "std_hw": "use ttnn.std with dim=[-2, -1]",
     "to": f"{_OTHER_RELEASE}; use ttnn.to_device, ttnn.to_layout or ttnn.to_dtype",
     "transformer.gated_delta_attn_seq": f"{_FORMS}; use ttnn.transformer.chunk_gated_delta_rule",
     "ttnn": f"{_OTHER_RELEASE}; leave the second ttnn out",
-    "uniform": "the chip's generator is not documented; use ttnn.rand",
-    "var_hw": "use ttnn.var with dim=[-2, -1]",
 }
 _COMPOSE = "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
-_MOREH = (
-    "of this family only what programs were seen to use is modelled; use the op without moreh_ in its name, and "
-    "softmesh.train for gradients and optimizers"
-)
 
 
 def reason_for(name: str) -> str | None:
     """Why there is no `ttnn.x.y`; None where nobody said."""
-    short = name.removeprefix(_PREFIX)
-    return _MOREH if short.startswith("moreh_") else REASONS.get(short)
+    return REASONS.get(name.removeprefix(_PREFIX))
 
 
 def absent(root: str, name: str, known: Iterable[str]) -> object:
@@ -177,7 +159,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations": (),
     "_ttnn.operations.ccl": (),
     "_ttnn.operations.core": (),
-    "_ttnn.operations.data_movement": (),
+    "_ttnn.operations.data_movement": ("ops.data_movement.layout_conversion",),
     "_ttnn.operations.experimental": ("experimental",),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),
@@ -245,6 +227,7 @@ LAZY = {
     "LayerNormParams": "ops.device_operations",
     "LayerNormShardedProgramFactory": "ops.device_operations",
     "LayerNormType": "ops.device_operations",
+    "LossReductionMode": "hardware.enums",
     "mark_corruptible": "runtime.traces.allocation_tracking",
     "matmul_select_program_factory": "ops.device_operations",
     "MatmulDeviceOperation": "ops.device_operations",
@@ -264,6 +247,7 @@ LAZY = {
     "ReaderConfigDescriptor": "kernels.program.kernel_descriptor",
     "register_post_operation_hook": "dispatch.hooks",
     "register_pre_operation_hook": "dispatch.hooks",
+    "RGBRange": "hardware.enums",
     "rmsnorm_default_compute_config": "ops.device_operations",
     "RoutedExpertActivation": "ops.moe.routed_experts",
     "RuntimeArgs": "kernels.program.kernel_descriptor",
@@ -291,6 +275,9 @@ LAZY = {
     "visualize_tensor": "report.terminal",
     "WorkerMode": "hardware.enums",
     "WriterConfigDescriptor": "kernels.program.kernel_descriptor",
+    "YUVColorSpace": "hardware.enums",
+    "YUVFormat": "hardware.enums",
+    "YUVRange": "hardware.enums",
 }
 
 

@@ -54,6 +54,7 @@ class CollectiveSpec:
     inherits: tuple[TensorSpec, ...] | None = None  # whose memory each result takes, where not the first operand's
     cost: CostRule | None = None
     pad_value: float = 0.0  # what the result's padding holds
+    padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
 
     @property
     def axis_of_travel(self) -> int | None:

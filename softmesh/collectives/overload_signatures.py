@@ -16,6 +16,7 @@ from softmesh.arguments import ArgumentNames, Kind, refused
 from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
 from softmesh.collectives.collective_operation import collective_definition
 from softmesh.collectives.collective_spec import CollectiveSpec
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.signature import Signature
@@ -186,13 +187,14 @@ def overloaded_collective(
     controls: str = "memory_config",
     output: str | Callable[[Arguments], Any] | None = None,
     check: Check | None = None,
+    kind: Callable[[Definition], Operation] = Operation,
     **options: Any,
 ) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
     """Register the collective that the decorated function defines, under TT-NN's ways of calling it."""
 
     def register(define: Callable[..., CollectiveSpec]) -> Operation:
         signature = OverloadSignature(OverloadSet(name, forms, check), define, controls.split(), output)
-        return registered(Operation(collective_definition(name, define, signature, **options)))
+        return registered(kind(collective_definition(name, define, signature, **options)))
 
     return register
 

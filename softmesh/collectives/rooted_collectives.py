@@ -14,8 +14,10 @@ from softmesh.collectives.overload_signatures import Arguments, overloaded_colle
 from softmesh.collectives.torch_expressions import picked
 from softmesh.collectives.ttnn_collectives import checked_axis, why_alone
 from softmesh.collectives.undefined_results import poison, writing_one_device
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.definition import Marking
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -26,6 +28,7 @@ from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.undefined import mark, undefined_in, warn_if_undefined
 
+_ENDS = ("input_tensor", "sender_coord", "receiver_coord")
 _PAGE_ALIGNMENT = 16  # bytes the fabric writes at once
 
 
@@ -148,9 +151,22 @@ def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> 
     return CollectiveSpec(checked_axis("all_broadcast", cluster_axis), move, needs_line=False)
 
 
+class _PointToPoint(Operation):
+    """From a device to itself, into the tensor that it comes from, nothing moves."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        tensor, sender, receiver = (*args, *(kwargs.get(name) for name in _ENDS[len(args) :]))[:3]
+        target = kwargs.get("output_tensor")
+        if target is None or target is not tensor or sender != receiver:
+            return super().invoke(args, kwargs, call)
+        target.check_allocated(self.name)
+        return target
+
+
 @overloaded_collective(
     "point_to_point",
     "input_tensor sender_coord receiver_coord | output_tensor? intermediate_tensor? topology?",
+    kind=_PointToPoint,
     controls="",
     output="output_tensor",
     **writing_one_device("receiver_coord", sender="sender_coord"),

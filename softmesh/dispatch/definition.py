@@ -11,7 +11,6 @@ import torch
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import mark, propagated, warn_if_undefined
 
@@ -105,30 +104,3 @@ class Definition:
 
     def marking(self, call: BoundCall) -> Marking | None:
         return self.undefined(self.name, self.signature, call)
-
-
-def elementwise_program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
-    """Kinds of operands and result, and the other arguments; numbers in place of tensors are handed to the program."""
-    made = plan.outputs[0].spec
-    others = [call.values[at] for at in call.signature.key_at if at not in _controls(call)]
-    key = [made.dtype, made.memory_config, *map(_form, call.tensors), _broadcast(call.tensors), repr(others)]
-    return (*key, *(type(item) for item in call.data if not hasattr(item, "shape")))
-
-
-def _controls(call: BoundCall) -> tuple[int | None, int | None]:
-    """They show in the result."""
-    return call.signature.dtype_at, call.signature.memory_config_at
-
-
-def _form(tensor: Tensor) -> tuple[Any, ...]:
-    spec = tensor.spec
-    rows = tuple(spec.padded_shape) if spec.layout is Layout.ROW_MAJOR else None
-    return spec.dtype, spec.layout, spec.memory_config, rows
-
-
-def _broadcast(tensors: list[Tensor]) -> tuple[tuple[bool, ...], ...]:
-    """For the last two dims, which of the operands have one row or column to repeat."""
-    shapes = [(1, 1, *tensor.shape)[-2:] for tensor in tensors]
-    return tuple(
-        tuple(shape[d] == 1 for shape in shapes) if len({shape[d] for shape in shapes}) > 1 else () for d in range(2)
-    )

@@ -65,6 +65,7 @@ class Operation(EntryPoint):
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
+        self._others: dict[type, Callable[..., Any]] = {}
         self.cache = CallCache(definition.signature, free_floats=definition.rearrange is None)
 
     @property
@@ -99,7 +100,15 @@ class Operation(EntryPoint):
         self._plans.clear()
         self.cache.clear()
 
+    def take_also(self, kind: type, function: Callable[..., Any]) -> None:
+        """Calls with an argument of this kind are calls of the function: another op under the same name."""
+        self._others[kind] = function
+
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        if self._others:
+            for value in (*args, *kwargs.values()):
+                if type(value) in self._others:
+                    return self._others[type(value)](*args, **kwargs)
         bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
         device = self._check(bound)
         shared = shared_call(self.definition, bound)

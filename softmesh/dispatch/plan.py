@@ -68,6 +68,7 @@ class Local:
     cost: CostRule | None = None  # where it depends on this call's arguments
     keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are
     pad_value: float = 0.0  # what the result's padding holds
+    padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
 
 
 @dataclass(eq=False)

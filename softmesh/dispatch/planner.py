@@ -197,7 +197,9 @@ class Planner:
                 where = DRAM_MEMORY_CONFIG  # shards fit the rows and columns they were cut from
             layout = Layout.TILE if FACTS[dtype].is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
-            specs.append(spec.padded_to(spec.padded_shape, local.pad_value) if local.pad_value else spec)
+            if local.pad_value or local.padded_shape is not None:
+                spec = spec.padded_to(local.padded_shape or spec.padded_shape, local.pad_value)
+            specs.append(spec)
         return specs
 
     def _own_memory(self, local: Local) -> MemoryConfig | None:

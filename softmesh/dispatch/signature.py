@@ -15,7 +15,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import ArgumentNames, described, exact_key, refused
-from softmesh.errors import ArgumentError
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
@@ -37,7 +37,7 @@ _SPELLINGS = {
     ),
     "queue_id": ("queue_id", "cq_id"),
 }
-
+_ONE_OF = ("sub_core_grids", "sub_device_id")  # two ways to say on which cores an op runs
 
 # What of the tuning the chips compile a program for.
 _COMPILED = ("sub_core_grids", "program_config", "compute_kernel_config")
@@ -92,6 +92,7 @@ class Signature:
         compiled_for = (self.places[name] for name in _COMPILED if name in tuning)
         chosen = (self.dtype_at, self.memory_config_at, *compiled_for)
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
+        self._cores_at = self._positions(_ONE_OF) if all(name in self.places for name in _ONE_OF) else ()
 
     def _positions(self, names: Sequence[str]) -> tuple[int, ...]:
         return tuple(self.places[name] for name in names)
@@ -112,6 +113,8 @@ class Signature:
         given = self._known.bound(args, kwargs)
         if isinstance(given, str):
             raise refused(self.op, given)
+        if self._cores_at and all(given.get(at) is not None for at in self._cores_at):
+            raise MeshError(f"Cannot specify both {' and '.join(_ONE_OF)}: {self.op} got two choices of cores.")
         return [given.get(at, default) for at, default in enumerate(self.defaults)]
 
     def text(self) -> str:

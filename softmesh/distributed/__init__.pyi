@@ -92,13 +92,18 @@ from softmesh.hardware.enums import (
     DispatchAlgorithm as DispatchAlgorithm,
     DumpTensorMode as DumpTensorMode,
     Layout as Layout,
+    LossReductionMode as LossReductionMode,
     MMSignalAggregatorMode as MMSignalAggregatorMode,
     NOC as NOC,
     NativeEnum as NativeEnum,
+    RGBRange as RGBRange,
     ShardShapeAlignment as ShardShapeAlignment,
     TileReshapeMapMode as TileReshapeMapMode,
     UnpackToDestMode as UnpackToDestMode,
     WorkerMode as WorkerMode,
+    YUVColorSpace as YUVColorSpace,
+    YUVFormat as YUVFormat,
+    YUVRange as YUVRange,
 )
 from softmesh.hardware.fabric_config import (
     FabricConfig as FabricConfig,
@@ -211,6 +216,7 @@ from softmesh.ops.creation.creation import (
     moreh_full as moreh_full,
     ones as ones,
     rand as rand,
+    randn as randn,
     zeros as zeros,
 )
 from softmesh.ops.data_movement.layout_conversion import copy as copy, to_dtype as to_dtype
@@ -237,6 +243,21 @@ from softmesh.ops.device_operations import (
     matmul_select_program_factory as matmul_select_program_factory,
     rmsnorm_default_compute_config as rmsnorm_default_compute_config,
 )
+from softmesh.ops.elementwise.complex_tensors import (
+    angle as angle,
+    angle_bw as angle_bw,
+    complex_tensor as complex_tensor,
+    conj as conj,
+    conj_bw as conj_bw,
+    imag as imag,
+    imag_bw as imag_bw,
+    is_imag as is_imag,
+    is_real as is_real,
+    polar as polar,
+    polar_bw as polar_bw,
+    real as real,
+    real_bw as real_bw,
+)
 from softmesh.ops.embedding.embedding import EmbeddingsType as EmbeddingsType
 from softmesh.ops.golden.golden_functions import (
     attach_golden_function as attach_golden_function,
@@ -244,6 +265,8 @@ from softmesh.ops.golden.golden_functions import (
     get_golden_function as get_golden_function,
 )
 from softmesh.ops.moe.routed_experts import RoutedExpertActivation as RoutedExpertActivation
+from softmesh.ops.moreh.movement import moreh_arange as moreh_arange
+from softmesh.ops.moreh.optimizers import moreh_clip_grad_norm as moreh_clip_grad_norm
 from softmesh.ops.normalization.batch_norm import batch_norm as batch_norm
 from softmesh.ops.normalization.group_norm import (
     create_group_norm_input_mask as create_group_norm_input_mask,
@@ -256,7 +279,7 @@ from softmesh.ops.normalization.group_norm import (
     get_group_norm_cores_across_channel as get_group_norm_cores_across_channel,
 )
 from softmesh.ops.prefetcher.tensor_prefetcher import dram_prefetcher as dram_prefetcher
-from softmesh.ops.random.dropout_and_sampling import bernoulli as bernoulli
+from softmesh.ops.random.dropout_and_sampling import bernoulli as bernoulli, uniform as uniform
 from softmesh.placement.placements import (
     Local as Local,
     Partial as Partial,
@@ -751,7 +774,7 @@ def addcmul(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """a + value * b * c."""
+    """a + value * b * c; of whole numbers exact, and wrapped as they are."""
 def addcmul_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -869,6 +892,33 @@ def assign(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor: ...
+@overload
+def assign_bw(
+    grad_tensor: Tensor,
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    input_a_grad: Tensor | None = None,
+    input_b_grad: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[the gradient itself], once for each of the operands."""
+@overload
+def assign_bw(
+    grad_tensor: Tensor,
+    input_tensor: Tensor,
+    input_tensor_b: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    input_a_grad: Tensor | None = None,
+    input_b_grad: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]: ...
 def atan(
     input_tensor: Tensor,
     *,
@@ -1349,6 +1399,20 @@ def concat(
     implicit: str | None = None,
 ) -> Tensor:
     """Join several tensors along `dim`, on each device."""
+def concat_bw(
+    grad_tensor: Tensor,
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    dim: int = 0,
+    *,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    input_a_grad: Tensor | None = None,
+    input_b_grad: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[the part of the gradient that belongs to a, that of b]."""
 def cos(
     input_tensor: Tensor,
     *,
@@ -1434,6 +1498,19 @@ def deg2rad_bw(
     implicit: str | None = None,
 ) -> list[Tensor]:
     """[the gradient of deg2rad]."""
+def dequantize(
+    input_tensor: Tensor,
+    scale: Tensor | float,
+    zero_point: Tensor | float,
+    *,
+    axis: int | None = None,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """(x - zero_point) * scale, as bfloat16 unless another dtype is asked for."""
 def digamma(
     input_tensor: Tensor,
     *,
@@ -1852,7 +1929,7 @@ def fill_implicit_tile_padding(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -2416,6 +2493,28 @@ def identity(
     implicit: str | None = None,
 ) -> Tensor:
     """identity, element by element."""
+def index_fill(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    value: float,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The input with `value` at the places of `dim` that the index names."""
+def index_fill_new(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    value: float,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The input with `value` at the places of `dim` that the index names."""
 def indexed_fill(
     batch_id: Tensor,
     input_tensor_a: Tensor,
@@ -2523,6 +2622,17 @@ def isposinf(
     implicit: str | None = None,
 ) -> Tensor:
     """isposinf, element by element."""
+def l1_loss(
+    input_reference: Tensor,
+    input_prediction: Tensor,
+    *,
+    reduction: LossReductionMode = ...,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """|a - b|: each, or their mean or sum on each device."""
 def layer_norm(
     input_tensor: Tensor,
     *,
@@ -3502,6 +3612,92 @@ def moe(
     implicit: str | None = None,
 ) -> Tensor:
     """The weight of expert 0, [..., 1]: 0 where it is not among the best."""
+def moreh_abs_pow(
+    input: Tensor,
+    p: float,
+    *,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """|x| to the power of p."""
+def moreh_adam(
+    param_in: Tensor,
+    grad: Tensor,
+    exp_avg_in: Tensor,
+    exp_avg_sq_in: Tensor,
+    *,
+    lr: float = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.0,
+    step: int = 0,
+    amsgrad: bool = False,
+    max_exp_avg_sq_in: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    param_out: object = None,
+    exp_avg_out: object = None,
+    exp_avg_sq_out: object = None,
+    max_exp_avg_sq_out: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[parameters, first moments, second moments, their maxima or None] after one step of Adam."""
+def moreh_adamw(
+    param_in: Tensor,
+    grad: Tensor,
+    exp_avg_in: Tensor,
+    exp_avg_sq_in: Tensor,
+    lr: float = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+    step: int = 0,
+    amsgrad: bool = False,
+    *,
+    max_exp_avg_sq_in: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    param_out: object = None,
+    exp_avg_out: object = None,
+    exp_avg_sq_out: object = None,
+    max_exp_avg_sq_out: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """As moreh_adam, with weights that decay by themselves."""
+def moreh_bmm(
+    input: Tensor,
+    mat2: Tensor,
+    *,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The products of two batches of matrices."""
+def moreh_bmm_backward(
+    output_grad: Tensor,
+    input: Tensor,
+    mat2: Tensor,
+    *,
+    input_grad: Tensor | None = None,
+    mat2_grad: object = None,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    input_grad_memory_config: object = None,
+    mat2_grad_memory_config: object = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input, of mat2]."""
 def moreh_cumsum(
     input: Tensor,
     dim: int,
@@ -3512,6 +3708,17 @@ def moreh_cumsum(
     implicit: str | None = None,
 ) -> Tensor:
     """Running sums along `dim`."""
+def moreh_cumsum_backward(
+    output_grad: Tensor,
+    dim: int,
+    *,
+    memory_config: MemoryConfig | None = None,
+    input_grad: Tensor | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """Running sums from the end."""
 def moreh_dot(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
@@ -3524,6 +3731,36 @@ def moreh_dot(
     implicit: str | None = None,
 ) -> Tensor:
     """The scalar product of two vectors given as (1, 1, 1, N)."""
+def moreh_dot_backward(
+    output_grad: Tensor,
+    input: Tensor,
+    other: Tensor,
+    *,
+    input_grad: Tensor | None = None,
+    other_grad: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    input_grad_memory_config: object = None,
+    other_grad_memory_config: object = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input, of other], each where an output tensor for it is given."""
+def moreh_fold(
+    input: Tensor,
+    output: Tensor | None = None,
+    *,
+    output_size: Sequence[int] = (),
+    kernel_size: Sequence[int] = (),
+    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    stride: Sequence[int] = (1, 1),
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """[N, C * kernel, patches] to [N, C, *output_size]: where patches overlap, their sum."""
 def moreh_full_like(
     input: Tensor,
     fill_value: Tensor | float,
@@ -3534,6 +3771,384 @@ def moreh_full_like(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor: ...
+def moreh_getitem(
+    input: Tensor | None = None,
+    index_tensors: Sequence[Tensor] = (),
+    index_dims: Sequence[int] = (),
+    *,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """input[..., index, ...]: what the indices say along the dims, which follow each other; the others whole."""
+def moreh_group_norm(
+    input: Tensor,
+    num_groups: int,
+    eps: float = 1e-05,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    output: Tensor | None = None,
+    mean: object = None,
+    rstd: object = None,
+    output_memory_config: MemoryConfig | None = None,
+    mean_memory_config: object = None,
+    rstd_memory_config: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[the norm of each group of channels, mean and inverse deviation as [1, 1, N, groups]]: what is required."""
+def moreh_group_norm_backward(
+    output_grad: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    num_groups: int,
+    *,
+    gamma: Tensor | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    input_grad: Tensor | None = None,
+    gamma_grad: object = None,
+    beta_grad: object = None,
+    input_grad_memory_config: object = None,
+    gamma_grad_memory_config: object = None,
+    beta_grad_memory_config: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input, of gamma and of beta as [1, 1, 1, C]]: those that are required."""
+def moreh_layer_norm(
+    input: Tensor,
+    normalized_dims: int,
+    eps: float = 1e-05,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output: Tensor | None = None,
+    mean: object = None,
+    rstd: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[the norm over the last dims, mean, inverse deviation]; the latter two where output tensors are given."""
+def moreh_layer_norm_backward(
+    output_grad: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    normalized_dims: int,
+    *,
+    gamma: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    input_grad: Tensor | None = None,
+    gamma_grad: object = None,
+    beta_grad: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input, of gamma, of beta]; the latter two where output tensors are given."""
+def moreh_linear(
+    input: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """input @ weight^T + bias."""
+def moreh_linear_backward(
+    output_grad: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    input_grad: Tensor | None = None,
+    weight_grad: object = None,
+    bias_grad: object = None,
+    input_grad_memory_config: object = None,
+    weight_grad_memory_config: object = None,
+    bias_grad_memory_config: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input, of weight, of bias or None]."""
+def moreh_logsoftmax(
+    input_tensor: Tensor,
+    dim: int,
+    *,
+    output_tensor: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """logsoftmax along a dim."""
+def moreh_logsoftmax_backward(
+    output_tensor: Tensor,
+    output_grad_tensor: Tensor,
+    dim: int,
+    *,
+    memory_config: MemoryConfig | None = None,
+    input_grad_tensor: object = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of moreh_logsoftmax, from its result."""
+def moreh_matmul(
+    input: Tensor,
+    other: Tensor,
+    *,
+    transpose_input: bool = False,
+    transpose_other: bool = False,
+    bias: Tensor | None = None,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """input @ other + bias, of matrices or, both, of vectors; the dims in front broadcast."""
+def moreh_matmul_backward(
+    output_grad: Tensor,
+    input_a: Tensor,
+    input_b: Tensor,
+    *,
+    input_a_grad: Tensor | None = None,
+    input_b_grad: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    are_required_outputs: Sequence[bool] | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    input_a_grad_memory_config: object = None,
+    input_b_grad_memory_config: object = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[gradient of input_a, of input_b], summed over the dims along which each was repeated."""
+def moreh_mean(
+    input: Tensor,
+    *,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    divisor: int | None = None,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The sum along the dims over their extent, or over `divisor`."""
+def moreh_mean_backward(
+    output_grad: Tensor,
+    *,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    input_grad_shape: Sequence[int] = (),
+    memory_config: MemoryConfig | None = None,
+    input_grad: Tensor | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of what moreh_mean averaged, of the shape `input_grad_shape`, or else that of `input_grad`."""
+def moreh_nll_loss(
+    input_tensor: Tensor,
+    target_tensor: Tensor,
+    reduction: str,
+    *,
+    weight_tensor: Tensor | None = None,
+    ignore_index: int = -100,
+    output_tensor: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    divisor_tensor: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """-input[n, target[n], ...], weighed by class; each one, their sum, or their mean by weight."""
+def moreh_nll_loss_backward(
+    target_tensor: Tensor,
+    output_grad_tensor: Tensor,
+    reduction_mean: bool,
+    *,
+    weight_tensor: Tensor | None = None,
+    ignore_index: int = -100,
+    memory_config: MemoryConfig | None = None,
+    input_grad_tensor: object = None,
+    divisor_tensor: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of what moreh_nll_loss summed or averaged, of the shape of `input_grad_tensor`."""
+def moreh_nll_loss_unreduced_backward(
+    target_tensor: Tensor,
+    output_grad_tensor: Tensor,
+    *,
+    weight_tensor: Tensor | None = None,
+    ignore_index: int = -100,
+    memory_config: MemoryConfig | None = None,
+    input_grad_tensor: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of what moreh_nll_loss left apart, of the shape of `input_grad_tensor`."""
+def moreh_norm(
+    input: Tensor,
+    p: float,
+    *,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The p-norm along the dims, of all of them by default."""
+def moreh_norm_backward(
+    input: Tensor,
+    output: Tensor,
+    output_grad: Tensor,
+    p: float,
+    *,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    memory_config: MemoryConfig | None = None,
+    input_grad: Tensor | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of what moreh_norm took the norm of."""
+def moreh_sgd(
+    param_in: Tensor,
+    grad: Tensor,
+    momentum_buffer_in: Tensor | None = None,
+    param_out: object = None,
+    momentum_buffer_out: object = None,
+    lr: float = 0.001,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    *,
+    momentum_initialized: bool = False,
+    param_out_memory_config: object = None,
+    momentum_buffer_out_memory_config: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[parameters, momentum or None] after one step; `momentum_initialized` says that there was one before."""
+def moreh_softmax(
+    input_tensor: Tensor,
+    dim: int,
+    *,
+    output_tensor: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """softmax along a dim."""
+def moreh_softmax_backward(
+    output_tensor: Tensor,
+    output_grad_tensor: Tensor,
+    dim: int,
+    *,
+    memory_config: MemoryConfig | None = None,
+    input_grad_tensor: object = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of moreh_softmax, from its result."""
+def moreh_softmin(
+    input_tensor: Tensor,
+    dim: int,
+    *,
+    output_tensor: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """softmin along a dim."""
+def moreh_softmin_backward(
+    output_tensor: Tensor,
+    output_grad_tensor: Tensor,
+    dim: int,
+    *,
+    memory_config: MemoryConfig | None = None,
+    input_grad_tensor: object = None,
+    op: object = None,
+    strategy: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of moreh_softmin, from its result."""
+def moreh_sum(
+    input: Tensor,
+    dim: int | Sequence[int] | None = None,
+    *,
+    keepdim: bool = False,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The sum along the dims, of all of them by default."""
+def moreh_sum_backward(
+    output_grad: Tensor,
+    *,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    memory_config: MemoryConfig | None = None,
+    input: object = None,
+    input_grad: Tensor | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The gradient of what moreh_sum summed, which `input` or `input_grad` has the shape of."""
+def mse_loss(
+    input_reference: Tensor,
+    input_prediction: Tensor,
+    *,
+    reduction: LossReductionMode = ...,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """(a - b)^2: each, or their mean or sum on each device."""
 @overload
 def mul_bw(
     grad_tensor: Tensor,
@@ -3702,6 +4317,22 @@ def nonzero(
     implicit: str | None = None,
 ) -> list[Tensor]:
     """A tensor of four dims -> [how many are not 0, where they are], as uint32."""
+def normalize_global(
+    input_tensor: Tensor,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """All values of a device with mean 0 and deviation 1."""
+def normalize_hw(
+    input_tensor: Tensor,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """Each matrix with mean 0 and deviation 1."""
 def ones_like(
     tensor: Tensor,
     dtype: DataType | None = None,
@@ -3828,6 +4459,29 @@ def prod(
     implicit: str | None = None,
 ) -> Tensor:
     """The product over one dim, several, or all."""
+def prod_bw(
+    grad_tensor: Tensor,
+    input_tensor: Tensor,
+    *,
+    dim: int | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor]:
+    """[the gradient of what was multiplied along `dim`, or altogether]."""
+def quantize(
+    input_tensor: Tensor,
+    scale: Tensor | float,
+    zero_point: Tensor | float,
+    *,
+    axis: int | None = None,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """round(x / scale) + zero_point, as int32."""
 def rad2deg(
     input_tensor: Tensor,
     *,
@@ -4025,6 +4679,16 @@ def repeat(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor: ...
+def repeat_bw(
+    grad_tensor: Tensor,
+    input_tensor: Tensor,
+    shape: Sequence[int],
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> list[Tensor | None]:
+    """[the gradient of what was repeated `shape` times: the sum over the copies]."""
 def repeat_interleave(
     input_tensor: Tensor,
     repeats: int,
@@ -4034,6 +4698,21 @@ def repeat_interleave(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor: ...
+def requantize(
+    input_tensor: Tensor,
+    in_scale: Tensor | float,
+    in_zero_point: Tensor | float,
+    out_scale: Tensor | float,
+    out_zero_point: Tensor | float,
+    *,
+    axis: int | None = None,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """From one scale and zero point to another, as int32."""
 @overload
 def reshape(
     input_tensor: Tensor,
@@ -4877,6 +5556,14 @@ def std(
     implicit: str | None = None,
 ) -> Tensor:
     """std of the values times `scalar`, over one dim, several, or (None) all."""
+def std_hw(
+    input_tensor: Tensor,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The square root of `var_hw`."""
 @overload
 def sub_bw(
     grad_tensor: Tensor,
@@ -5329,6 +6016,14 @@ def var(
     implicit: str | None = None,
 ) -> Tensor:
     """var of the values times `scalar`, over one dim, several, or (None) all."""
+def var_hw(
+    input_tensor: Tensor,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """The mean squared distance from the mean of each matrix."""
 def view(
     input_tensor: Tensor, shape: Sequence[int], *, output_topology: object = None, implicit: str | None = None
 ) -> Tensor:
@@ -5345,7 +6040,7 @@ def where(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """true_value where the predicate is not 0, else false_value."""
+    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
 def where_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,

@@ -94,11 +94,8 @@ def _import_graph(cursor: sqlite3.Cursor, graph: Sequence[Node], rank: int) -> N
             number += 1
             cursor.execute("INSERT INTO operations VALUES (?, ?, ?, ?)", (number, node["params"]["name"], None, rank))
             for at, argument in enumerate(node.get("arguments", ())):
-                name, _, value = str(argument).partition("=")
-                cursor.execute(
-                    "INSERT INTO operation_arguments VALUES (?, ?, ?, ?)",
-                    (number, name or str(at), value, rank),
-                )
+                row = (number, f"arg{at}", str(argument), rank)
+                cursor.execute("INSERT INTO operation_arguments VALUES (?, ?, ?, ?)", row)
             _join(cursor, "input_tensors", number, [tensors[at] for at in node["input_tensors"]], rank)
         else:
             made = [tensors[at] for at in node["connections"] if at in tensors]

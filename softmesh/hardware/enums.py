@@ -154,6 +154,70 @@ class ClusterType(NativeEnum):
         return self in (ClusterType.GALAXY, ClusterType.BLACKHOLE_GALAXY)
 
 
+class LossReductionMode(NativeEnum):
+    """What becomes of the losses of all elements."""
+
+    NONE = 0
+    MEAN = 1
+    SUM = 2
+
+
+class MorehSoftmaxOpParallelizationStrategy(NativeEnum):
+    """How moreh's soft maxima are shared out to cores; NONE leaves it to the op."""
+
+    NONE = 0
+    SMALL_W = 1
+    SMALL_H = 2
+    LARGE_W = 3
+    LARGE_H = 4
+    LARGE_C = 5
+
+
+class MorehSoftmaxBackwardOp(NativeEnum):
+    """Of which soft maximum a gradient is."""
+
+    SOFTMAX = 0
+    SOFTMIN = 1
+    LOGSOFTMAX = 2
+
+
+class MorehSoftmaxBackwardOpParallelizationStrategy(NativeEnum):
+    """How gradients of moreh's soft maxima are shared out to cores."""
+
+    NONE = 0
+    SMALL_W = 1
+    SMALL_H = 2
+    LARGE_W = 3
+    LARGE_H = 4
+    LARGE_C = 5
+
+
+class RGBRange(NativeEnum):
+    """Between which numbers colours lie."""
+
+    MinusOneToOne = 0
+    ZeroToOne = 1
+
+
+class YUVFormat(NativeEnum):
+    """Three planes, those of the colours with half the rows and columns."""
+
+    YUV420Planar = 0
+
+
+class YUVColorSpace(NativeEnum):
+    BT601 = 0
+    BT709 = 1
+    BT2020 = 2
+
+
+class YUVRange(NativeEnum):
+    """All of 0 to 255, or what broadcasts leave of it."""
+
+    Full = 0
+    Limited = 1
+
+
 # Arguments of the older broadcasting op: what it computes, and along which dims its second operand has extent 1.
 
 

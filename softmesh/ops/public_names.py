@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import Conv2dConfig
+from softmesh.hardware.enums import (
+    MorehSoftmaxBackwardOp,
+    MorehSoftmaxBackwardOpParallelizationStrategy,
+    MorehSoftmaxOpParallelizationStrategy,
+)
 from softmesh.ops.conv.conv2d import conv1d, conv2d, conv_transpose2d, get_conv_output_dim
 from softmesh.ops.conv.conv3d import conv3d, prepare_conv3d_weights
 from softmesh.ops.conv.conv_weights import (
@@ -15,8 +20,11 @@ from softmesh.ops.conv.conv_weights import (
     prepare_conv_transpose2d_weights,
     prepare_conv_weights,
 )
-from softmesh.ops.creation.creation import composite_example_multiple_return, moreh_full
+from softmesh.ops.creation.creation import composite_example_multiple_return, moreh_full, randn
 from softmesh.ops.data_movement.resharding import move, reallocate
+from softmesh.ops.elementwise import complex_tensors
+from softmesh.ops.moreh.movement import moreh_arange
+from softmesh.ops.moreh.optimizers import moreh_clip_grad_norm
 from softmesh.ops.normalization.batch_norm import batch_norm
 from softmesh.ops.normalization.group_norm import (
     create_group_norm_input_mask,
@@ -32,7 +40,7 @@ from softmesh.ops.normalization.group_norm import (
     get_group_norm_cores_across_channel,
 )
 from softmesh.ops.pool.image_sampling import golden_grid_sample, golden_upsample
-from softmesh.ops.random.dropout_and_sampling import bernoulli, dropout
+from softmesh.ops.random.dropout_and_sampling import bernoulli, dropout, uniform
 from softmesh.tensor.transfer import to_device
 
 _CONVOLUTION: dict[str, object] = {
@@ -54,16 +62,22 @@ _NORMALIZATION: dict[str, object] = {
     "dram_group_norm_params_from_torch": dram_group_norm_params_from_torch,
     "get_group_norm_cores_across_channel": get_group_norm_cores_across_channel,
 }
+_COMPLEX = "angle angle_bw complex_tensor conj conj_bw imag imag_bw is_imag is_real polar polar_bw real real_bw"
 TOP: dict[str, object] = {
+    **{name: getattr(complex_tensors, name) for name in _COMPLEX.split()},
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
     "composite_example_multiple_return": composite_example_multiple_return,
     "conv1d": conv1d,
     "conv2d": conv2d,
     "conv_transpose2d": conv_transpose2d,
+    "moreh_arange": moreh_arange,
+    "moreh_clip_grad_norm": moreh_clip_grad_norm,
     "moreh_full": moreh_full,
     "move": move,
+    "randn": randn,
     "reallocate": reallocate,
+    "uniform": uniform,
     **_CONVOLUTION,
     **_NORMALIZATION,
 }
@@ -81,6 +95,10 @@ DOTTED: dict[str, object] = {
     "operations.normalization.dram_group_norm_virtual_columns": dram_group_norm_virtual_columns,
     "operations.normalization.find_closest_largest_divisor": find_closest_largest_divisor,
     "operations.normalization.find_max_tile_span": find_max_tile_span,
+    "operations.moreh.SoftmaxBackwardOp": MorehSoftmaxBackwardOp,
+    "operations.moreh.SoftmaxBackwardOpParallelizationStrategy": MorehSoftmaxBackwardOpParallelizationStrategy,
+    "operations.moreh.SoftmaxOp": MorehSoftmaxOpParallelizationStrategy,  # as TT-NN has it
+    "operations.moreh.SoftmaxOpParallelizationStrategy": MorehSoftmaxOpParallelizationStrategy,
     "operations.pool.golden_grid_sample": golden_grid_sample,
     "operations.pool.golden_upsample": golden_upsample,
 }

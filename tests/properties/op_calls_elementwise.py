@@ -28,6 +28,7 @@ import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.ops.elementwise.in_place import IN_PLACE
 
+MOREH_TESTED_HERE = ("moreh_dot", "moreh_full_like")
 APPROXIMATE.update({"bias_gelu", "snake_beta", "ema", "addmm", "addcdiv", "situ_glu"})
 TESTED_ELSEWHERE.update(
     {
@@ -67,6 +68,11 @@ TESTED_ELSEWHERE.update(
             "bcast",
         ),
         *("glu", "reglu", "geglu", "swiglu"),
+        # tests/unit/test_ops_more_families.py
+        *("quantize", "dequantize", "requantize", "l1_loss", "mse_loss", "index_fill", "index_fill_new"),
+        *("var_hw", "std_hw", "normalize_hw", "normalize_global"),
+        # tests/unit/test_ops_moreh.py
+        *(name for name in OPERATIONS if name.startswith("moreh_") and name not in MOREH_TESTED_HERE),
         # tests/unit/test_ops_movement_more.py
         *(
             "scatter_add",

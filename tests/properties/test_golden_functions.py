@@ -142,6 +142,23 @@ COVERED_BY = [
         transformer.ring_distributed_scaled_dot_product_attention transformer.ring_joint_scaled_dot_product_attention
         transformer.ring_mla
     """),
+    Covered("unit/test_ops_more_families.py", """
+        assign_bw concat_bw dequantize index_fill l1_loss mse_loss normalize_global normalize_hw prod_bw quantize
+        repeat_bw requantize std_hw var_hw
+    """),
+    Covered("unit/test_ops_more_families.py", "index_fill_new", "index_fill"),
+    Covered("unit/test_ops_moreh.py", """
+        moreh_bmm moreh_bmm_backward moreh_cumsum_backward moreh_dot_backward moreh_fold moreh_getitem moreh_group_norm
+        moreh_group_norm_backward moreh_layer_norm moreh_layer_norm_backward moreh_linear moreh_linear_backward
+        moreh_matmul moreh_matmul_backward moreh_mean moreh_mean_backward moreh_nll_loss moreh_nll_loss_backward
+        moreh_nll_loss_unreduced_backward moreh_norm moreh_norm_backward moreh_sgd moreh_sum moreh_sum_backward
+        moreh_abs_pow
+    """),
+    Covered("unit/test_ops_moreh.py", """
+        moreh_logsoftmax moreh_logsoftmax_backward moreh_softmax moreh_softmax_backward moreh_softmin
+        moreh_softmin_backward
+    """, "softmax"),
+    Covered("unit/test_ops_moreh.py", "moreh_adam moreh_adamw", "adamw"),
 ]  # fmt: skip
 COVERED = {name: covered for covered in COVERED_BY for name in covered.names.split()}
 

@@ -13,6 +13,8 @@ import torch
 import softmesh as ttnn
 from softmesh.dispatch.entry_point import INTERCEPTORS
 
+BINARY, UNARY = "BinaryNgDeviceOperation", "UnaryDeviceOperation"
+
 L1 = ttnn.L1_MEMORY_CONFIG
 TILE_BYTES = 2048  # of bfloat16
 
@@ -49,19 +51,22 @@ def test_a_capture_begins_and_ends_with_its_own_nodes_numbered_in_order(x: Any):
 def test_ops_are_functions_that_take_and_leave_tensors(x: Any):
     graph, y = captured(x)
     starts = [node for node in graph if node["node_type"] == "function_start" and node["stacking_level"] == 0]
-    assert [node["params"]["name"] for node in starts] == ["ttnn::add", "ttnn::relu"]
+    assert [node["params"]["name"] for node in starts] == [BINARY, UNARY]
     (taken,) = starts[0]["input_tensors"]
     assert graph[taken]["params"]["tensor_id"] == str(x.tensor_id)
     assert graph[taken]["params"]["shape"] == "Shape([32, 64])"
     assert starts[0]["counter"] in graph[taken]["connections"]
-    assert "input_tensor_b=1.0" in starts[0]["arguments"]
+    attributes, tensors = starts[0]["arguments"]
+    assert "binary_op_type=ADD" in attributes
+    assert "input_tensor_b=1.0" in attributes
+    assert tensors.startswith("{Tensor(shape=Shape([32, 64])")
     assert ttnn.graph.extract_output_tensors(graph) == {y.tensor_id}
 
 
 def test_the_calltrace_names_functions_in_order(x: Any):
     created = "tt::tt_metal::create_device_tensor"
     graph, _ = captured(x)
-    assert ttnn.graph.extract_calltrace(graph) == ["ttnn::add", created, "ttnn::relu", created]
+    assert ttnn.graph.extract_calltrace(graph) == [BINARY, created, UNARY, created]
 
 
 def test_outputs_and_intermediates_are_told_apart(x: Any):
@@ -95,14 +100,14 @@ def test_levels_join_functions_by_the_tensors_between_them(x: Any):
     source, add, relu = ttnn.graph.extract_levelized_graph(graph)
     assert source["name"].startswith("tensor[")
     assert (add["name"], add["in_edges"], add["out_edges"]) == (
-        "ttnn::add",
+        BINARY,
         [source["counter"]],
         [relu["counter"]],
     )
     assert relu["output_shape"] == ["Shape([32, 64])"]
     deeper = ttnn.graph.extract_levelized_graph(graph, max_level=2)
     assert len(deeper) == 5
-    assert next(one for one in deeper if one["name"] == "ttnn::add")["internals"]
+    assert next(one for one in deeper if one["name"] == BINARY)["internals"]
 
 
 def test_captures_nest_and_each_sees_what_runs_inside_it(x: Any):
@@ -110,12 +115,8 @@ def test_captures_nest_and_each_sees_what_runs_inside_it(x: Any):
     ttnn.exp(x)
     inner, _ = captured(x)
     outer = ttnn.graph.end_graph_capture()
-    assert [name for name in ttnn.graph.extract_calltrace(outer) if name.startswith("ttnn")] == [
-        "ttnn::exp",
-        "ttnn::add",
-        "ttnn::relu",
-    ]
-    assert "ttnn::exp" not in ttnn.graph.extract_calltrace(inner)
+    assert [name for name in ttnn.graph.extract_calltrace(outer) if not name.startswith("tt")] == [UNARY, BINARY, UNARY]
+    assert ttnn.graph.extract_calltrace(inner)[0] == BINARY
 
 
 def test_functions_of_the_users_own_stand_around_ops(x: Any):
@@ -126,8 +127,8 @@ def test_functions_of_the_users_own_stand_around_ops(x: Any):
     with pytest.raises(ttnn.MeshError, match="no function has begun"):
         ttnn.graph.track_function_end()
     graph = ttnn.graph.end_graph_capture()
-    assert ttnn.graph.extract_calltrace(graph)[:2] == ["ttnn::block", "ttnn::exp"]
-    exp = next(node for node in graph if node["params"].get("name") == "ttnn::exp")
+    assert ttnn.graph.extract_calltrace(graph)[:2] == ["ttnn::block", UNARY]
+    exp = next(node for node in graph if node["params"].get("name") == UNARY)
     assert exp["stacking_level"] == 1
 
 
@@ -137,7 +138,7 @@ def test_functions_of_the_users_own_stand_around_ops(x: Any):
 def test_without_dispatch_results_have_specs_and_no_values(x: Any):
     graph, y = captured(x, ttnn.graph.RunMode.NO_DISPATCH)
     assert (list(y.shape), y.dtype) == ([32, 64], ttnn.bfloat16)
-    assert "ttnn::relu" in ttnn.graph.extract_calltrace(graph)
+    assert UNARY in ttnn.graph.extract_calltrace(graph)
     with pytest.warns(ttnn.SoftmeshWarning, match=r"never written there by relu under RunMode.NO_DISPATCH"):
         values = ttnn.to_torch(ttnn.get_device_tensors(y)[0])
     assert values.isnan().all()
@@ -177,7 +178,7 @@ def test_a_full_capture_tells_pages_lines_and_arguments_too(x: Any, tmp_path: Pa
     assert found["python_io"][0]["operation"] == "ttnn.exp"
     assert f"tensor_id={x.tensor_id}" in found["python_io"][0]["arguments"][0]["value"]
     assert len(found["buffer_pages"]) == 2 * len(found["buffers"])
-    exp = next(node for node in found["graph"] if node["params"].get("name") == "ttnn::exp")
+    exp = next(node for node in found["graph"] if node["params"].get("name") == UNARY)
     assert exp["stack_trace"][0].startswith("test_graph_capture.py:")
     assert not ttnn.graph.is_python_stack_trace_enabled()
     assert not ttnn.graph.is_python_io_recording_enabled()
@@ -209,7 +210,7 @@ def test_graphs_are_printed_and_drawn(x: Any, tmp_path: Path, capsys: pytest.Cap
     graph, _ = captured(x)
     ttnn.graph.pretty_print(graph)
     shown = capsys.readouterr().out
-    assert shown.startswith("begin: ttnn::add(")
+    assert shown.startswith(f"begin: {BINARY}(")
     assert "        allocate   4096 B of L1 at" in shown
     drawing = ttnn.graph.visualize(graph, file_name=tmp_path / "graph.dot")
     assert (tmp_path / "graph.dot").read_text() == drawing.source
@@ -221,8 +222,8 @@ def test_calls_of_a_graph_become_a_document_of_plain_text(x: Any):
 
     graph, _ = captured(x)
     content = GraphTracerUtils.serialize_graph(graph)["content"]
-    assert content[0]["operation"] == "ttnn::add"
-    assert content[0]["arguments"][0]["arg0"].startswith("Tensor(shape=Shape([32, 64]), dtype=DataType::BFLOAT16")
+    assert content[0]["operation"] == BINARY
+    assert content[0]["arguments"][1]["arg1"].startswith("{Tensor(shape=Shape([32, 64]), dtype=DataType::BFLOAT16")
     assert GraphTracerUtils.replace_control_chars({"a": ["x\ny", 3]}) == {"a": ["x y", 3]}
 
 
@@ -285,3 +286,51 @@ def test_functions_of_python_and_addresses_are_told(device: ttnn.MeshDevice, tmp
     tensors = [node["params"] for node in graph if node["node_type"] == "tensor"]
     assert str(x.buffer_address()) in [params.get("address") for params in tensors]
     assert json.loads((tmp_path / "report.json").read_text())["metadata"] == {"rank": 0, "world_size": 1}
+
+
+def test_functions_and_captures_tell_how_long_they_took(x: Any):
+    graph, _ = captured(x)
+    ends = [node for node in graph if node["node_type"] in ("function_end", "capture_end")]
+    assert len(ends) == 5
+    assert all(isinstance(node["duration_ns"], int) and node["duration_ns"] > 0 for node in ends)
+    whole, calls = ends[-1]["duration_ns"], [node for node in ends[:-1] if node["stacking_level"] == 0]
+    assert sum(node["duration_ns"] for node in calls) <= whole
+
+
+def test_what_creates_a_tensor_tells_its_form(x: Any):
+    graph, _ = captured(x)
+    content = ttnn.graph_tracer_utils.GraphTracerUtils.serialize_graph(graph)["content"]
+    made = next(one for one in content if one["operation"] == "tt::tt_metal::create_device_tensor")
+    shape, dtype, layout, _, config = (value for argument in made["arguments"] for value in argument.values())
+    assert (shape, dtype, layout) == ({"Shape": [32, 64]}, x.dtype.cpp_name, x.layout.cpp_name)
+    assert config["MemoryConfig"]["memory_layout"] == "TensorMemoryLayout::INTERLEAVED"
+    assert config["MemoryConfig"]["shard_spec"] == "std::nullopt"
+
+
+def test_peaks_of_a_core_are_told_in_lines(x: Any):
+    usage = ttnn.graph.extract_resource_usage_per_core(captured(x)[0])
+    assert str(usage).splitlines()[0] == "Peak Memory Usage Per Core:"
+    assert f"  Total: {usage.peak_total} bytes" in str(usage).splitlines()
+
+
+def test_ops_are_named_as_the_programs_they_launch(x: Any):
+    ttnn.graph.begin_graph_capture()
+    ttnn.transpose(x, 0, 1)
+    ttnn.moreh_full_like(x, 3)
+    ttnn.typecast(x, ttnn.float32)
+    ttnn.moreh_sum(x)
+    ttnn.experimental.dropout(x, 0.5, 2.0, 1)
+    graph = ttnn.graph.end_graph_capture()
+    calls = [node for node in graph if node["node_type"] == "function_start" and "Operation" in node["params"]["name"]]
+    assert [node["params"]["name"] for node in calls] == [
+        "PermuteDeviceOperation",
+        "FullDeviceOperation",
+        "TypecastDeviceOperation",
+        "MorehSumOperation",
+        "DropoutDeviceOperation",
+    ]
+    assert "SmallVector([1, 0])" in calls[0]["arguments"][0]
+    assert "BufferType::L1" in calls[0]["arguments"][0]
+    assert calls[1]["arguments"][1] == "{}"
+    assert "DataType::FLOAT32" in calls[2]["arguments"][0]
+    assert "HiFi4" in calls[3]["arguments"][0]

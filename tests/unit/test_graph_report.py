@@ -28,7 +28,10 @@ def test_a_report_becomes_a_database(device: ttnn.MeshDevice, tmp_path: Path):
         def rows(what: str) -> list[tuple[object, ...]]:
             return database.execute(what).fetchall()
 
-        assert rows("SELECT operation_id, name FROM operations") == [(1, "ttnn::add"), (2, "ttnn::relu")]
+        assert rows("SELECT operation_id, name FROM operations") == [
+            (1, "BinaryNgDeviceOperation"),
+            (2, "UnaryDeviceOperation"),
+        ]
         assert rows("SELECT tensor_id FROM input_tensors WHERE operation_id = 1") == [(x.tensor_id,)]
         assert rows("SELECT tensor_id FROM output_tensors WHERE operation_id = 2") == [(y.tensor_id,)]
         assert (y.tensor_id, "Shape([32, 32])") in rows("SELECT tensor_id, shape FROM tensors")

@@ -208,6 +208,22 @@ def rand(
     return _create("rand", values, dtype, layout, device, memory_config, mapper)
 
 
+def randn(
+    shape: Sequence[int],
+    device: MeshDevice | None = None,
+    *,
+    dtype: DataType = DataType.BFLOAT16,
+    layout: Layout = Layout.TILE,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: object = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Normal, with mean 0 and deviation 1. Without a seed it draws from torch's generator; a seed repeats itself."""
+    generator = None if seed is None else torch.Generator().manual_seed(checked_int("randn", "seed", seed))
+    values = torch.randn(_checked_shape("randn", shape), generator=generator)
+    return _create("randn", values, dtype, layout, device, memory_config)
+
+
 _LIKE: dict[str, Any] = {
     "cost": moves_bytes,
     "precision": "data",

@@ -11,11 +11,11 @@ import torch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
@@ -29,6 +29,8 @@ from softmesh.placement import rules
 from softmesh.tensor.convert import to_integers
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.padding import with_padding
+from softmesh.tensor.shard_rules import config_of_a_tensor
+from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
@@ -36,6 +38,15 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 def _same(x: torch.Tensor) -> torch.Tensor:
     return x
+
+
+def in_place_of(operand: Operand) -> dict[str, Any]:
+    """What a copy of whole pages keeps beside the values: the padding, where it holds something or is larger."""
+    spec = operand.spec
+    plain = make_spec(operand.shape, spec.dtype, spec.layout, spec.memory_config, spec.tile)
+    if not spec.pad_value and spec.padded_shape == plain.padded_shape:
+        return {}
+    return {"pad_value": spec.pad_value, "padded_shape": tuple(spec.padded_shape)}
 
 
 def _row_major_dtype(operand: Operand) -> DataType:
@@ -63,6 +74,7 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
 
 
 _LARGEST_UINT16 = 65535
+_HALF = 0.5  # rounds up
 _LARGEST = {DataType.UINT32: 2.0**32 - 2**8, DataType.INT32: 2.0**31 - 2**7}  # that a float32 can be
 
 
@@ -71,8 +83,11 @@ def _cast(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.
     if operand.on_host:
         return _same
     if wanted is DataType.UINT16 and operand.dtype is not wanted:
-        round_ = torch.round if operand.is_float else _same
-        return lambda x: round_(x.float() if operand.is_float else x).clamp(0, _LARGEST_UINT16)
+        if operand.dtype in (DataType.UINT8, DataType.INT8):
+            return lambda x: x.int().clamp_min(0)
+        if operand.is_float:
+            return lambda x: (x.double() + _HALF).floor().nan_to_num(nan=0.0).clamp(0, _LARGEST_UINT16)
+        return lambda x: x.clamp(0, _LARGEST_UINT16)
     if operand.is_float and wanted in _LARGEST:
         least, most = 0.0 if wanted is DataType.UINT32 else -(2.0**31), _LARGEST[wanted]
         return lambda x: x.float().nan_to_num(nan=least, posinf=most).trunc().clamp(least, most)
@@ -133,16 +148,51 @@ def tilize_with_zero_padding(input_tensor: Operand) -> Local:
 @operation(**_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
 def tilize_with_val_padding(input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float) -> Local:
     """Row-major to tiles, padded up to `output_tensor_shape`; the values stay the logical ones."""
-    wanted, shape = list(output_tensor_shape), input_tensor.shape
+    wanted, shape = [int(n) for n in output_tensor_shape], input_tensor.shape or (1, 1)
     if len(wanted) != len(shape) or any(w < n for w, n in zip(wanted, shape, strict=True)):
         raise MeshError(f"tilize_with_val_padding: output shape {wanted} must be at least the input's {list(shape)}.")
-    return Local(_same, rules.keeping, layouts=(Layout.TILE,), pad_value=pad_value)
+    tile = input_tensor.spec.tile
+    if any(n % unit for n, unit in zip(wanted[-2:], tile.tile_shape[-len(wanted) :], strict=True)):
+        raise MeshError(
+            f"tilize_with_val_padding: To be tilizable output tensor shape {wanted} must be divisible by tile size "
+            f"{list(tile.tile_shape)}."
+        )
+    return Local(
+        _same,
+        rules.keeping,
+        layouts=(Layout.TILE,),
+        pad_value=pad_value,
+        padded_shape=tuple(wanted),
+        shards=lambda _: [_tall_shards(input_tensor, wanted)],
+    )
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
+def _tall_shards(operand: Operand, padded: Sequence[int]) -> ShardSpec | None:
+    """The operand's shards, as high as the padded tensor."""
+    config = operand.spec.memory_config
+    if config.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED or config.shard_spec is None:
+        return None
+    cut = config.shard_spec
+    return ShardSpec(cut.grid, [math.prod(padded[:-1]), cut.shape[1]], cut.orientation)
+
+
+def _check_untilize(definition: Definition, call: BoundCall) -> None:
+    spec = call.tensors[0].spec
+    rows = math.prod(tuple(spec.padded_shape)[:-1]) // spec.tile.height
+    if call.named["sub_core_grids"] is not None and rows > 1:
+        raise MeshError(
+            f"sub_core_grid untilize only supports tensors that are one tile high: {list(spec.shape)} is {rows} tiles "
+            "high. Leave sub_core_grids out."
+        )
+
+
+@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids", check=_check_untilize)
 def untilize(input_tensor: Operand) -> Local:
     """Tiles to row-major."""
     return Local(_same, rules.keeping, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
+
+
+untilize_force_native = untilize_force_codegen = untilize  # TT-NN's two kernels for it
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
@@ -176,6 +226,7 @@ def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataTy
         dtypes=(dtype or tensor.dtype,),
         memory_config=memory_config,
         keeps_memory=True,
+        **in_place_of(tensor),
     )
 
 
@@ -217,7 +268,12 @@ def interleaved_to_sharded(
         config = MemoryConfig(shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation))
     if not config.is_sharded():
         raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")
-    return Local(_same, rules.keeping, memory_config=config)
+    if config_of_a_tensor(config, input_tensor.spec.padded_shape).shard_spec is None:
+        raise MeshError(
+            f"interleaved_to_sharded: shards of {config.nd_shard_spec} are no rows and columns of "
+            f"{list(input_tensor.shape)} taken as a matrix: use ttnn.to_memory_config for shards in n dims."
+        )
+    return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
 
 
 def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
@@ -232,13 +288,14 @@ def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
 @operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned", positional="output_dtype")
 def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
     """Back from cores to interleaved pages."""
-    return Local(_same, rules.keeping, memory_config=memory_config or DRAM_MEMORY_CONFIG)
+    config = memory_config or DRAM_MEMORY_CONFIG
+    return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
 
 
 @operation(**_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""
-    return Local(torch.clone, rules.keeping)
+    return Local(torch.clone, rules.keeping, **in_place_of(input))
 
 
 @operation(
@@ -249,7 +306,7 @@ def clone(input: Operand) -> Local:
 )
 def assign(input_tensor: Operand) -> Local:
     """The same values elsewhere; `(a, b)` overwrites b with a."""
-    return Local(_same, rules.keeping)
+    return Local(_same, rules.keeping, **in_place_of(input_tensor))
 
 
 def copy(input_a: Tensor, input_b: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
-from softmesh.ops.data_movement.layout_conversion import all_cores
+from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
@@ -38,7 +38,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 @operation("move", **_OPTIONS, controls="memory_config")
 def _move(input_tensor: Operand) -> Local:
     """The same values in new memory."""
-    return Local(torch.clone, rules.keeping)
+    return Local(torch.clone, rules.keeping, **in_place_of(input_tensor))
 
 
 @checked_function
@@ -70,7 +70,7 @@ def reshard(input_tensor: Operand, output_memory_config: MemoryConfig) -> Local:
         )
     if not input_tensor.spec.memory_config.is_sharded():
         raise MeshError("reshard: input_tensor is not sharded: use ttnn.interleaved_to_sharded.")
-    return Local(lambda x: x, rules.keeping, memory_config=output_memory_config)
+    return Local(lambda x: x, rules.keeping, memory_config=output_memory_config, **in_place_of(input_tensor))
 
 
 def _slice_rows(op: str, operand: Operand, num_slices: int, slice_index: int) -> int:

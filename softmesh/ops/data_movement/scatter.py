@@ -12,6 +12,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.ops.device_batches import on_each_device
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
@@ -145,6 +146,10 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0) -> Local:
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
     a, b = input_tensor_a, input_tensor_b
+    if not -a.rank <= dim < a.rank:
+        raise MeshError(
+            f"indexed_fill: dim {dim} is out of bounds for rank {a.rank} of input_tensor_a {list(a.shape)}."
+        )
     d = a.dim(dim)
     count = batch_id.spec.logical_volume()
     if batch_id.is_float or count != batch_id.shape[-1]:
@@ -173,3 +178,27 @@ def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Ope
         return rules.among(situation, (1, 2), rules.resizing([d]))
 
     return Local(compute, rule, dtypes=(a.dtype,), layouts=(a.layout,), memory_config=a.spec.memory_config)
+
+
+def _register_index_fill(name: str) -> None:
+    def define(input: Operand, dim: int, index: Operand, value: float) -> Local:
+        d = input.dim(dim)
+        if index.is_float or index.rank != 1:
+            raise MeshError(f"{name}: index {list(index.shape)} {index.dtype} must be one row of integers.")
+
+        def one(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+            return x.index_fill(d, places.long(), value)
+
+        def rule(at: rules.Situation) -> rules.Placement:
+            if at.words[1] is not rules.REPLICATE:
+                return rules.opaque(at)
+            return rules.resizing([d])(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
+
+        return Local(on_each_device(one, input, index), rule)
+
+    define.__doc__ = "The input with `value` at the places of `dim` that the index names."
+    operation(name, cost=moves_bytes, precision="data", controls="memory_config")(define)
+
+
+for _name in ("index_fill", "index_fill_new"):
+    _register_index_fill(_name)

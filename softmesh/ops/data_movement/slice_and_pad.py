@@ -15,7 +15,7 @@ from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
@@ -43,8 +43,11 @@ class Slice(Operation):
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
             return super().invoke((), given | {name: _agreed(name, given[name]) for name in bounds}, None)
-        given.pop("slice_step", None)
-        return _slice_by_device.invoke((), given, None)
+        steps = given.pop("slice_step", None)
+        part = _slice_by_device.invoke((), given, None)
+        if steps is None or all(step == 1 for step in steps):
+            return part
+        return self(part, [0] * len(part.shape), list(part.shape), steps)
 
 
 def _takes_all(given: dict[str, Any]) -> bool:
@@ -261,10 +264,21 @@ def _both_forms(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
     return args, kwargs
 
 
+def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
+    named = call.named
+    if named["sub_core_grids"] is None:
+        return
+    if named["use_multicore"] is False:
+        raise MeshError("ttnn.pad: sub_core_grids goes with use_multicore=True: one core needs no choice of cores.")
+    if call.tensors[0].memory_config().is_sharded():
+        raise MeshError("ttnn.pad: sub_core_grids goes with interleaved inputs: shards are padded on their own cores.")
+
+
 @operation(
     **_PAD_OPTIONS,
     controls="memory_config",
     tuning="use_multicore sub_core_grids",
+    check=_check_pad_cores,
     rearrange=_both_forms,
     forms=("input_tensor output_padded_shape:padding input_tensor_start:padding value:fill?",),
 )

@@ -11,19 +11,20 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Definition, elementwise_program
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.program_keys import elementwise_program
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
 
@@ -40,7 +41,7 @@ class Binary(NamedTuple):
     rule: rules.Rule = rules.elementwise
     steps: int = 1
     aliases: tuple[str, ...] = ()
-    integer: bool = False  # wants whole numbers
+    integer: bool = False  # of whole numbers only, as `dtype_policy` has it
     other: str | None = None  # what TT-NN calls the second where it is a number
     controls: str = _CONTROLS
     tuning: str = _TUNING
@@ -66,6 +67,11 @@ def _wide(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Bin
 def _right_shift_logical(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     bits = a.element_size() * 8
     return torch.bitwise_right_shift(a.long() & (2**bits - 1), b.long()).to(a.dtype)
+
+
+def _right_shift(a: torch.Tensor, b: Any) -> torch.Tensor:
+    """The chip shifts the bits of uint32 as those of int32: with copies of the first one from the left."""
+    return (a.int() if a.dtype is torch.int64 else a) >> b
 
 
 def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -108,10 +114,17 @@ BINARY: dict[str, Binary] = {
     "bitwise_or": Binary(operator.or_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "bitwise_xor": Binary(operator.xor, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
-    "bitwise_right_shift": Binary(operator.rshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_right_shift": Binary(_right_shift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
 }
+
+
+def _widened(value: Any) -> Any:
+    """Floats, and what is true or false, in fp32; whole numbers as they are, since a float does not have them all."""
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.dtype is torch.bool):
+        return value
+    return value.float()
 
 
 def broadcast_rank(op: str, *values: object) -> int:
@@ -127,9 +140,6 @@ def binary_local(
     before_b: Sequence[Activation] = (),
     after: Sequence[Activation] = (),
 ) -> Local:
-    for operand in (a, b):
-        if entry.integer and isinstance(operand, Operand) and operand.is_float:
-            raise ArgumentError(f"{op}: {operand.name} must hold integers, got {operand.dtype}")
     check_dtypes(op, a, b)
     cast = cast_beside_float(op, a, b)
     dtypes = None if cast is None else (cast,)
@@ -139,10 +149,9 @@ def binary_local(
     first, second, last = (activations(several, op) for several in (before_a, before_b, after))
 
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        is_widened = first is None and not entry.integer and isinstance(x, torch.Tensor)
-        x = x.float() if is_widened else x
-        result = entry.function(x if first is None else first(x), y if second is None else second(y))
-        return result if last is None else last(result.float())
+        x = _widened(x) if first is None else first(x)
+        result = entry.function(x, y if second is None else second(y))
+        return result if last is None else last(_widened(result))
 
     return Local(compute, rules.elementwise, dtypes=dtypes, broadcast_rank=rank)
 
@@ -283,13 +292,20 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
     return over_most_cores([operand.spec for operand in operands], shape)
 
 
-@operation(precision="native", controls=_WITHOUT_DTYPE, tuning="sub_core_grids")
+@operation(precision="data", controls=_WITHOUT_DTYPE, tuning="sub_core_grids", program_key=elementwise_program)
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
-    """true_value where the predicate is not 0, else false_value."""
+    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
     rank = broadcast_rank("where", predicate, true_value, false_value)
     place = place_of_three("where", predicate, true_value, false_value)
-    compute = lambda p, a, b: torch.where(p != 0, a, b)  # noqa: E731
-    return Local(compute, rules.elementwise, memory_config=place, broadcast_rank=rank)
+    values = (true_value, false_value)
+    chosen = [value.dtype for value in values if isinstance(value, Operand)]
+    if not chosen and not predicate.is_float and any(isinstance(value, float) for value in values):
+        chosen = [DataType.FLOAT32]
+    return Local(_where, rules.elementwise, dtypes=tuple(chosen[:1]) or None, memory_config=place, broadcast_rank=rank)
+
+
+def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
+    return torch.where(predicate != 0, a, b)
 
 
 # -- two tensors and numbers beside them: what the table above has no column for --------------------
@@ -310,7 +326,6 @@ def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
     cost=flops_per_element(14),
     controls="dtype memory_config output_tensor",
     tuning="fast_and_approximate_mode sub_core_grids sub_device_id",
-    floats_only=True,
 )
 def bias_gelu(
     input_tensor_a: Operand,
@@ -440,7 +455,31 @@ def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_INTO, floats_only=True)
+_SNAKE_DTYPES = (DataType.BFLOAT16, DataType.FLOAT32)
+
+
+def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
+    """What the op asks of its operands."""
+    dtypes = {operand.dtype for operand in (x, alpha, beta)}
+    if len(dtypes) > 1 or x.dtype not in _SNAKE_DTYPES:
+        found = ", ".join(str(operand.dtype) for operand in (x, alpha, beta))
+        raise MeshError(f"snake_beta requires one dtype for all operands, BFLOAT16 or FLOAT32, got {found}.")
+    for operand in (x, alpha, beta):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"snake_beta requires tile layout, got {operand.layout} for {operand.name}: ttnn.to_layout."
+            )
+    if x.rank < 2:
+        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {list(x.shape)}).")
+    if alpha.shape != beta.shape:
+        raise MeshError(
+            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}."
+        )
+    if alpha.shape[-1:] != x.shape[-1:]:
+        raise MeshError(f"snake_beta requires input.W == alpha.W, got {x.shape[-1]} vs {list(alpha.shape)[-1:]}.")
+
+
+@operation(**_INTO)
 def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
     _check_snake(input_tensor, alpha, beta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.program_keys import scalar_free_program
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.program_configs import MatmulProgramConfig
@@ -23,7 +25,11 @@ from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
-_THREE: dict[str, Any] = {"cost": flops_per_element(3), "controls": "memory_config output_tensor"}
+_THREE: dict[str, Any] = {
+    "cost": flops_per_element(3),
+    "controls": "memory_config output_tensor",
+    "program_key": scalar_free_program,
+}
 
 
 def _local(op: str, function: Callable[..., torch.Tensor], rule: rules.Rule, *operands: Value) -> Local:
@@ -66,7 +72,9 @@ def _total(at: rules.Situation, addend: int, factors: tuple[int, ...]) -> rules.
 
 @operation(**_THREE)
 def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
-    """a + value * b * c."""
+    """a + value * b * c; of whole numbers exact, and wrapped as they are."""
+    if not any(operand.is_float for operand in (input_a, input_b, input_c)):
+        value = int(struct.unpack("f", struct.pack("f", value))[0]) if isinstance(value, float) else value
     rule = _sum_with(0, rules.multiplicative, 1, 2)
     return _local("addcmul", lambda a, b, c: a + value * b * c, rule, input_a, input_b, input_c)
 

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import elementwise_program
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.program_keys import elementwise_program
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.placement import rules
@@ -42,6 +42,15 @@ def _float(function: TorchFunction) -> TorchFunction:
     return lambda x: function(x.float())
 
 
+_NEAR_ZERO = 1e-3
+
+
+def _tanhshrink(x: torch.Tensor) -> torch.Tensor:
+    """x - tanh(x), which are nearly equal near 0: there by the first terms of its series."""
+    cube = x * x * x
+    return torch.where(x.abs() < _NEAR_ZERO, cube / 3 - 2 * cube * x * x / 15, x - torch.tanh(x))
+
+
 # Single torch kernels compute bfloat16 in fp32 inside and round once, as the chip does.
 _LEAST_EXPONENT = -126  # the chip has no numbers nearer to 0 but 0
 _I1_BOUND = 88.5  # where TT-NN stops
@@ -58,7 +67,7 @@ UNARY: dict[str, Unary] = {
     "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
     "ceil": Unary(torch.ceil, integers=True),
     "cos": Unary(torch.cos, 8),
-    "cosh": Unary(torch.cosh, 8),
+    "cosh": Unary(lambda x: torch.cosh(x.double()), 8),  # fp32 inside would end before the result does
     "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
     "digamma": Unary(torch.digamma, 16),
     "eqz": Unary(lambda x: x == 0, integers=True),
@@ -104,14 +113,14 @@ UNARY: dict[str, Unary] = {
     "signbit": Unary(torch.signbit, integers=True),
     "silu": Unary(F.silu, 9),
     "sin": Unary(torch.sin, 8),
-    "sinh": Unary(torch.sinh, 8),
+    "sinh": Unary(lambda x: torch.sinh(x.double()), 8),
     "softsign": Unary(_float(F.softsign), 3),
     "sqrt": Unary(torch.sqrt, 4, tuning=_APPROXIMABLE),
     "square": Unary(torch.square, integers=True),
     "swish": Unary(F.silu, 9),
     "tan": Unary(torch.tan, 8),
     "tanh": Unary(torch.tanh, 8, tuning=f"{_APPROXIMABLE} accuracy"),  # `accuracy`: of earlier releases
-    "tanhshrink": Unary(_float(F.tanhshrink), 9),
+    "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 9),
     "trunc": Unary(torch.trunc, integers=True),
 }
 
@@ -186,8 +195,10 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", floats_only=True, controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program)
+@operation(precision="native", controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
+    if not input_tensor.is_float:
+        return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()), rules.elementwise)
     return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
 
 
@@ -206,6 +217,10 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
 @operation(precision="native", aliases=("clip",), controls=_CONTROLS)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
+    if min is None and max is None:
+        raise MeshError(
+            "Only one of 'min' or 'max' can be None. Please provide one value: clamp without bounds changes nothing."
+        )
     tensors = [(o.name, o.shape) for o in (input_tensor, min, max) if isinstance(o, Operand)]
     rank = len(check_broadcast("clamp", tensors))
     return Local(_clamped, rules.elementwise, broadcast_rank=rank)
@@ -280,6 +295,11 @@ def rotate90(x: torch.Tensor) -> torch.Tensor:
     return torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
 
 
+def _of_kind(x: torch.Tensor, limit: float) -> float:
+    """Whole beside whole numbers, so that torch compares them exactly."""
+    return limit if x.is_floating_point() else int(limit)
+
+
 def multigammaln_function(x: torch.Tensor) -> torch.Tensor:
     """Of order 4: log(pi) * 4 * 3 / 4 + the sum of lgamma(x - i / 2)."""
     total = torch.full_like(x, _MULTIGAMMA_ORDER * (_MULTIGAMMA_ORDER - 1) / 4 * math.log(math.pi))
@@ -311,8 +331,8 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
     "power_iterative": torch.pow,
     "prelu_sfpu": F.leaky_relu,
     "rdiv": lambda x, value: value / x,
-    "relu_max": lambda x, limit: x.clamp(0, limit),
-    "relu_min": lambda x, limit: x.clamp_min(limit),
+    "relu_max": lambda x, limit: x.clamp(0, _of_kind(x, limit)),
+    "relu_min": lambda x, limit: x.clamp_min(_of_kind(x, limit)),
     "remainder": torch.remainder,
     "round": lambda x, decimals: torch.round(x, decimals=int(decimals)),
     "rpow": lambda x, base: torch.pow(base, x),
@@ -394,12 +414,12 @@ def rpow(input_tensor: Operand, exponent: float) -> Local:
     return _local("rpow", exponent)
 
 
-@_unary()
+@_unary(floats_only=False)
 def relu_max(input_tensor: Operand, upper_limit: float) -> Local:
     return _local("relu_max", upper_limit)
 
 
-@_unary()
+@_unary(floats_only=False)
 def relu_min(input_tensor: Operand, lower_limit: float) -> Local:
     return _local("relu_min", lower_limit)
 

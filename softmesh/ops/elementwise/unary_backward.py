@@ -8,6 +8,7 @@ all of these are linear in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 
 Forward = Callable[..., torch.Tensor]
+_FAR_OUT = 15.0  # from here gelu is 0 or x
+_CUBIC = 0.044715  # of gelu's form with tanh
 
 
 def _handed_out(into: Sequence[str]) -> Callable[[str, Any, dict[str, Any]], Any]:
@@ -155,11 +158,18 @@ PLAIN: dict[str, Forward] = {
     "selu": F.selu,
     "sigmoid": torch.sigmoid,
 }
+# Where torch's derivative takes the difference of nearly equal numbers:
+_SLOPES: dict[str, Forward] = {
+    "sigmoid": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
+    "tanh": lambda x: 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x),
+}
 
 
 def _register(name: str, function: Forward) -> None:
     def define(grad_tensor: Operand, input_tensor: Operand) -> Local:
-        return derived(f"{name}_bw", function, grad_tensor, input_tensor)
+        local = derived(f"{name}_bw", function, grad_tensor, input_tensor)
+        slope = _SLOPES.get(name)
+        return local if slope is None else Local(lambda grad, x: [grad * slope(x)], local.rule)
 
     define.__doc__ = f"[the gradient of {name}]."
     backward(name, into=("input_grad",) if name in _KEEPS_RESULT else ())(define)
@@ -186,7 +196,26 @@ def gelu_bw(
 ) -> Local:
     """`approximate`, "none" or "tanh", is another word for the variant."""
     chosen = variant if approximate is None else _variant("gelu_bw", approximate)
-    return derived("gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
+    local, slope = derived("gelu_bw", gelu_function(chosen), grad_tensor, input_tensor), gelu_slope(chosen)
+    return Local(lambda grad, x: [grad * slope(x)], local.rule)
+
+
+def gelu_slope(variant: GeluVariant) -> Forward:
+    """The derivative of gelu, to the last bits also where it is nearly 0."""
+    return _slope_of_tanh_form if variant is GeluVariant.Tanh else _slope_of_gelu
+
+
+def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
+    x = x.clamp(-_FAR_OUT, _FAR_OUT)  # beyond, 0 and 1; infinities would make NaN
+    density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return torch.erfc(-x / math.sqrt(2)) / 2 + x * density
+
+
+def _slope_of_tanh_form(x: torch.Tensor) -> torch.Tensor:
+    x = x.clamp(-_FAR_OUT, _FAR_OUT)
+    inner = math.sqrt(8 / math.pi) * (x + _CUBIC * x * x * x)
+    above, below = torch.sigmoid(inner), torch.sigmoid(-inner)
+    return above + x * above * below * math.sqrt(8 / math.pi) * (1 + 3 * _CUBIC * x * x)
 
 
 def _variant(op: str, approximate: str) -> GeluVariant:
@@ -203,9 +232,10 @@ def _variant(op: str, approximate: str) -> GeluVariant:
 )
 def experimental_gelu_bw(grad_tensor: Operand, input_tensor: Operand, *, approximate: str = "none") -> Local:
     """As `gelu_bw`, by itself and not in a list; `approximate` is "none" or "tanh"."""
-    gelu = gelu_function(_variant("experimental.gelu_bw", approximate))
-    local = derived("experimental.gelu_bw", gelu, grad_tensor, input_tensor)
-    return Local(lambda grad, x: derivatives(gelu, grad, [x])[0], local.rule)
+    chosen = _variant("experimental.gelu_bw", approximate)
+    slope = gelu_slope(chosen)
+    local = derived("experimental.gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
+    return Local(lambda grad, x: grad * slope(x), local.rule)
 
 
 @backward("celu")

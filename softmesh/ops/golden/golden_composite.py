@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from softmesh.hardware import GeluVariant
+from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.ops.golden.golden_elementwise import activated, as_tensors, golden_gelu
 from softmesh.ops.golden.golden_functions import plain_references, reference
 
@@ -18,7 +18,6 @@ plain_references(
         "floor_div": lambda a, b: torch.floor(torch.true_divide(*as_tensors(a, b))),
         "lerp": lambda start, end, weight: start + weight * (end - start),
         "mac": lambda a, b, c: a * b + c,
-        "fill": lambda x, value: torch.full_like(x, float(value)),
         "experimental.intimg": lambda x: torch.cumsum(torch.cumsum(x, 1), 2),
         "composite_example": torch.clone,
         "experimental.typecast": torch.clone,
@@ -29,6 +28,22 @@ plain_references(
         "snake_beta": lambda x, alpha, beta: x + torch.sin(alpha * x) ** 2 / (beta + 1e-9),
     }
 )
+
+
+@reference("fill")
+def _fill(input_tensor: Tensor, fill_value: float) -> Tensor:
+    """Whole numbers wrap, as they do in the tensor's dtype."""
+    if input_tensor.is_floating_point():
+        return torch.full_like(input_tensor, float(fill_value))
+    wide = torch.full(input_tensor.shape, int(fill_value), dtype=torch.int64)
+    return wide.to(input_tensor.dtype)
+
+
+@reference("bcast")
+def _bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath, dim: BcastOpDim) -> Tensor:
+    if math_op is BcastOpMath.MUL:
+        return input_a * input_b
+    return input_a + input_b if math_op is BcastOpMath.ADD else input_a - input_b
 
 
 @reference("addalpha")
@@ -43,7 +58,8 @@ def _subalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0
 
 @reference("addcmul")
 def _addcmul(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
-    return input_a + value * input_b * input_c
+    whole = not input_a.is_floating_point()
+    return input_a + (int(value) if whole else value) * input_b * input_c
 
 
 @reference("addcdiv")
@@ -94,7 +110,9 @@ def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
 
 @reference("prelu")
 def _prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
-    """A weight for each channel stands along dim 1."""
+    """A weight for each channel stands along dim 1; one number may stand in a list."""
+    if isinstance(weight, Sequence):
+        (weight,) = weight
     if isinstance(weight, Tensor):
         channels = [1, -1] if weight.numel() > 1 else [1] * min(input_tensor_a.dim(), 2)
         weight = weight.reshape(channels + [1] * (input_tensor_a.dim() - 2))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from softmesh.errors import MeshError
 from softmesh.hardware import BcastOpMath, GeluVariant, UnaryWithParam
-from softmesh.ops.golden.golden_functions import REFERENCES, plain_references, reference
+from softmesh.ops.golden.golden_functions import REFERENCES, as_given, plain_references, reference
 
 Tensor = torch.Tensor
 
@@ -130,7 +130,9 @@ def _heaviside(input_tensor: Tensor, value: float) -> Tensor:
 
 @reference("logit")
 def _logit(input_tensor: Tensor, eps: float | None = None) -> Tensor:
-    x = input_tensor if eps is None else torch.clamp(input_tensor, eps, 1 - eps)
+    x = input_tensor
+    if eps is not None:
+        x = torch.where(x < eps, eps, torch.where(x > 1 - eps, 1 - eps, x))
     return torch.log(x / (1 - x))
 
 
@@ -243,6 +245,7 @@ def as_tensors(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 
 def _pair(function: Callable[[Any, Any], Tensor]) -> Callable[..., Tensor]:
+    @as_given
     def golden(
         input_tensor_a: Any,
         input_tensor_b: Any,
@@ -262,22 +265,29 @@ for _name, _function in _PAIRS.items():
 
 
 @reference("div", "divide")
+@as_given
 def _div(input_tensor_a: Any, input_tensor_b: Any, rounding_mode: str | None = None) -> Tensor:
-    quotient = torch.true_divide(*as_tensors(input_tensor_a, input_tensor_b))
+    a, b = as_tensors(input_tensor_a, input_tensor_b)
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return torch.div(a, b, rounding_mode=rounding_mode)  # exact, where a float would not be
+    quotient = torch.true_divide(a, b)
     return {None: lambda q: q, "floor": torch.floor, "trunc": torch.trunc}[rounding_mode](quotient)
 
 
 @reference("rdiv")
+@as_given
 def _rdiv(input_tensor: Tensor, value: Any, rounding_mode: str | None = None) -> Tensor:
     return _div(value, input_tensor, rounding_mode)
 
 
 @reference("pow")
+@as_given
 def _pow(input_tensor: Any, exponent: Any) -> Tensor:
     return torch.pow(*as_tensors(input_tensor, exponent))
 
 
 @reference("where")
+@as_given
 def _where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
     return torch.where(predicate.bool(), true_value, false_value)
 

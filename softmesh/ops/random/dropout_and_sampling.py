@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import torch
 
-from softmesh.arguments import checked, checked_function, checked_int, refused
+from softmesh.arguments import ArgumentNames, checked, checked_function, checked_int, refused
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand, Value
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
@@ -82,6 +82,23 @@ def bernoulli(
     drawn = _draws("bernoulli", input, seed, True)
     kwargs = {"output": output, "dtype": dtype, "memory_config": memory_config}
     return cast(Tensor, _bernoulli(input, drawn, compute_kernel_config=compute_kernel_config, **kwargs))
+
+
+_UNIFORM = ArgumentNames(["input", "from", "to", "seed", "memory_config", "compute_kernel_config"], 4, ["input"])
+
+
+def uniform(*args: Any, **kwargs: Any) -> Tensor:
+    """uniform(input, from=0, to=1, seed=0): the input, filled in place with numbers between the two."""
+    bound = _UNIFORM.bound(args, kwargs)
+    if isinstance(bound, str):
+        raise refused("uniform", bound)
+    given = {_UNIFORM.names[at]: value for at, value in bound.items()}
+    low, high = float(given.get("from", 0.0)), float(given.get("to", 1.0))
+    if low > high:
+        raise MeshError(f"uniform: from={low} must not be above to={high}.")
+    drawn = _draws("uniform", given["input"], given.get("seed", 0), True)
+    spread = OPERATIONS["add"](OPERATIONS["multiply"](drawn, high - low), low)
+    return cast(Tensor, OPERATIONS["assign"](spread, output_tensor=given["input"]))
 
 
 def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:

@@ -319,8 +319,12 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
     Of uint16 and float32 values they are uint32. Equal values keep their order; TT-NN promises that for `stable=True`
     only.
     """
-    at = input_tensor.from_end(dim)
     is_long = input_tensor.dtype in _SORTED_WITH_LONG_INDICES
+    if not input_tensor.rank and dim in (0, -1):  # one value is in order
+        places = DataType.UINT32 if is_long else index_type(1)
+        made = (input_tensor.dtype, places)
+        return Local(lambda x: [x, torch.zeros_like(x, dtype=torch.int64)], rules.elementwise, dtypes=made)
+    at = input_tensor.from_end(dim)
     places = DataType.UINT32 if is_long else index_type(input_tensor.shape[at])
     return Local(
         lambda x: list(torch.sort(x, dim=at, descending=bool(descending), stable=True)),

@@ -1,0 +1,108 @@
+"""What TT-NN's native layer calls an op in captured graphs: the device operation it launches, and its two arguments.
+
+`ttnn.add` and `ttnn.eq` are `BinaryNgDeviceOperation`; which of them stands among the attributes. Where the name of a
+device operation was not seen anywhere it is made of the op's, as most are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.hardware.enums import NativeEnum
+from softmesh.ops.elementwise.binary import BINARY
+from softmesh.ops.elementwise.in_place import IN_PLACE
+from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY
+from softmesh.ops.reduction.reduction import REDUCTIONS
+from softmesh.runtime.command_tensor import CommandTensor
+
+_IN_PYTHON = (
+    "as_tensor",
+    "dump_tensor",
+    "from_torch",
+    "load_tensor",
+    "to_torch",
+)  # functions of TT-NN's Python
+_UNARY = frozenset((*UNARY, *PARAMETRIC, "gelu", "sigmoid", "round", "clamp", "clip", "unary_chain", "relu_max"))
+_BINARY = frozenset((*BINARY, *(f"{name}_" for name in IN_PLACE), "div", "divide", "sub", "mul", "pow", "rdiv"))
+_TERNARY = frozenset(("where", "addcmul", "addcdiv", "mac", "lerp"))
+_NAMES = {
+    **dict.fromkeys(_UNARY, "UnaryDeviceOperation"),
+    **dict.fromkeys(_BINARY, "BinaryNgDeviceOperation"),
+    **dict.fromkeys(_TERNARY, "TernaryDeviceOperation"),
+    **dict.fromkeys(REDUCTIONS, "ReduceDeviceOperation"),
+    **dict.fromkeys(("matmul", "linear"), "MatmulDeviceOperation"),
+    **dict.fromkeys(("layer_norm", "rms_norm"), "LayerNormDeviceOperation"),
+    **dict.fromkeys(("permute", "transpose"), "PermuteDeviceOperation"),
+    **dict.fromkeys(("full_like", "moreh_full_like", "ones_like", "zeros_like"), "FullDeviceOperation"),
+    **dict.fromkeys(("assign", "copy"), "CopyDeviceOperation"),
+    "argmax": "ArgMaxDeviceOperation",
+    "clone": "CloneOperation",
+    "embedding": "EmbeddingsDeviceOperation",
+    "experimental.nlp_create_qkv_heads": "NlpCreateHeadsDeviceOperation",
+    "experimental.create_qkv_heads": "CreateQKVHeadsDeviceOperation",
+    "reshape": "ReshapeViewDeviceOperation",
+    "topk": "TopKDeviceOperation",
+    "transformer.scaled_dot_product_attention": "SDPAOperation",
+}
+_WITHOUT_TENSORS = frozenset(name for name, found in _NAMES.items() if found == "FullDeviceOperation")
+_MOREH = "moreh_"
+_EXACT = "ComputeKernelConfig(math_fidelity=MathFidelity::HiFi4)"  # what moreh ops take where none is given
+
+
+def native_name(name: str) -> str:
+    """`add` is `BinaryNgDeviceOperation`; what launches no program keeps its own name, `ttnn::to_device`."""
+    if name in _IN_PYTHON:
+        return f"ttnn.{name}"
+    if name in _NAMES:
+        return _NAMES[name]
+    if name not in OPERATIONS:
+        return f"ttnn::{name.replace('.', '::')}"
+    short = name.rpartition(".")[2]
+    return _in_capitals(short) + ("Operation" if short.startswith(_MOREH) else "DeviceOperation")
+
+
+def native_arguments(
+    name: str, arguments: Mapping[str, Any], inputs: Sequence[CommandTensor], outputs: Sequence[CommandTensor]
+) -> list[str]:
+    """Of an op its attributes and its tensors, two texts; of any other function each argument by name."""
+    if name not in OPERATIONS:
+        return [f"{key}={value!r}" for key, value in arguments.items()]
+    shown = [f"{key}={_text(value)}" for key, value in _attributes(name, arguments, inputs).items()]
+    if outputs:
+        made = outputs[0]
+        shown += [made.dtype.cpp_name, made.layout.cpp_name, repr(made.memory_config())]
+    if name.startswith(_MOREH) and "compute_kernel_config" not in arguments:
+        shown.append(_EXACT)
+    tensors = [] if name in _WITHOUT_TENSORS else list(map(tensor_text, inputs))
+    return [f"operation_attributes_t({', '.join(shown)})", f"{{{', '.join(tensors)}}}"]
+
+
+def tensor_text(tensor: CommandTensor) -> str:
+    form = tensor.shape, tensor.dtype.cpp_name, tensor.layout.cpp_name, tensor.memory_config()
+    return "Tensor(shape={}, dtype={}, layout={}, memory_config={})".format(*form)
+
+
+def _attributes(name: str, arguments: Mapping[str, Any], inputs: Sequence[CommandTensor]) -> Mapping[str, Any]:
+    if name == "transpose" and inputs:
+        order = list(range(len(inputs[0].shape)))
+        a, b = (int(str(arguments[dim])) for dim in ("dim1", "dim2"))
+        order[a], order[b] = order[b], order[a]
+        return {"dims": order}
+    of = {"UnaryDeviceOperation": "op", "BinaryNgDeviceOperation": "binary_op_type"}.get(_NAMES.get(name, ""))
+    return arguments if of is None else {of: name.rstrip("_").upper(), **arguments}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "std::nullopt"
+    if isinstance(value, NativeEnum):
+        return value.cpp_name
+    if isinstance(value, list | tuple):
+        return f"SmallVector([{', '.join(map(_text, value))}])"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _in_capitals(name: str) -> str:
+    return "".join(part.capitalize() for part in name.rstrip("_").split("_"))
