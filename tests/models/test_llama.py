@@ -33,7 +33,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[ttnn.MeshDevice]:
     system, shape, fabric = request.param
     ttnn.use_system(system)
     ttnn.set_fabric_config(fabric)
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape), trace_region_size=1 << 20)
     yield mesh
     ttnn.close_mesh_device(mesh)
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
@@ -159,3 +159,43 @@ def test_decode_on_a_grid(opened, weights):
         assert all(torch.equal(column, each_column[0]) for column in each_column)
         assert_alike(each_column[0], torch_model.forward(tokens, positions)[:, 0])
         positions += 1
+
+
+@on(ROW)
+def test_a_traced_prefill_takes_other_prompts_and_pages(opened, weights):
+    program = MeshLlama(opened, CONFIG, weights, 2)
+    given = [ids(random_ids(1, 64)[None, None], opened), ids(page_table(2)[:1], opened, ttnn.int32)]
+    program.prefill(given[0], 0, given[1])
+    trace = ttnn.begin_trace_capture(opened, cq_id=0)
+    result = program.prefill(given[0], 0, given[1])
+    ttnn.end_trace_capture(opened, trace, cq_id=0)
+    for user in (1, 0):
+        prompt, pages = random_ids(1, 64, seed=user), page_table(2)[user : user + 1]
+        for values, buffer in zip((prompt[None, None], pages), given, strict=True):
+            host = ttnn.from_torch(
+                values, buffer.dtype, layout=ROW_MAJOR, mesh_mapper=ttnn.ReplicateTensorToMesh(opened)
+            )
+            ttnn.copy_host_to_device_tensor(host, buffer)
+        ttnn.execute_trace(opened, trace, cq_id=0, blocking=False)
+        torch_model = TorchLlama(CONFIG, weights, 1)
+        assert_alike(logits_of(result, opened), torch_model.forward(prompt, torch.zeros(1).long())[0, -TILE:])
+        by_head = ttnn.ConcatMeshToTensor(opened, dim=1)
+        keys = ttnn.to_torch(program.layers[0][1].caches[0], mesh_composer=by_head).float()
+        written = keys[pages[0, :2]].transpose(0, 1).flatten(1, 2)
+        assert_alike(written, torch_model.caches[0, 0, 0, :, :64])
+
+
+@pytest.mark.parametrize("opened", [("T3000", (2, 4), ttnn.FabricConfig.FABRIC_1D)], ids=["T3000"], indirect=True)
+def test_every_submesh_serves_users_of_its_own(opened, weights):
+    submeshes = opened.create_submeshes(ttnn.MeshShape(1, 2))
+    tables = [ids(page_table(2), submesh, ttnn.int32) for submesh in submeshes]
+    programs = [MeshLlama(submesh, CONFIG, weights, 2) for submesh in submeshes]
+    start = torch.zeros(2).long()
+    results = []
+    for number, (submesh, program, table) in enumerate(zip(submeshes, programs, tables, strict=True)):
+        tokens = random_ids(2, 1, seed=number)
+        where = ids(start, submesh, ttnn.int32), program.rope.ids(start, submesh)
+        results.append((tokens, submesh, program.decode(ids(in_a_tile(tokens), submesh), *where, table)))
+    for tokens, submesh, result in results:
+        expected = TorchLlama(CONFIG, weights, 2).forward(tokens, start)[:, 0]
+        assert_alike(logits_of(result, submesh)[:2], expected)
