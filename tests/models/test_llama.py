@@ -138,13 +138,27 @@ def test_a_prompt_in_chunks_is_the_whole_prompt(opened, weights):
 
 
 @on(GRID)
-def test_decode_on_a_grid(opened, weights):
+def test_decode_after_a_prefill_on_a_grid(opened, weights):
     users, columns = 32, opened.shape[1]
     program, torch_model = GalaxyLlama(opened, CONFIG, weights, users), TorchLlama(CONFIG, weights, users)
     put = program.grid.put
     own = users // columns
     table = put(page_table(users), (None, 0), ttnn.int32, ROW_MAJOR)
+    composer = ttnn.ConcatMesh2dToTensor(opened, dims=(3, 1), mesh_shape=tuple(opened.shape))
+
+    def logits(result: ttnn.Tensor) -> torch.Tensor:
+        each_column = ttnn.to_torch(result, mesh_composer=composer).float()[0]
+        assert all(torch.equal(column, each_column[0]) for column in each_column)
+        return each_column[0]
+
     positions = torch.zeros(users).long()
+    for user in (3, 20):
+        prompt = random_ids(1, 64, seed=user)
+        result = program.prefill(put(prompt[None, None], (None, None), ttnn.uint32, ROW_MAJOR), user, table)
+        alone = TorchLlama(CONFIG, weights, 1)
+        assert_alike(logits(result), alone.forward(prompt, torch.zeros(1).long())[0, -TILE:])
+        torch_model.caches[:, :, user] = alone.caches[:, :, 0]
+        positions[user] = 64
     for step in range(2):
         tokens = random_ids(users, 1, seed=step)
         rope_ids = torch.nn.functional.pad(positions.reshape(columns, own), (0, TILE - own))
@@ -154,10 +168,7 @@ def test_decode_on_a_grid(opened, weights):
             put(rope_ids, (None, 0), ttnn.uint32, ROW_MAJOR),
             table,
         )
-        composer = ttnn.ConcatMesh2dToTensor(opened, dims=(3, 1), mesh_shape=tuple(opened.shape))
-        each_column = ttnn.to_torch(result, mesh_composer=composer).float()[0]
-        assert all(torch.equal(column, each_column[0]) for column in each_column)
-        assert_alike(each_column[0], torch_model.forward(tokens, positions)[:, 0])
+        assert_alike(logits(result), torch_model.forward(tokens, positions)[:, 0])
         positions += 1
 
 
