@@ -183,7 +183,7 @@ WRONG_LAYOUT: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         ),
     ),
     "block floats in rows": (
-        lambda s: ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b, layout=ttnn.ROW_MAJOR_LAYOUT),
+        lambda s: ttnn.TensorSpec([2, 2], ttnn.bfloat8_b, ttnn.ROW_MAJOR_LAYOUT),
         ("Layout must be Layout::TILE", "layout=ttnn.TILE_LAYOUT"),
     ),
     "no whole tiles": (

@@ -322,7 +322,6 @@ def test_a_sharded_config_without_a_shard_spec_is_refused(device: MeshDevice, co
         (ttnn.uint8, torch.uint8),
         (ttnn.uint16, torch.uint16),
         (ttnn.int32, torch.int32),
-        (ttnn.fp8_e4m3, torch.float8_e4m3fn),
         (ttnn.int8, torch.int8),
     ],
 )
@@ -393,11 +392,6 @@ def test_to_lays_a_host_tensor_out_anew():
         assert list(tiled.padded_shape) == [32, 32]
         assert torch.equal(tiled.to_torch(), counting(2, 2))
     assert host.layout is ttnn.ROW_MAJOR_LAYOUT
-
-
-def test_to_keeps_block_formats_in_tiles():
-    blocks = ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b)
-    assert blocks.to(ttnn.ROW_MAJOR_LAYOUT).layout is ttnn.TILE_LAYOUT
 
 
 def test_to_lays_out_on_the_host_only(device: MeshDevice):
