@@ -74,10 +74,9 @@ with _collector_paused():
         ShardSpec,
         ShardStrategy,
         TensorMemoryLayout,
-        create_sharded_memory_config,
-        create_sharded_memory_config_,
     )
     from softmesh.hardware.shape import Shape
+    from softmesh.hardware.sharded_configs import create_sharded_memory_config, create_sharded_memory_config_
     from softmesh.mesh import (
         BoundaryMode,
         MeshCoordinate,

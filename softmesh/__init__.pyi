@@ -114,8 +114,6 @@ from softmesh.hardware.memory_config import (
     ShardSpec as ShardSpec,
     ShardStrategy as ShardStrategy,
     TensorMemoryLayout as TensorMemoryLayout,
-    create_sharded_memory_config as create_sharded_memory_config,
-    create_sharded_memory_config_ as create_sharded_memory_config_,
 )
 from softmesh.hardware.program_configs import (
     IndexerScoreProgramConfig as IndexerScoreProgramConfig,
@@ -143,6 +141,10 @@ from softmesh.hardware.program_configs import (
     init_device_compute_kernel_config as init_device_compute_kernel_config,
 )
 from softmesh.hardware.shape import Shape as Shape
+from softmesh.hardware.sharded_configs import (
+    create_sharded_memory_config as create_sharded_memory_config,
+    create_sharded_memory_config_ as create_sharded_memory_config_,
+)
 from softmesh.kernels.generic_op import generic_op as generic_op
 from softmesh.kernels.program.kernel import NOC_MODE as NOC_MODE
 from softmesh.kernels.program.kernel_descriptor import (
