@@ -472,6 +472,12 @@ def allocate_tensor_on_device(
     where = "allocate_tensor_on_device"
     first = shape if tensor_spec is None else tensor_spec
     spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
+    config = spec.memory_config
+    if config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None:
+        raise MeshError(
+            "MemoryConfig must have Shard Spec specified for sharded memory layout: nothing tells how to cut "
+            f"{spec.shape} for {config.memory_layout}."
+        )
     return _allocated(where, spec, device, device)
 
 

@@ -862,7 +862,7 @@ def test_a_tensor_takes_its_form_from_a_sharded_spec(device: MeshDevice):
     [
         (lambda: TensorSpec("ab", ttnn.bfloat16, ttnn.TILE_LAYOUT), "shape must be a list of ints, got 'ab'"),
         (lambda: TensorSpec([1.5], ttnn.bfloat16, ttnn.TILE_LAYOUT), "shape[0] must be an int, got 1.5"),
-        (lambda: TensorSpec([2], "bfloat16", ttnn.TILE_LAYOUT), "expected a DataType"),
+        (lambda: TensorSpec([2], "bfloat16", ttnn.TILE_LAYOUT), "dtype must be a ttnn dtype"),
         (lambda: TensorSpec([2], ttnn.bfloat16, "TILE"), "layout must be ttnn.TILE_LAYOUT or"),
         (
             lambda: TensorSpec([2], ttnn.bfloat16, ttnn.TILE_LAYOUT, "L1"),
