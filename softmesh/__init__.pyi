@@ -456,9 +456,9 @@ from softmesh.tensor.methods import (
 )
 from softmesh.tensor.native_names import (
     FaceGeometry as FaceGeometry,
-    OverlappedTensor as OverlappedTensor,
     get_optimal_worker_cores_for_sharded_tensor as get_optimal_worker_cores_for_sharded_tensor,
 )
+from softmesh.tensor.overlapped_tensors import OverlappedTensor as OverlappedTensor
 from softmesh.tensor.partial_copy import (
     copy_host_to_device_tensor_partial as copy_host_to_device_tensor_partial,
 )

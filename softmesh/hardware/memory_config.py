@@ -285,6 +285,10 @@ class MemoryConfig:
         return self._per_core
 
     @property
+    def range_lockstep_allocation(self) -> bool:
+        return self._range_lockstep
+
+    @property
     def memory_layout(self) -> TensorMemoryLayout:
         return self._memory_layout
 
