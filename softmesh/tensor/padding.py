@@ -63,8 +63,13 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 def pad(
     self: Tensor, output_tensor_shape: Sequence[int], input_tensor_start: Sequence[int], pad_value: float
 ) -> Tensor:
-    """A host tensor with room behind its values, up to `output_tensor_shape`; the logical shape stays."""
-    _check_row_major(self, "pad")
+    """A host tensor with room behind its values, up to `output_tensor_shape`; the logical shape stays.
+
+    One in tiles is returned as it is.
+    """
+    check_host(self, "pad")
+    if self.layout is not Layout.ROW_MAJOR:
+        return self
     sizes = checked_ints("pad", "output_tensor_shape", output_tensor_shape)
     starts = checked_ints("pad", "input_tensor_start", input_tensor_start)
     shape = tuple(self.shape)

