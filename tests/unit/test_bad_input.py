@@ -217,7 +217,7 @@ UNEVEN: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         lambda s: ttnn.from_torch(
             torch.ones(2, 6), device=s.mesh, mesh_mapper=ttnn.ShardTensor2dMesh(s.mesh, (2, 4), (0, 1))
         ),
-        ("number of chunks 3", "mesh dimension size 4", "dim 1 has 6 elements", "Pad it to 8"),
+        ("number of chunks 6", "mesh dimension size 8", "dim 1 has 6 elements", "Pad it to 8"),
     ),
     "on the host": (
         lambda s: ttnn.distribute_tensor(ttnn.from_torch(torch.ones(9, 4)), ttnn.ShardTensorToMesh(s.mesh, 0)),

@@ -78,8 +78,8 @@ def test_a_t3000_gives_the_chips_that_silicon_gives(shape, offset, ids):
             (2, 0),
             r"The specified offset MeshCoordinate\(\[2, 0\]\) is out of bounds for the system mesh shape",
         ),
-        (([8],), None, "is not 2D!"),
-        ((2, 2, 2), None, "Requested mesh shape dimensions mismatch"),
+        (([8],), None, "MeshDeviceViewImpl is not 2D!"),
+        ((2, 2, 2), None, r"dimensions mismatch: MeshShape\(\[2, 2, 2\]\) != MeshShape\(\[2, 4\]\)"),
         ((3, 3), None, "requires 9 devices"),
     ],
 )
