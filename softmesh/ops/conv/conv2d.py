@@ -101,7 +101,8 @@ def _local(
     activation = None if config.activation is None else activation_function(config.activation, op)
 
     def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        result = flattened(product(images.reshape(*images.shape[:-4], *geometry[:4]), weight))
+        apart = images.reshape(*images.shape[:-4], *geometry[:3], images.shape[-1])[..., : geometry.in_channels]
+        result = flattened(product(apart, weight))
         result = result if bias is None else result + bias
         return result if activation is None else activation(result)
 
