@@ -26,8 +26,8 @@ class GraphTracerUtils:
 
     @staticmethod
     def serialize_arguments_to_json(operation_name: str, arguments: Sequence[Any]) -> dict[str, Any]:
-        """`{"operation": "ttnn::add", "arguments": [{"arg0": ...}, ...]}`"""
-        named = [{f"arg{at}": str(argument)} for at, argument in enumerate(arguments)]
+        """`{"operation": "ttnn::add", "arguments": [{"arg0": ...}, ...]}`; shapes and memory configs are objects."""
+        named = [{f"arg{at}": _parsed(str(argument))} for at, argument in enumerate(arguments)]
         return {"operation": operation_name, "arguments": GraphTracerUtils.replace_control_chars(named)}
 
     @staticmethod
@@ -41,6 +41,33 @@ class GraphTracerUtils:
                 name = node["params"]["name"]
                 content.append(GraphTracerUtils.serialize_arguments_to_json(name, [*tensors, *node["arguments"]]))
         return {"content": content}
+
+
+_SHAPE = re.compile(r"Shape\(\[([\d, ]*)\]\)")
+_MEMORY_CONFIG = re.compile(r"MemoryConfig\((.*)\)", re.DOTALL)
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def _parsed(text: str) -> Any:
+    shape, config = _SHAPE.fullmatch(text), _MEMORY_CONFIG.fullmatch(text)
+    if shape is not None:
+        return {"Shape": [int(n) for n in shape[1].split(",") if n.strip()]}
+    if config is not None:
+        pairs = (part.partition("=") for part in _parts(config[1]))
+        return {"MemoryConfig": {name: value for name, _, value in pairs}}
+    return text
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas, apart from those inside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in _OPENING) - (letter in _CLOSING)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _tensor_text(params: dict[str, str]) -> str:

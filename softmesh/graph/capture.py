@@ -12,9 +12,11 @@ no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their 
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import Any
 
+from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
@@ -36,7 +38,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self.all: list[Node] = []
-        self._open: list[int] = []  # functions that have begun and not ended
+        self._open: list[tuple[int, int]] = []  # functions that have begun and not ended, and when they began
 
     def add(self, kind: str, params: dict[str, str] | None = None, **more: Any) -> int:
         counter = len(self.all)
@@ -58,24 +60,26 @@ class Nodes:
         if sink not in connections:
             connections.append(sink)
 
-    def begin_function(self, name: str, inputs: list[int], **more: Any) -> int:
+    def begin_function(self, name: str, inputs: list[int], began_ns: int | None = None, **more: Any) -> int:
+        """`began_ns` is when it began, by `time.perf_counter_ns`, where that is not now."""
         params = {"name": name, "inputs": str(len(inputs))}
         counter = self.add(FUNCTION_START, params, input_tensors=list(inputs), **more)
         self.join(self.innermost(), counter)
         for tensor in inputs:
             self.join(tensor, counter)
-        self._open.append(counter)
+        self._open.append((counter, time.perf_counter_ns() if began_ns is None else began_ns))
         return counter
 
     def end_function(self) -> int:
-        start = self._open.pop()
-        counter = self.add(FUNCTION_END, {"name": self.all[start]["params"]["name"]})
+        start, began = self._open.pop()
+        name, duration = self.all[start]["params"]["name"], time.perf_counter_ns() - began
+        counter = self.add(FUNCTION_END, {"name": name}, duration_ns=duration)
         self.join(start, counter)
         return counter
 
     def innermost(self) -> int:
         """The function that runs, or the start of the capture."""
-        return self._open[-1] if self._open else 0
+        return self._open[-1][0] if self._open else 0
 
     @property
     def depth(self) -> int:
@@ -101,13 +105,23 @@ class GraphCapture:
         self._tensors: dict[int, int] = {}  # tensor id -> counter
         self._buffers: dict[int, int] = {}  # id of a storage -> counter
         self._watched: list[weakref.finalize[Any, TensorMemory]] = []
+        self._began = time.perf_counter_ns()
+        self._calls: list[int] = []  # when those began that have not returned
         self._nodes.add(CAPTURE_START)
 
     # -- what ran ----------------------------------------------------------------------------------
 
+    def timed(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+        """A call that goes on as it is: only its beginning is noted."""
+        self._calls.append(time.perf_counter_ns())
+        try:
+            return proceed(*args, **kwargs)
+        finally:
+            self._calls.pop()
+
     def on_command(self, command: Command) -> None:
         inputs = [self._tensor(tensor) for tensor in command.inputs]
-        self.begin(command.name, inputs, command.arguments, str(command.site))
+        self.begin(command.name, inputs, command.arguments, str(command.site), self._calls[-1] if self._calls else None)
         if command.name == "deallocate":
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
@@ -118,11 +132,13 @@ class GraphCapture:
         for tensor in command.outputs:
             self._nodes.join(end, self._tensor(tensor))
 
-    def begin(self, name: str, inputs: list[int], arguments: Any = (), site: str = "") -> None:
+    def begin(
+        self, name: str, inputs: list[int], arguments: Any = (), site: str = "", began_ns: int | None = None
+    ) -> None:
         """A function begins; `on_command` ends its own, `end` those of others."""
         shown = [f"{key}={value!r}" for key, value in dict(arguments).items()]
         traces = {"stack_trace": [site]} if self._with_sites and site else {}
-        self._nodes.begin_function(native_name(name), inputs, arguments=shown, **traces)
+        self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=shown, **traces)
 
     def end(self) -> None:
         self._nodes.end_function()
@@ -135,7 +151,7 @@ class GraphCapture:
         """The graph; memory that goes from now on is none of its business."""
         for watch in self._watched:
             watch.detach()
-        end = self._nodes.add(CAPTURE_END)
+        end = self._nodes.add(CAPTURE_END, duration_ns=time.perf_counter_ns() - self._began)
         self._nodes.join(0, end)
         return self._nodes.all
 
@@ -174,7 +190,8 @@ class GraphCapture:
         storage = tensor.storage
         if storage.device is None or id(storage) in self._buffers:
             return
-        self._nodes.begin_function(_CREATION, [])
+        form = (tensor.dtype.cpp_name, tensor.layout.cpp_name, repr(storage.device), repr(tensor.memory_config()))
+        self._nodes.begin_function(_CREATION, [], arguments=[repr(tensor.shape), *form])
         allocation = self._nodes.add(BUFFER_ALLOCATE, buffer_params(storage))
         self._nodes.join(self._nodes.innermost(), allocation)
         self._nodes.join(allocation, self._buffer(storage))

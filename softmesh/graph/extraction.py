@@ -41,6 +41,11 @@ class PeakMemoryUsagePerCore:
     peak_dataflow_buffer: int = 0
     peak_scratchpad: int = 0
 
+    def __str__(self) -> str:
+        kinds = {"CB": self.peak_cb, "Dataflow buffers": self.peak_dataflow_buffer, "Scratchpad": self.peak_scratchpad}
+        rows = {**kinds, "L1": self.peak_l1, "Total": self.peak_total}
+        return "\n".join(["Peak Memory Usage Per Core:", *(f"  {kind}: {n} bytes" for kind, n in rows.items())])
+
 
 def checked_graph(trace: Any) -> Sequence[Node]:
     is_graph = isinstance(trace, list | tuple) and all(isinstance(n, dict) and "node_type" in n for n in trace)

@@ -106,6 +106,7 @@ def begin_graph_capture(run_mode: RunMode | None = None, *, _internal: bool = Fa
     if not _RUNNING:
         python_io.forget()
     attached.enter_context(observe(capture))
+    attached.enter_context(intercepting(capture.timed))
     if mode is RunMode.NO_DISPATCH:
         attached.enter_context(intercepting(without_dispatch))
     _RUNNING.append(_Running(capture, attached))

@@ -285,3 +285,28 @@ def test_functions_of_python_and_addresses_are_told(device: ttnn.MeshDevice, tmp
     tensors = [node["params"] for node in graph if node["node_type"] == "tensor"]
     assert str(x.buffer_address()) in [params.get("address") for params in tensors]
     assert json.loads((tmp_path / "report.json").read_text())["metadata"] == {"rank": 0, "world_size": 1}
+
+
+def test_functions_and_captures_tell_how_long_they_took(x: Any):
+    graph, _ = captured(x)
+    ends = [node for node in graph if node["node_type"] in ("function_end", "capture_end")]
+    assert len(ends) == 5
+    assert all(isinstance(node["duration_ns"], int) and node["duration_ns"] > 0 for node in ends)
+    whole, calls = ends[-1]["duration_ns"], [node for node in ends[:-1] if node["stacking_level"] == 0]
+    assert sum(node["duration_ns"] for node in calls) <= whole
+
+
+def test_what_creates_a_tensor_tells_its_form(x: Any):
+    graph, _ = captured(x)
+    content = ttnn.graph_tracer_utils.GraphTracerUtils.serialize_graph(graph)["content"]
+    made = next(one for one in content if one["operation"] == "tt::tt_metal::create_device_tensor")
+    shape, dtype, layout, _, config = (value for argument in made["arguments"] for value in argument.values())
+    assert (shape, dtype, layout) == ({"Shape": [32, 64]}, x.dtype.cpp_name, x.layout.cpp_name)
+    assert config["MemoryConfig"]["memory_layout"] == "TensorMemoryLayout::INTERLEAVED"
+    assert config["MemoryConfig"]["shard_spec"] == "std::nullopt"
+
+
+def test_peaks_of_a_core_are_told_in_lines(x: Any):
+    usage = ttnn.graph.extract_resource_usage_per_core(captured(x)[0])
+    assert str(usage).splitlines()[0] == "Peak Memory Usage Per Core:"
+    assert f"  Total: {usage.peak_total} bytes" in str(usage).splitlines()
