@@ -23,6 +23,10 @@ _PREFIX = "ttnn."
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
 _FORMS = "the forms of its tensors are not documented"
+_LIGHT_METAL = (
+    "its commands are for a chip that has no Python beside it; record them with ttnn.begin_trace_capture and run them "
+    "with ttnn.execute_trace"
+)
 _COMPLEX = "tensors of complex numbers are not modelled; keep real and imaginary parts as two tensors"
 _LEVELS = "its rounding is not documented; use ttnn.multiply, ttnn.round and ttnn.typecast"
 
@@ -58,23 +62,6 @@ REASONS: dict[str, str] = {
     "experimental.deepseek_prefill.outbound_socket_service_sync": (
         "it tells worker cores of a stream service, which are not modelled; use the service's notify_backing_ready()"
     ),
-    **{
-        f"experimental.disaggregation{name}": (
-            "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
-        )
-        for name in (
-            "",
-            ".DeviceGroupIndex",
-            ".KvCacheLocation",
-            ".KvChunkAddressTable",
-            ".KvChunkAddressTableConfig",
-            ".export_to_protobuf_file",
-            ".import_from_protobuf_file",
-            ".read_dram_umd",
-            ".tensor_from_bf16_bytes",
-            ".tensor_from_bfp8_bytes",
-        )
-    },
     "experimental.indexer_score_msa": (
         "how it pools the scores of a block is not documented; use ttnn.experimental.indexer_score_dsa, or ttnn.matmul "
         "and ttnn.max"
@@ -91,6 +78,16 @@ REASONS: dict[str, str] = {
         "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
+    **dict.fromkeys(("LightMetalReplay", "light_metal_begin_capture", "light_metal_end_capture"), _LIGHT_METAL),
+    "_ttnn.core.LightMetalBinary": _LIGHT_METAL,
+    **dict.fromkeys(
+        (
+            "_ttnn.multi_device.experimental.generate_blitz_decode_pipeline",
+            "_ttnn.multi_device.experimental.resolve_blitz_decode_pipeline_allocation",
+        ),
+        "how it lays stages over the hosts of a pod is not documented; name the chips of each stage yourself and join "
+        "them by ttnn.create_socket_pair",
+    ),
     "load_parameters": _PARAMETERS,
     "prod_bw": "it is gradient * product / input; use ttnn.multiply and ttnn.divide",
     "randn": "the chip's generator is not documented; use ttnn.from_torch(torch.randn(...), device=mesh_device)",
@@ -111,10 +108,20 @@ _MOREH = (
 )
 
 
+# Why there is nothing of a whole family of names, by how they begin.
+_FAMILIES = {
+    "disaggregation.": (
+        "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
+    ),
+    "moreh_": _MOREH,
+}
+
+
 def reason_for(name: str) -> str | None:
     """Why there is no `ttnn.x.y`; None where nobody said."""
     short = name.removeprefix(_PREFIX)
-    return _MOREH if short.startswith("moreh_") else REASONS.get(short)
+    family = next((reason for begin, reason in _FAMILIES.items() if short.startswith(begin)), None)
+    return REASONS.get(short, family)
 
 
 def absent(root: str, name: str, known: Iterable[str]) -> object:
@@ -137,6 +144,8 @@ def absent(root: str, name: str, known: Iterable[str]) -> object:
         found: object = sys.modules[root]
         for part in listed.of.split("."):
             found = getattr(found, part)
+        if isinstance(found, ModuleType):
+            sys.modules[f"{root}.{name}"] = found
         return found
     return stand_in(name, reason or _COMPOSE)
 
@@ -177,8 +186,8 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations": (),
     "_ttnn.operations.ccl": (),
     "_ttnn.operations.core": (),
-    "_ttnn.operations.data_movement": (),
-    "_ttnn.operations.experimental": ("experimental",),
+    "_ttnn.operations.data_movement": ("ops.data_movement.untilize_routes",),
+    "_ttnn.operations.experimental": ("experimental", "kernels.program.fusion_semaphores"),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),
     "_ttnn.operations.trace": ("runtime.traces.allocation_tracking",),
@@ -401,7 +410,7 @@ def load_lazily(root: str, name: str) -> object:
 def absent_module(root: str, name: str) -> ModuleType | None:
     """A module of TT-NN of which softmesh has nothing but its names."""
     listed = ttnn_names().get(name)
-    if listed is None or listed.kind != "module":
+    if listed is None or listed.kind not in ("module", "alias"):
         return None
     parent = name.rpartition(".")[0]
     if parent and f"{root}.{parent}" not in sys.modules and absent_module(root, parent) is None:

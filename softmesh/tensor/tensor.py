@@ -187,6 +187,9 @@ class Tensor:
     def is_per_core_allocated(self) -> bool:
         return self.spec.memory_config.per_core_allocation
 
+    def is_range_lockstep_allocated(self) -> bool:
+        return self.spec.memory_config.range_lockstep_allocation
+
     def experimental_per_core_buffer_address(self, device_coord: MeshCoordinate, core: CoreCoord) -> int:
         """Where the shards of a core lie: at the same address on all of them."""
         where = "experimental_per_core_buffer_address"

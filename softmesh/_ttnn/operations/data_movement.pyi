@@ -2,3 +2,4 @@
 # mypy: disable-error-code="overload-cannot-match, overload-overlap, assignment, no-redef"
 
 from softmesh import *
+from softmesh.ops.data_movement.untilize_routes import *
