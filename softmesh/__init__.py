@@ -74,10 +74,9 @@ with _collector_paused():
         ShardSpec,
         ShardStrategy,
         TensorMemoryLayout,
-        create_sharded_memory_config,
-        create_sharded_memory_config_,
     )
     from softmesh.hardware.shape import Shape
+    from softmesh.hardware.sharded_configs import create_sharded_memory_config, create_sharded_memory_config_
     from softmesh.mesh import (
         BoundaryMode,
         MeshCoordinate,
@@ -214,6 +213,7 @@ with _collector_paused():
     from softmesh.strictness import lenient
     from softmesh.tensor import device_pages as _device_pages
     from softmesh.tensor import methods as _methods
+    from softmesh.tensor import shard_extraction as _shard_extraction
     from softmesh.tensor.composers import (
         ConcatMesh2dToTensor,
         ConcatMeshToTensor,

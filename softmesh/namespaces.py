@@ -23,6 +23,10 @@ _PREFIX = "ttnn."
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
 _FORMS = "the forms of its tensors are not documented"
+_LIGHT_METAL = (
+    "its commands are for a chip that has no Python beside it; record them with ttnn.begin_trace_capture and run them "
+    "with ttnn.execute_trace"
+)
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -51,23 +55,6 @@ REASONS: dict[str, str] = {
     "experimental.deepseek_prefill.outbound_socket_service_sync": (
         "it tells worker cores of a stream service, which are not modelled; use the service's notify_backing_ready()"
     ),
-    **{
-        f"experimental.disaggregation{name}": (
-            "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
-        )
-        for name in (
-            "",
-            ".DeviceGroupIndex",
-            ".KvCacheLocation",
-            ".KvChunkAddressTable",
-            ".KvChunkAddressTableConfig",
-            ".export_to_protobuf_file",
-            ".import_from_protobuf_file",
-            ".read_dram_umd",
-            ".tensor_from_bf16_bytes",
-            ".tensor_from_bfp8_bytes",
-        )
-    },
     "experimental.indexer_score_msa": (
         "how it pools the scores of a block is not documented; use ttnn.experimental.indexer_score_dsa, or ttnn.matmul "
         "and ttnn.max"
@@ -84,6 +71,16 @@ REASONS: dict[str, str] = {
         "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
+    **dict.fromkeys(("LightMetalReplay", "light_metal_begin_capture", "light_metal_end_capture"), _LIGHT_METAL),
+    "_ttnn.core.LightMetalBinary": _LIGHT_METAL,
+    **dict.fromkeys(
+        (
+            "_ttnn.multi_device.experimental.generate_blitz_decode_pipeline",
+            "_ttnn.multi_device.experimental.resolve_blitz_decode_pipeline_allocation",
+        ),
+        "how it lays stages over the hosts of a pod is not documented; name the chips of each stage yourself and join "
+        "them by ttnn.create_socket_pair",
+    ),
     "load_parameters": _PARAMETERS,
     "read_device_profiler": f"{_OTHER_RELEASE}; use ttnn.ReadDeviceProfiler",
     "save_parameters": _PARAMETERS,
@@ -94,9 +91,19 @@ REASONS: dict[str, str] = {
 _COMPOSE = "it is not modelled; compose it of other ops, or compute it in torch (ttnn.to_torch, ttnn.from_torch)"
 
 
+# Why there is nothing of a whole family of names, by how they begin.
+_FAMILIES = {
+    "disaggregation.": (
+        "it reads a cache by its addresses on chips that another process holds; read it with ttnn.from_device"
+    ),
+}
+
+
 def reason_for(name: str) -> str | None:
     """Why there is no `ttnn.x.y`; None where nobody said."""
-    return REASONS.get(name.removeprefix(_PREFIX))
+    short = name.removeprefix(_PREFIX)
+    family = next((reason for begin, reason in _FAMILIES.items() if short.startswith(begin)), None)
+    return REASONS.get(short, family)
 
 
 def absent(root: str, name: str, known: Iterable[str]) -> object:
@@ -119,6 +126,8 @@ def absent(root: str, name: str, known: Iterable[str]) -> object:
         found: object = sys.modules[root]
         for part in listed.of.split("."):
             found = getattr(found, part)
+        if isinstance(found, ModuleType):
+            sys.modules[f"{root}.{name}"] = found
         return found
     return stand_in(name, reason or _COMPOSE)
 
@@ -160,12 +169,12 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations.ccl": (),
     "_ttnn.operations.core": (),
     "_ttnn.operations.data_movement": ("ops.data_movement.layout_conversion",),
-    "_ttnn.operations.experimental": ("experimental",),
+    "_ttnn.operations.experimental": ("experimental", "kernels.program.fusion_semaphores"),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
     "_ttnn.operations.point_to_point": (),
     "_ttnn.operations.trace": ("runtime.traces.allocation_tracking",),
     "_ttnn.reports": ("tensor.buffer_reports",),
-    "_ttnn.tensor": ("tensor.native_names",),
+    "_ttnn.tensor": ("tensor.native_names", "tensor.overlapped_tensors"),
     "_ttnn.types": (),
     "tools": (),
     "tools.trace_allocation_tracker": ("runtime.traces.allocation_tracking",),
@@ -240,7 +249,7 @@ LAZY = {
     "model_preprocessing": "",
     "NOC_MODE": "kernels.program.kernel",
     "operation_tracer": "",
-    "OverlappedTensor": "tensor.native_names",
+    "OverlappedTensor": "tensor.overlapped_tensors",
     "ProgramDescriptor": "kernels.program.program_descriptor",
     "query_registered_operations": "dispatch.registry",
     "ReadDeviceProfiler": "runtime.profiling",
@@ -388,7 +397,7 @@ def load_lazily(root: str, name: str) -> object:
 def absent_module(root: str, name: str) -> ModuleType | None:
     """A module of TT-NN of which softmesh has nothing but its names."""
     listed = ttnn_names().get(name)
-    if listed is None or listed.kind != "module":
+    if listed is None or listed.kind not in ("module", "alias"):
         return None
     parent = name.rpartition(".")[0]
     if parent and f"{root}.{parent}" not in sys.modules and absent_module(root, parent) is None:

@@ -3,3 +3,4 @@
 
 from softmesh import *
 from softmesh.tensor.native_names import *
+from softmesh.tensor.overlapped_tensors import *

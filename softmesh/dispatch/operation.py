@@ -224,7 +224,7 @@ class Operation(EntryPoint):
                 f"{said} {self.name} got {got} on {where}. Device Operations expect device tensors as inputs: move to "
                 "the mesh with ttnn.to_device(tensor, mesh_device)."
             )
-        ids = [device.id() for tensor in tensors for device in tensor.devices()]
+        ids = [device.id() for tensor in tensors if (device := tensor.device()) is not None]
         raise MeshError(
             f"Operands to eltwise binary need to be on the same device! {self.name} got operands on {where} "
             f"(mesh ids {ids}): bring one over with ttnn.to_device(ttnn.from_device(tensor), mesh_device)."

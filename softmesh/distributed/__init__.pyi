@@ -125,8 +125,6 @@ from softmesh.hardware.memory_config import (
     ShardSpec as ShardSpec,
     ShardStrategy as ShardStrategy,
     TensorMemoryLayout as TensorMemoryLayout,
-    create_sharded_memory_config as create_sharded_memory_config,
-    create_sharded_memory_config_ as create_sharded_memory_config_,
 )
 from softmesh.hardware.program_configs import (
     IndexerScoreProgramConfig as IndexerScoreProgramConfig,
@@ -154,6 +152,10 @@ from softmesh.hardware.program_configs import (
     init_device_compute_kernel_config as init_device_compute_kernel_config,
 )
 from softmesh.hardware.shape import Shape as Shape
+from softmesh.hardware.sharded_configs import (
+    create_sharded_memory_config as create_sharded_memory_config,
+    create_sharded_memory_config_ as create_sharded_memory_config_,
+)
 from softmesh.kernels.generic_op import generic_op as generic_op
 from softmesh.kernels.program.kernel import NOC_MODE as NOC_MODE
 from softmesh.kernels.program.kernel_descriptor import (
@@ -484,9 +486,9 @@ from softmesh.tensor.methods import (
 )
 from softmesh.tensor.native_names import (
     FaceGeometry as FaceGeometry,
-    OverlappedTensor as OverlappedTensor,
     get_optimal_worker_cores_for_sharded_tensor as get_optimal_worker_cores_for_sharded_tensor,
 )
+from softmesh.tensor.overlapped_tensors import OverlappedTensor as OverlappedTensor
 from softmesh.tensor.partial_copy import (
     copy_host_to_device_tensor_partial as copy_host_to_device_tensor_partial,
 )

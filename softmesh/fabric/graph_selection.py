@@ -104,7 +104,7 @@ def _own_graph(machine: Machine, config: FabricConfig) -> MeshGraph:
 
 
 def _wanted_type(machine: Machine, config: FabricConfig) -> FabricType:
-    if machine.cluster_type.is_galaxy and config is FabricConfig.FABRIC_1D_RING:
+    if machine.cluster_type.is_galaxy and config in _RINGS_ON_GALAXIES:
         return FabricType.TORUS_XY
     return TORUSES.get(config, FabricType.MESH)
 

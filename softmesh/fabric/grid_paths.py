@@ -21,9 +21,9 @@ def line_through(rows: int, columns: int, start: Place, length: int) -> list[Pla
     if {rows, columns} == {2, 4}:
         return perimeter(rows, columns, start)[:length]
     grid = _Grid(rows, columns, start, length)
-    if start == (0, 0) and length == rows * columns:
-        return _comb(rows, columns) or grid.path() or serpentine(rows, columns)
-    return grid.ring() or grid.path() or (serpentine(rows, columns)[:length] if start == (0, 0) else None)
+    from_the_corner = start == (0, 0)
+    comb = _comb(rows, columns) if from_the_corner and length == rows * columns else None
+    return grid.ring() or comb or grid.path() or (serpentine(rows, columns)[:length] if from_the_corner else None)
 
 
 def perimeter(rows: int, columns: int, start: Place) -> list[Place]:

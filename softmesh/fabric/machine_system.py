@@ -175,7 +175,9 @@ class MachineSystem:
                 f"{self._system_hint()}"
             )
         if shape.dims() != whole.dims():
-            raise MeshError(f"Requested mesh shape dimensions mismatch: {shape} is not 2D! The system mesh is {whole}.")
+            if shape.dims() < whole.dims():
+                raise MeshError(f"MeshDeviceViewImpl is not 2D! Give {shape} a second dim: the system mesh is {whole}.")
+            raise MeshError(f"Requested mesh shape dimensions mismatch: {shape} != {whole}, which is the system mesh.")
         start = self._checked_offset(offset)
         ids = self._mapped(shape, start)
         is_straight = self._fits(shape[0], shape[1], start) and ids == self._rectangle(shape, start)

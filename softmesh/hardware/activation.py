@@ -171,6 +171,14 @@ class UnaryWithParam:
         """The value itself, or one made of a UnaryOpType or a pair of a UnaryOpType and a number."""
         return value if isinstance(value, UnaryWithParam) else cls(value)
 
+    def as_json(self) -> dict[str, Any]:
+        """As the JSON of a program config has it; it has no `to_json` of its own."""
+        return {"op_type": self._op_type.value, "param": self.params}
+
+    @classmethod
+    def of_json(cls, data: dict[str, Any]) -> UnaryWithParam:
+        return cls(UnaryOpType(data["op_type"]), *data["param"])
+
     @property
     def op_type(self) -> UnaryOpType:
         return self._op_type
@@ -180,7 +188,8 @@ class UnaryWithParam:
         return list(self._params)
 
     def __repr__(self) -> str:
-        return f"UnaryWithParam(op_type={self._op_type}, params={self.params})"
+        params = f", params={self.params}" if self._params else ""
+        return f"UnaryWithParam(op_type={self._op_type.cpp_name}{params})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, UnaryWithParam):

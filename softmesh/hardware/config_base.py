@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from softmesh.cores import CoreCoord
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.hardware.activation import UnaryWithParam
+from softmesh.hardware.enums import NativeEnum
 
 Self = TypeVar("Self", bound="HardwareConfig")
 
@@ -51,11 +52,25 @@ class HardwareConfig:
                 ) from None
         super().__setattr__(name, value)
 
+    def native_text(self, separator: str = ",", words: tuple[str, str] = ("0", "1")) -> str:
+        """As TT-NN's native layer writes it; `words` are those for False and True."""
+        shown = [field.name for field in fields(cast(Any, self)) if field.repr]
+        values = [f"{name}={_native(getattr(self, name), words)}" for name in shown]
+        return f"{type(self).__name__}({separator.join(values)})"
+
     @classmethod
     @cache
     def _converters(cls) -> dict[str, Callable[[Any], object] | None]:
         """Field name -> conversion, or None where a field takes its value as it is."""
         return {field.name: _CONVERSIONS.get(str(field.type)) for field in fields(cast("type[Any]", cls))}
+
+
+def _native(value: object, words: tuple[str, str]) -> str:
+    if value is None:
+        return "std::nullopt"
+    if isinstance(value, bool):
+        return words[value]
+    return value.cpp_name if isinstance(value, NativeEnum) else str(value)
 
 
 def _bool(value: object) -> bool:

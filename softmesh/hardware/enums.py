@@ -139,10 +139,10 @@ class ClusterType(NativeEnum):
     P150 = 7
     P150_X2 = 8
     P150_X4 = 9
+    P150_X8 = 13
     SIMULATOR_WORMHOLE_B0 = 10
     SIMULATOR_BLACKHOLE = 11
     N300_2x2 = 12
-    P150_X8 = 13
     P300 = 14
     SIMULATOR_QUASAR = 15
     BLACKHOLE_GALAXY = 16

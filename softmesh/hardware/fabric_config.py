@@ -10,8 +10,8 @@ from softmesh.hardware.enums import NativeEnum
 class Topology(NativeEnum):
     """The paths a collective may take. Results never depend on it."""
 
-    Linear = 1
     Ring = 2
+    Linear = 1
     Mesh = 3
     Torus = 4
 
@@ -20,13 +20,13 @@ class FabricConfig(NativeEnum):
     """Which routes exist: none, along one axis at a time, or in both; with wrap-around links or without."""
 
     DISABLED = 0
-    FABRIC_1D_NEIGHBOR_EXCHANGE = 1
     FABRIC_1D = 2
     FABRIC_1D_RING = 3
+    FABRIC_1D_NEIGHBOR_EXCHANGE = 1
     FABRIC_2D = 4
+    FABRIC_2D_TORUS_XY = 7
     FABRIC_2D_TORUS_X = 5
     FABRIC_2D_TORUS_Y = 6
-    FABRIC_2D_TORUS_XY = 7
     CUSTOM = 8
 
 

@@ -6,20 +6,16 @@ Only memory accounting and the checks that TT-NN makes depend on it; values neve
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from softmesh.arguments import checked_ints
-from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.cores import CoreRange, CoreRangeSet
+from softmesh.errors import ArgumentError
 from softmesh.hardware.enums import BufferType, NativeEnum
-from softmesh.hardware.shape import Shape, divup, roundup
+from softmesh.hardware.shape import Shape
 
 JsonObject = dict[str, Any]
 _Member = TypeVar("_Member", bound=NativeEnum)
-
-_TILE = 32
 
 
 class TensorMemoryLayout(NativeEnum):
@@ -289,6 +285,10 @@ class MemoryConfig:
         return self._per_core
 
     @property
+    def range_lockstep_allocation(self) -> bool:
+        return self._range_lockstep
+
+    @property
     def memory_layout(self) -> TensorMemoryLayout:
         return self._memory_layout
 
@@ -384,113 +384,6 @@ L1_MEMORY_CONFIG = MemoryConfig(buffer_type=BufferType.L1)
 L1_BLOCK_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.BLOCK_SHARDED, BufferType.L1)
 L1_HEIGHT_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, BufferType.L1)
 L1_WIDTH_SHARDED_MEMORY_CONFIG = MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, BufferType.L1)
-
-
-def create_sharded_memory_config(
-    shape: Sequence[int],
-    core_grid: CoreGrid | CoreRangeSet,
-    strategy: ShardStrategy,
-    orientation: ShardOrientation | None = None,
-    use_height_and_width_as_shard_shape: bool = False,
-) -> MemoryConfig:
-    """An L1 config that cuts a tensor of this shape evenly over the cores.
-
-    >>> config = create_sharded_memory_config((1, 1, 64, 96), CoreGrid(x=3, y=2), ShardStrategy.BLOCK)
-    >>> config.shard_spec.shape
-    [32, 32]
-    """
-    grid = _shard_grid(core_grid)
-    layout = _layout(strategy)
-    orientation = ShardOrientation.ROW_MAJOR if orientation is None else orientation
-    if use_height_and_width_as_shard_shape:
-        return _l1_sharded(layout, grid, _last_two(shape, orientation), orientation)
-    if isinstance(core_grid, CoreRangeSet):
-        raise MeshError(
-            "height and width must be shard shape with CoreRangeSet; pass the shape of one shard with "
-            "use_height_and_width_as_shard_shape=True, or give a CoreGrid"
-        )
-    tensor, parts = _height_and_width(shape), _parts(layout, grid, orientation)
-    if tensor.height % parts.height or tensor.width % parts.width:
-        raise MeshError(
-            f"Invalid sharding core_grid: a {tensor.height} x {tensor.width} tensor does not divide into "
-            f"{parts.height} x {parts.width} equal shards; pad it, or use another {core_grid!r}"
-        )
-    return _l1_sharded(layout, grid, (tensor.height // parts.height, tensor.width // parts.width), orientation)
-
-
-def create_sharded_memory_config_(
-    shape: Sequence[int],
-    core_grid: CoreGrid | CoreRangeSet,
-    strategy: ShardStrategy | TensorMemoryLayout,
-    orientation: ShardOrientation | None,
-    use_height_and_width_as_shard_shape: bool = False,
-    tile_layout: bool = False,
-) -> MemoryConfig:
-    """The same, rounding the shards up where they do not divide, and to whole tiles with `tile_layout`."""
-    grid = _shard_grid(core_grid)
-    layout = strategy if isinstance(strategy, TensorMemoryLayout) else _layout(strategy)
-    orientation = ShardOrientation.ROW_MAJOR if orientation is None else orientation
-    if use_height_and_width_as_shard_shape:
-        shard = _last_two(shape, orientation)
-    else:
-        tensor, parts = _height_and_width(shape), _parts(layout, grid, orientation)
-        shard = divup(tensor.height, parts.height), divup(tensor.width, parts.width)
-    if tile_layout:
-        shard = roundup(shard[0], _TILE), roundup(shard[1], _TILE)
-    return _l1_sharded(layout, grid, shard, orientation)
-
-
-class _HeightWidth(NamedTuple):
-    height: int
-    width: int
-
-
-def _parts(layout: TensorMemoryLayout, grid: CoreRangeSet, orientation: ShardOrientation) -> _HeightWidth:
-    """Into how many shards the height and the width of a tensor are cut."""
-    if layout is TensorMemoryLayout.HEIGHT_SHARDED:
-        return _HeightWidth(grid.num_cores(), 1)
-    if layout is TensorMemoryLayout.WIDTH_SHARDED:
-        return _HeightWidth(1, grid.num_cores())
-    box = grid.bounding_box().grid_size()
-    if box.x * box.y != grid.num_cores():
-        raise MeshError(f"Invalid sharding core_grid: block sharding needs one rectangle of cores, not {grid}")
-    return _HeightWidth(box.y, box.x) if orientation is ShardOrientation.ROW_MAJOR else _HeightWidth(box.x, box.y)
-
-
-def _height_and_width(shape: Sequence[int]) -> _HeightWidth:
-    *leading, width = _checked_shape(shape, 1)
-    return _HeightWidth(math.prod(leading), width)
-
-
-def _last_two(shape: Sequence[int], orientation: ShardOrientation) -> tuple[int, int]:
-    *_, height, width = _checked_shape(shape, 2)
-    return (height, width) if orientation is ShardOrientation.ROW_MAJOR else (width, height)
-
-
-def _checked_shape(shape: Sequence[int], rank: int) -> list[int]:
-    sizes = checked_ints("create_sharded_memory_config", "shape", shape)
-    if len(sizes) < rank:
-        raise MeshError(f"create_sharded_memory_config: shape {sizes} needs {rank} dims or more")
-    return sizes
-
-
-def _shard_grid(core_grid: CoreGrid | CoreRangeSet) -> CoreRangeSet:
-    if isinstance(core_grid, CoreRangeSet):
-        return core_grid
-    if isinstance(core_grid, CoreGrid):
-        return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(core_grid.x - 1, core_grid.y - 1))])
-    raise ArgumentError(f"Invalid core_grid type: {core_grid!r} is neither a CoreGrid nor a CoreRangeSet")
-
-
-def _layout(strategy: ShardStrategy) -> TensorMemoryLayout:
-    _check("create_sharded_memory_config", "strategy", strategy, ShardStrategy)
-    return TensorMemoryLayout[f"{strategy.name}_SHARDED"]
-
-
-def _l1_sharded(
-    layout: TensorMemoryLayout, grid: CoreRangeSet, shard: Sequence[int], orientation: ShardOrientation
-) -> MemoryConfig:
-    return MemoryConfig(layout, BufferType.L1, ShardSpec(grid, shard, orientation))
 
 
 def _grid_text(grid: CoreRangeSet) -> str:

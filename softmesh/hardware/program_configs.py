@@ -5,12 +5,13 @@ precision of compute kernels. Sizes are in tiles.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar, cast
 
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.errors import ArgumentError
-from softmesh.hardware.activation import UnaryOpType, UnaryWithParam
+from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config_base import HardwareConfig
 from softmesh.hardware.enums import Arch, NativeEnum
 
@@ -78,30 +79,9 @@ def init_device_compute_kernel_config(
     )
 
 
-def _as_json(value: object) -> object:
-    if isinstance(value, CoreCoord | CoreRangeSet):
-        return json.loads(value.to_json())
-    if isinstance(value, UnaryWithParam):
-        return {"op_type": value.op_type.value, "params": value.params}
-    return value
-
-
-def _of_json(value: Any) -> object:
-    """By its form: no two kinds of fields are written alike."""
-    if isinstance(value, list):
-        return CoreRangeSet.from_json(json.dumps(value))
-    if not isinstance(value, dict):
-        return value
-    if "op_type" in value:
-        return UnaryWithParam(UnaryOpType(value["op_type"]), *value["params"])
-    return CoreCoord.from_json(json.dumps(value))
-
-
+_Config = TypeVar("_Config", bound="MatmulProgramConfig")
 _NO_CORES = CoreRangeSet([])
 _ONE_CORE = CoreCoord(1, 1)
-
-
-_Matmul = TypeVar("_Matmul", bound="MatmulProgramConfig")
 
 
 class MatmulProgramConfig(HardwareConfig):
@@ -109,25 +89,47 @@ class MatmulProgramConfig(HardwareConfig):
 
     __slots__ = ()
 
-    def to_json(self) -> str:
-        """An object with the names of the fields; what is absent is null."""
-        values = {name: _as_json(getattr(self, name)) for name in self._converters()}
-        return json.dumps(values, separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls: type[_Matmul], text: str) -> _Matmul:
-        try:
-            return cls(**{name: _of_json(value) for name, value in json.loads(text).items()})
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ArgumentError(f"{cls.__name__}.from_json(): not what to_json() wrote: {error!r}") from error
-
     @property
     def activation(self) -> UnaryWithParam | None:
         """What the kernel applies to the product, behind the bias; some forms have no place for it."""
         return getattr(self, "fused_activation", None)
 
+    def __repr__(self) -> str:
+        return self.native_text()
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+    def to_json(self) -> str:
+        values = {field.name: _as_json(getattr(self, field.name)) for field in fields(cast(Any, self))}
+        return json.dumps(values, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls: type[_Config], text: str) -> _Config:
+        """What `to_json` wrote."""
+        try:
+            data = json.loads(text)
+            return cls(**{name: _OF_JSON.get(name, _same)(value) for name, value in data.items() if value is not None})
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ArgumentError(f"{cls.__name__}.from_json(): not what to_json() wrote: {error}") from error
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_OF_JSON: dict[str, Callable[[Any], Any]] = {
+    "compute_with_storage_grid_size": CoreCoord._of_json,
+    "allowed_worker_cores": CoreRangeSet._of_json,
+    "hop_cores": CoreRangeSet._of_json,
+    "fused_activation": UnaryWithParam.of_json,
+}
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, CoreCoord | CoreRangeSet):
+        return value._as_json()
+    return value.as_json() if isinstance(value, UnaryWithParam) else value
+
+
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class MatmulMultiCoreReuseProgramConfig(MatmulProgramConfig):
     """Every core computes its own block from its own inputs."""
 
@@ -140,7 +142,7 @@ class MatmulMultiCoreReuseProgramConfig(MatmulProgramConfig):
     allowed_worker_cores: CoreRangeSet | None = None
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class _MultiCastProgramConfig(MatmulProgramConfig):
     """An output block that is not given is what a core computes in all: per_core_M x per_core_N."""
 
@@ -160,7 +162,7 @@ class _MultiCastProgramConfig(MatmulProgramConfig):
             self.out_block_w = self.per_core_N
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class MatmulMultiCoreReuseMultiCastProgramConfig(_MultiCastProgramConfig):
     """Rows of cores share blocks of the first operand, columns those of the second."""
 
@@ -170,7 +172,7 @@ class MatmulMultiCoreReuseMultiCastProgramConfig(_MultiCastProgramConfig):
     allowed_worker_cores: CoreRangeSet | None = None
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class MatmulMultiCoreReuseMultiCast1DProgramConfig(_MultiCastProgramConfig):
     """One operand is shared with all cores, the other split among them; output blocks as in the 2-D form."""
 
@@ -185,7 +187,7 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(_MultiCastProgramConfig):
     stream_in1: bool = False
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(MatmulProgramConfig):
     """Weights stream in from shards that lie across the DRAM banks."""
 
@@ -196,7 +198,7 @@ class MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(MatmulProgramConfig)
     num_workers_per_dram_bank: int = 1
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig(MatmulProgramConfig):
     """The same for a batch of weights."""
 
@@ -226,6 +228,9 @@ class LayerNormProgramConfig(HardwareConfig):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return self.native_text()
+
 
 class SoftmaxProgramConfig(HardwareConfig):
     """Any of the program configs that softmax takes."""
@@ -233,14 +238,14 @@ class SoftmaxProgramConfig(HardwareConfig):
     __slots__ = ()
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class LayerNormDefaultProgramConfig(LayerNormProgramConfig):
     legacy_reduction: bool = False
-    legacy_rsqrt: bool = False
+    legacy_rsqrt: bool = field(default=False, repr=False)
     use_welford: bool = False
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class LayerNormShardedMultiCoreProgramConfig(LayerNormProgramConfig):
     compute_with_storage_grid_size: CoreCoord
     subblock_w: int
@@ -248,7 +253,7 @@ class LayerNormShardedMultiCoreProgramConfig(LayerNormProgramConfig):
     block_w: int
     inplace: bool
     legacy_reduction: bool = False
-    legacy_rsqrt: bool = False
+    legacy_rsqrt: bool = field(default=False, repr=False)
     use_welford: bool = False
 
 
@@ -265,7 +270,7 @@ class SoftmaxShardedMultiCoreProgramConfig(SoftmaxProgramConfig):
     block_w: int
 
 
-@dataclass(kw_only=True, slots=True, unsafe_hash=True)
+@dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class SDPAProgramConfig(HardwareConfig):
     """Chunks of queries and keys that scaled dot-product attention works on at a time."""
 
@@ -278,6 +283,9 @@ class SDPAProgramConfig(HardwareConfig):
     max_k_splits: int = 1
     matmul_math_fidelity: MathFidelity | None = None
     segmented_accumulation: bool = False
+
+    def __repr__(self) -> str:
+        return self.native_text(", ", ("false", "true"))
 
 
 # Attention's caches and indexers.

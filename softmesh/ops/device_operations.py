@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -17,7 +17,7 @@ from softmesh.arguments import checked, checked_all, checked_int, reject_unknown
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import check_broadcast
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.enums import Arch, NativeEnum
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
@@ -363,6 +363,14 @@ class LayerNormMultiCoreProgramFactory:
 
 class LayerNormShardedProgramFactory:
     """For sharded inputs."""
+
+    @staticmethod
+    def create_descriptor(*args: object) -> NoReturn:
+        """TT-NN's kernels and circular buffers for a norm, which there are none of here."""
+        raise NotModelled(
+            "softmesh has no kernels in C++ that LayerNormShardedProgramFactory.create_descriptor could describe; run "
+            "ttnn.layer_norm or ttnn.rms_norm, or write kernels in Python (docs/kernels.md)."
+        )
 
 
 class LayerNormDeviceOperation:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.hardware.memory_config import MemoryConfig, ShardStrategy, create_sharded_memory_config
+from softmesh.hardware.memory_config import MemoryConfig, ShardStrategy
+from softmesh.hardware.sharded_configs import create_sharded_memory_config
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.mappers import ReplicateTensorToMesh, ShardTensorToMesh

@@ -65,8 +65,6 @@ class MeshToTensor:
                 f"The number of dimensions in the mesh shape {MeshShape(self._shape)} does not match the number "
                 f"of dimensions in the config {config}."
             )
-        if len(set(self._dims)) != len(self._dims):
-            raise MeshError(f"dims must be unique: got {self._dims}.")
         self._coords = piece_coordinates(self._shape, self._mesh, offset)
 
     def compose(self, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
@@ -95,20 +93,23 @@ class MeshToTensor:
         rank = pieces.dim() - 1
         if len(found) == 1:
             return pieces[0]
-        dims = [self._dim(dim, rank) for dim in self._dims]
-        if len(set(dims)) != len(dims):
-            raise MeshError(f"dims must be unique: {self._dims} name one tensor dim twice.")
+        if not found:
+            return pieces.new_empty(0)
+        dims = self._checked_dims(rank)
         shape = self._shape if len(self._shape) > 1 else (len(found),)
         return _without_filler(concatenate(pieces.unflatten(0, shape), dims), pieces, dist)
 
-    @staticmethod
-    def _dim(dim: int, rank: int) -> int:
-        if not -rank <= dim < rank:
+    def _checked_dims(self, rank: int) -> list[int]:
+        """Counted from 0; nothing looks at them before there are shards to put together."""
+        if any(not -rank <= dim < rank for dim in self._dims):
             raise MeshError(
-                f"Invalid dimension index; got dims: {{{dim}}}, tensor dimension: {rank}: "
-                f"shards have dims {-rank} to {rank - 1}."
+                f"Invalid dimension index; got dims: {{{', '.join(map(str, self._dims))}}}, tensor dimension: {rank}: "
+                + (f"shards have dims {-rank} to {rank - 1}." if rank else "shards of rank 0 have none.")
             )
-        return dim % rank
+        dims = [dim % rank for dim in self._dims]
+        if len(set(dims)) != len(dims):
+            raise MeshError(f"dims must be unique: {self._dims} name one tensor dim twice.")
+        return dims
 
 
 def _without_filler(whole: torch.Tensor, pieces: torch.Tensor, dist: Distribution) -> torch.Tensor:

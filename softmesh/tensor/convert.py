@@ -34,6 +34,7 @@ def _constant(value: float, dtype: torch.dtype) -> torch.Tensor:
 
 _LARGEST_DENORMAL = 2.0**-126 - 2.0**-149
 _EXPONENT_MASK = _constant(0x7F800000, torch.int32)
+_MANTISSA_MASK = 0x7FFFFF
 _EXPONENT_ONE = _constant(1 << 23, torch.int32)
 _BITS_OF_TWO_TO_MINUS_127 = _constant(1 << 22, torch.int32)  # a denormal
 _TWO_TO_MINUS_22 = _constant(2.0**-22, torch.float32)
@@ -133,10 +134,28 @@ def to_storage(
     if facts.mantissa_bits is not None:
         host = t.to(torch.bfloat16) if torch_first else t
         filler = _cast(pad_value, host.dtype)
-        return round_blocks(host.to(torch.float32), facts.mantissa_bits, pad_value=filler)
+        values = _rounded_nans(host.to(torch.float32), facts.mantissa_bits)
+        return round_blocks(values, facts.mantissa_bits, pad_value=filler)
     if t.is_floating_point() and not facts.is_float and not torch_first:
         return to_integers(t, dtype)
-    return round_to(t, dtype)
+    made = round_to(t, dtype)
+    return _plain_nans(made) if dtype is DataType.BFLOAT16 and made is not t else made
+
+
+def _plain_nans(made: torch.Tensor) -> torch.Tensor:
+    """Whatever a NaN was, the host makes one of it: positive, with the first bit of the mantissa."""
+    if made.sum().isnan():  # most tensors have none, and a sum is the cheapest way to know
+        made.masked_fill_(made.isnan(), math.nan)
+    return made
+
+
+def _rounded_nans(values: torch.Tensor, mantissa_bits: int) -> torch.Tensor:
+    """Block formats round a NaN as they round a number: one with no bits left is an infinity."""
+    if not values.is_floating_point() or not values.sum().isnan():
+        return values
+    half = 1 << (23 - mantissa_bits)
+    vanishes = values.isnan() & ((values.view(torch.int32) & _MANTISSA_MASK) <= half)
+    return torch.where(vanishes, torch.full_like(values, math.inf).copysign(values), values)
 
 
 def to_integers(values: torch.Tensor, dtype: DataType) -> torch.Tensor:

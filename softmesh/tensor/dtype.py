@@ -13,7 +13,7 @@ from types import MappingProxyType
 import torch
 from torch import dtype as TorchDtype
 
-from softmesh.errors import ArgumentError, ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.enums import DataType, Layout
 
 TILE_SIZE = 32
@@ -100,6 +100,13 @@ _DEFAULT_DTYPES = {
     torch.bool: DataType.UINT8,
 }
 
+_FLOAT8_CODES = {
+    torch.float8_e4m3fn: 10,
+    torch.float8_e4m3fnuz: 11,
+    torch.float8_e5m2: 12,
+    torch.float8_e5m2fnuz: 13,
+}
+
 
 def facts(dtype: DataType) -> DtypeFacts:
     """The facts of a dtype that a caller handed in; inside softmesh, `FACTS[dtype]` is enough."""
@@ -160,4 +167,16 @@ def default_dtype_for(torch_dtype: TorchDtype) -> DataType:
     if torch_dtype is torch.float64:
         raise ArgumentError("torch.float64 has no dtype of its own; pass one, for example dtype=ttnn.float32")
     names = ", ".join(map(str, _DEFAULT_DTYPES))
-    raise ArgumentError(f"{torch_dtype} cannot become a tensor; convert it first to one of {names}")
+    raise MeshError(
+        f"get_ttnn_datatype_from_dtype: got unexpected dlpack dtype. code: {_dlpack_code(torch_dtype)}, bits: "
+        f"{torch_dtype.itemsize * 8}: {torch_dtype} cannot become a tensor; convert it first to one of {names}"
+    )
+
+
+def _dlpack_code(torch_dtype: TorchDtype) -> int:
+    """How DLPack numbers the kinds of numbers that no dtype is made of: complex ones, eight-bit floats, integers."""
+    if torch_dtype.is_complex:
+        return 5
+    if not torch_dtype.is_floating_point:
+        return 1 if torch_dtype is torch.uint64 else 0
+    return _FLOAT8_CODES.get(torch_dtype, 2)

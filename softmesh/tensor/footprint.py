@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
+from softmesh.runtime.buffers.buffer_config import BufferDistributionSpec
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
 from softmesh.runtime.memory.pool import Pool
@@ -21,13 +23,14 @@ class Footprint(NamedTuple):
     buffer_type: BufferType
     bytes_per_bank: int  # in whole grains of the memory
     bytes: int  # of all banks, as far as pages lie there
+    banks: int  # over which it is spread
 
 
 Room = tuple[Pool, int, int]  # bytes of each bank, and of all of them together
 
 
 def room_for(spec: TensorSpec, allocator: Allocator) -> Room:
-    _, buffer_type, size, requested = footprint(spec, allocator.memory_map)
+    _, buffer_type, size, requested, _ = footprint(spec, allocator.memory_map)
     return allocator.pools[buffer_type], size, requested
 
 
@@ -41,35 +44,66 @@ def footprint(spec: TensorSpec, memory_map: MemoryMap) -> Footprint:
 
 def _measured(spec: TensorSpec, memory_map: MemoryMap) -> Footprint:
     config = spec.memory_config
-    region = memory_map.regions[config.buffer_type]
+    region, banks = memory_map.regions[config.buffer_type], 0
     if not spec.volume():
         each = total = 0
     elif config.is_sharded():
         shard, cores = _shard_shape(spec, memory_map)
         of_one = _shard_bytes(spec, shard, region)
         shards = math.prod(-(-n // m) for n, m in zip(_cut_shape(spec, shard), shard, strict=True))
-        each, total = -(-shards // cores) * of_one, shards * of_one
+        each, total, banks = -(-shards // cores) * of_one, shards * of_one, min(cores, shards)
+    elif config.buffer_type is BufferType.L1_SMALL:
+        raise MeshError(
+            "L1_SMALL only supports sharded allocations, see validate_num_banks: give the tensor a sharded memory "
+            f"config, or {BufferType.L1}."
+        )
     else:
-        page, pages = _aligned(spec.page_size(), region), spec.num_pages()
-        each, total = -(-pages // region.banks) * page, pages * page
-    return Footprint(memory_map, config.buffer_type, -(-each // region.grain) * region.grain, total)
+        page, pages, banks = _aligned(spec.page_size(), region), spec.num_pages(), region.banks
+        each, total = -(-pages // banks) * page, pages * page
+    return Footprint(memory_map, config.buffer_type, -(-each // region.grain) * region.grain, total, banks)
 
 
 def _shard_shape(spec: TensorSpec, memory_map: MemoryMap) -> tuple[tuple[int, ...], int]:
     """The extents of one shard, and over how many cores shards are dealt."""
     config = spec.memory_config
     cut = config.nd_shard_spec
-    if cut is not None:
-        if config.buffer_type is BufferType.DRAM and any(area.end.y > 0 for area in cut.grid.ranges()):
+    if cut is None:
+        return _even_shard(spec, memory_map), memory_map.grid[0] * memory_map.grid[1]
+    shape = tuple(max(n, 1) for n in cut.shard_shape)
+    columns, rows = _banks(config.buffer_type, memory_map)
+    if any(area.end.x >= columns or area.end.y >= rows for area in cut.grid.ranges()):
+        dealt = BufferDistributionSpec.dealt(
+            _cut_shape(spec, shape), shape, cut.grid, cut.orientation, cut.shard_distribution_strategy
+        )
+        _check_cores(dealt.cores_with_shards(), config.buffer_type, memory_map)
+    return shape, max(cut.num_cores(), 1)
+
+
+def _banks(buffer_type: BufferType, memory_map: MemoryMap) -> tuple[int, int]:
+    """Columns and rows of the cores that have a bank: DRAM's are in a row, whose core x has bank x."""
+    return (memory_map.regions[buffer_type].banks, 1) if buffer_type is BufferType.DRAM else memory_map.grid
+
+
+def _check_cores(cores: Sequence[CoreCoord], buffer_type: BufferType, memory_map: MemoryMap) -> None:
+    columns, rows = _banks(buffer_type, memory_map)
+    count, is_dram = memory_map.regions[buffer_type].banks, buffer_type is BufferType.DRAM
+    for core in cores:
+        at = f"shard core ({core.x}, {core.y})"
+        if is_dram and core.y:
             raise MeshError(
-                "DRAM banks are 1D: bank x is core (x, 0), and a shard on another row would lie over one of these; "
-                f"got the grid {cut.grid}. Keep it in row 0, inside mesh.dram_grid_size()."
+                f"Invalid DRAM shard grid: {at} is not on row 0. DRAM banks are 1D: bank x is core (x, 0). Keep the "
+                "grid in row 0, inside mesh.dram_grid_size()."
             )
-        return tuple(max(n, 1) for n in cut.shard_shape), max(cut.num_cores(), 1)
-    flat = config.shard_spec
-    if flat is not None:
-        return tuple(max(n, 1) for n in flat.shape), max(flat.num_cores(), 1)
-    return _even_shard(spec, memory_map), memory_map.grid[0] * memory_map.grid[1]
+        if is_dram and core.x >= columns:
+            raise MeshError(
+                f"Invalid DRAM shard grid: {at} has no DRAM bank on this device, which has {count} of them. Keep the "
+                "grid inside mesh.dram_grid_size()."
+            )
+        if core.x >= columns or core.y >= rows:
+            raise MeshError(
+                f"Invalid shard grid: {at} has no L1 bank on this device, which has {count} of them. Derive the shard "
+                f"grid from mesh.compute_with_storage_grid_size(), which is {columns} x {rows} here."
+            )
 
 
 def _even_shard(spec: TensorSpec, memory_map: MemoryMap) -> tuple[int, int]:

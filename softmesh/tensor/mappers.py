@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -183,19 +183,21 @@ class TensorToMesh:
     def split(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Distribution, TensorTopology]:
         """A view of `tensor` with the distribution's leading dims, and what they mean."""
         dims = self._dims(tensor)
-        shape = list(self._shape)
+        cuts = self._cuts(tensor, dims)
+        shape: list[int] = []
         words: list[Placement] = []
         pieces = tensor
-        for axis, dim in enumerate(dims):  # behind `axis` leading dims already made
-            if dim is None:
+        for axis, (dim, cut) in enumerate(zip(dims, cuts, strict=True)):  # behind `axis` leading dims already made
+            if dim is None or cut is None:
                 words.append(REPLICATE)
+                shape.append(self._shape[axis])
                 pieces = pieces.unsqueeze(axis)
             else:
-                count, word = self._chunks(tensor, dim, shape[axis])
+                count, word = cut
                 if word.size is not None:
                     pieces = _pad_dim(pieces, dim + axis, count)
-                shape[axis] = count
                 words.append(word)
+                shape.append(count)
                 pieces = pieces.unflatten(dim + axis, (count, -1)).movedim(dim + axis, axis)
         return pieces, *self._place(tuple(shape), tuple(words))
 
@@ -237,29 +239,75 @@ class TensorToMesh:
             )
         return dims
 
-    def _chunks(self, tensor: torch.Tensor, dim: int, devices: int) -> tuple[int, Shard]:
-        """How many chunks TT-NN's rule makes of `dim`: ceil(n / devices) each, until it is used up."""
-        n = tensor.shape[dim]
-        if n == 0:
-            raise MeshError(f"No chunks were produced: dim {dim} of {tuple(tensor.shape)} is empty.")
-        chunk = -(-n // devices)
-        count = -(-n // chunk)
+    def _cuts(self, tensor: torch.Tensor, dims: list[int | None]) -> list[tuple[int, Shard] | None]:
+        """How many chunks TT-NN's rule makes along each axis: ceil(n / devices) each, until the dim is used up."""
+        extents = tuple(tensor.shape)
+        chunks = [
+            None if dim is None else _Chunks(dim, extents[dim], devices)
+            for dim, devices in zip(dims, self._shape, strict=True)
+        ]
+        split = [one for one in chunks if one is not None]
+        for one in split:
+            if not one.extent:
+                raise MeshError(f"No chunks were produced: dim {one.dim} of {extents} is empty.")
         nd = len(self._shape) > 1
-        if is_lenient() and (n % chunk or (nd and count != devices)):
-            return devices if nd else count, Shard(dim, n)
-        if nd and count != devices:
+        if not is_lenient():
+            if nd:
+                _check_counts(split)
+            _check_even(split, extents)
+        if split and 0 in self._shape:
             raise MeshError(
-                f"ND sharding requires the number of chunks {count} to match the mesh dimension size {devices}: "
-                f"dim {dim} has {n} elements. {_remedy(n, devices)}"
+                f"Coordinate {MeshCoordinate([0] * len(self._shape))} is out of bounds for shape "
+                f"{MeshShape(self._shape)}: an axis without devices holds no copies."
             )
-        if n % chunk:
-            full, short = list(tensor.shape), list(tensor.shape)
-            full[dim], short[dim] = chunk, n % chunk
-            raise MeshError(
-                f"Shard shape mismatch: expected Shape({full}) but got Shape({short}): dim {dim} has {n} "
-                f"elements, which {devices} devices cannot share evenly. {_remedy(n, devices)}"
-            )
-        return count, Shard(dim)
+        return [None if one is None else one.cut(nd) for one in chunks]
+
+
+class _Chunks(NamedTuple):
+    """A dim of so many elements, cut for so many devices."""
+
+    dim: int
+    extent: int
+    devices: int
+
+    @property
+    def size(self) -> int:
+        return -(-self.extent // self.devices)
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.extent // self.size)
+
+    def cut(self, nd: bool) -> tuple[int, Shard]:
+        """The number of pieces; with `lenient()` the last may be short, and empty where there are several axes."""
+        if self.extent % self.size or (nd and self.pieces != self.devices):
+            return self.devices if nd else self.pieces, Shard(self.dim, self.extent)
+        return self.pieces, Shard(self.dim)
+
+
+def _check_counts(split: Sequence[_Chunks]) -> None:
+    made, devices = math.prod(one.pieces for one in split), math.prod(one.devices for one in split)
+    if made != devices:
+        short = next(one for one in split if one.pieces != one.devices)
+        raise MeshError(
+            f"ND sharding requires the number of chunks {made} to match the mesh dimension size {devices}: dim "
+            f"{short.dim} has {short.extent} elements. {_remedy(short.extent, short.devices)}"
+        )
+
+
+def _check_even(split: Sequence[_Chunks], extents: Sequence[int]) -> None:
+    """The first piece that is unlike the one before it is the last along the last uneven axis."""
+    uneven = [one for one in split if one.extent % one.size]
+    if not uneven:
+        return
+    full, last = list(extents), uneven[-1]
+    for one in split:
+        full[one.dim] = one.size
+    short = [last.extent % last.size if dim == last.dim else n for dim, n in enumerate(full)]
+    raise MeshError(
+        f"Shard shape mismatch: expected Shape({full}) but got Shape({short}): dim {last.dim} has {last.extent} "
+        f"elements, which {last.devices} devices cannot share evenly. {_remedy(last.extent, last.devices)}"
+    )
 
 
 def _remedy(n: int, devices: int) -> str:

@@ -18,7 +18,7 @@ from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.mappers import Mapper
-from softmesh.tensor.padding import check_host, with_padding, with_spec
+from softmesh.tensor.padding import check_host, host_layout, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import StorageType, Tensor, tensor_method
@@ -173,8 +173,9 @@ def to(
 def _in_layout(tensor: Tensor, layout: Layout) -> Tensor:
     """Padding that is there stays: `unpad` takes it away."""
     check_host(tensor, "to", "use ttnn.to_layout(tensor, layout) on a device")
+    layout = host_layout(tensor.spec, layout)
     if facts(tensor.dtype).is_block:
-        return with_spec(tensor, tensor.spec)  # which lie in tiles only, and stay there
+        return with_spec(tensor, tensor.spec)
     spec = make_spec(tuple(tensor.shape), tensor.dtype, layout, tensor.memory_config(), tensor.tile)
     if tensor.volume() > spec.volume():
         spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value)
@@ -201,6 +202,8 @@ def as_numpy(self: Tensor, mesh_composer: MeshToTensor | None = None) -> np.ndar
 
 @tensor_method("to_list")
 def as_list(self: Tensor) -> list[Any]:
+    if self.dtype is DataType.FP8_E4M3:
+        raise MeshError("Tensor.to_list(): FP8_E4M3 is not supported: convert it first with ttnn.to_dtype.")
     return to_torch(self).tolist()
 
 

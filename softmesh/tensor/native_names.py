@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, refused
-from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.arguments import checked, described, refused
+from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware import NOC, DumpTensorMode
 from softmesh.hardware.enums import BufferType
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def dump_tensor_flatbuffer(
     filename: str | Path, tensor: Tensor, mode: DumpTensorMode = DumpTensorMode.DISTRIBUTED_GATHER
 ) -> None:
-    """`ttnn.dump_tensor`. The file is softmesh's own kind, not a flatbuffer."""
+    """`ttnn.dump_tensor`."""
     dump_tensor(filename, tensor, mode=mode)
 
 
@@ -104,31 +104,3 @@ class FaceGeometry:
 
     face_r_dim: int = 16
     num_faces: int = 4
-
-
-@dataclass
-class OverlappedTensor:
-    """A tensor inside another's memory: `byte_offset` bytes into each shard of `fused_tensor`."""
-
-    fused_tensor: Tensor
-    tensor_shape: tuple[int, ...]
-    shard_shape: tuple[int, ...]
-    core_range_set: CoreRangeSet
-    dtype: DataType
-    tile_shape: tuple[int, ...]
-    byte_offset: int = 0
-    total_size: int = 0
-
-    def __post_init__(self) -> None:
-        where = "OverlappedTensor"
-        checked(where, "fused_tensor", self.fused_tensor, Tensor, "a ttnn.Tensor")
-        checked(where, "core_range_set", self.core_range_set, CoreRangeSet, "a ttnn.CoreRangeSet")
-        checked(where, "dtype", self.dtype, DataType, "a ttnn.DataType")
-        for name in ("tensor_shape", "shard_shape", "tile_shape"):
-            setattr(self, name, tuple(checked_ints(where, name, getattr(self, name))))
-        for name in ("byte_offset", "total_size"):
-            if checked_int(where, name, getattr(self, name)) < 0:
-                raise MeshError(f"{where}: {name} cannot be negative, got {getattr(self, name)}.")
-
-    def get_tile(self) -> Tile:
-        return Tile(self.tile_shape)

@@ -13,7 +13,7 @@ from softmesh.arguments import checked_ints, described, refused
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Shard
-from softmesh.tensor.dtype import Layout
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor, tensor_method
@@ -32,6 +32,22 @@ def with_spec(tensor: Tensor, spec: TensorSpec) -> Tensor:
     return Tensor.make(storage, spec, tensor.topology_label)
 
 
+def host_layout(spec: TensorSpec, layout: Layout) -> Layout:
+    """The layout in which the host holds a tensor for which `layout` is asked: block floats stay in tiles."""
+    if spec.dtype is DataType.FP8_E4M3 and layout is Layout.TILE:
+        raise MeshError(
+            "pad: FP8_E4M3 is not supported: it lies in rows only. Convert it with ttnn.to_dtype(t, ttnn.float32)."
+        )
+    if not facts(spec.dtype).is_block:
+        return layout
+    if layout is Layout.ROW_MAJOR and spec.volume() != spec.logical_volume():
+        raise MeshError(
+            f"Tensor layout must be ROW_MAJOR for unpadding: {spec.dtype} lies in tiles only, and {spec.shape} does "
+            "not fill them. Convert it first with ttnn.to_dtype(t, ttnn.bfloat16)."
+        )
+    return Layout.TILE
+
+
 def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """(..., *padded_shape) from (..., *shape)."""
     padded, rank = tuple(spec.padded_shape), len(spec.shape)
@@ -47,8 +63,13 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 def pad(
     self: Tensor, output_tensor_shape: Sequence[int], input_tensor_start: Sequence[int], pad_value: float
 ) -> Tensor:
-    """A host tensor with room behind its values, up to `output_tensor_shape`; the logical shape stays."""
-    _check_row_major(self, "pad")
+    """A host tensor with room behind its values, up to `output_tensor_shape`; the logical shape stays.
+
+    One in tiles is returned as it is.
+    """
+    check_host(self, "pad")
+    if self.layout is not Layout.ROW_MAJOR:
+        return self
     sizes = checked_ints("pad", "output_tensor_shape", output_tensor_shape)
     starts = checked_ints("pad", "input_tensor_start", input_tensor_start)
     shape = tuple(self.shape)

@@ -53,6 +53,11 @@ def check_shards(
         )
     flat = None if config.created_with_nd_shard_spec else config.shard_spec
     nd = config.nd_shard_spec
+    if config.is_sharded() and flat is None and nd is None and layout is Layout.TILE:
+        raise MeshError(
+            f"bad optional access: {config.memory_layout} in tiles needs a shard spec: give "
+            "shard_spec=ttnn.ShardSpec(...)."
+        )
     if config.is_sharded() and (flat is not None or nd is not None):
         padded = padded_shape(tuple(shape), layout, tile, row_alignment(config))
         if flat is not None:
@@ -70,6 +75,11 @@ def check_shards(
 
 
 def check_dtype(dtype: DataType, layout: Layout) -> None:
+    if dtype is DataType.INVALID:
+        raise MeshError(
+            "Only UINT32, INT32, FLOAT32, UINT16, UINT8, INT8, BFLOAT16, BFLOAT8_B, BFLOAT4_B, or FP8_E4M3 dtypes are "
+            f"supported on device! {dtype} holds no values: choose another."
+        )
     if dtype in (DataType.BFLOAT8_B, DataType.BFLOAT4_B) and layout is not Layout.TILE:
         raise MeshError(
             "Only TILE layout is supported for BFLOAT8_B dtype! Layout must be Layout::TILE for bfloat8_b or "

@@ -23,7 +23,7 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.hardware.shape import Shape
-from softmesh.tensor.dtype import DataType, Layout, element_size, facts
+from softmesh.tensor.dtype import DataType, Layout, element_size
 from softmesh.tensor.shard_rules import (
     check_dtype,
     check_shards,
@@ -116,8 +116,7 @@ class TensorSpec:
         self, shape: Shape, dtype: DataType, layout: Layout, memory_config: MemoryConfig, tile: Tile | None
     ) -> None:
         checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-        facts(dtype)  # refuses what is none
-        check_dtype(dtype, layout)
+        checked("TensorSpec", "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
         self.shape, self.dtype, self.layout = shape, dtype, layout
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
         self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile, row_alignment(memory_config)))
@@ -371,4 +370,5 @@ def make_spec(
     """A TensorSpec, the same object for the same parts."""
     spec = TensorSpec.__new__(TensorSpec)
     spec._fill(Shape(shape), dtype, layout, memory_config, tile)
+    check_dtype(dtype, layout)
     return spec

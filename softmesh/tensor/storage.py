@@ -101,11 +101,16 @@ class Storage:
         room = spec._footprint
         if room is None or room[0] is not allocator.memory_map:
             room = footprint(spec, allocator.memory_map)
-        _, buffer_type, size, requested = room
+        _, buffer_type, size, requested, _ = room
         if size:
             pool = allocator.pools[buffer_type]
             self.claim = pool.allocate(size, requested, self)
             self._memory = pool
+
+    def banks(self) -> int | None:
+        """Over how many banks its tensor is spread; None where that is not known."""
+        found = None if self.spec is None else self.spec._footprint
+        return None if found is None else found.banks
 
     def use_memory_of(self, other: Storage, spec: TensorSpec) -> None:
         """Take no memory but the other's, which stays for as long as one of the two needs it."""

@@ -142,9 +142,10 @@ class Tensor:
     def device(self) -> MeshDevice | None:
         return self.storage.device if self.is_allocated() else None
 
-    def devices(self) -> list[MeshDevice]:
+    def devices(self) -> list[MeshDevice | None]:
+        """Its mesh; of a host tensor None, and of one that was deallocated nothing."""
         device = self.device()
-        return [] if device is None else [device]
+        return [] if device is None and self.storage.device is not None else [device]
 
     def device_coords(self) -> list[MeshCoordinate]:
         if self.storage.device is None:
@@ -193,6 +194,9 @@ class Tensor:
 
     def is_per_core_allocated(self) -> bool:
         return self.spec.memory_config.per_core_allocation
+
+    def is_range_lockstep_allocated(self) -> bool:
+        return self.spec.memory_config.range_lockstep_allocation
 
     def experimental_per_core_buffer_address(self, device_coord: MeshCoordinate, core: CoreCoord) -> int:
         """Where the shards of a core lie: at the same address on all of them."""

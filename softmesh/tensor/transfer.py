@@ -122,14 +122,18 @@ def _checked_form(
     if dtype is None:
         dtype = default_dtype_for(source.dtype)
     checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
-    if layout is None:
-        layout = Layout.TILE if facts(dtype).is_block else Layout.ROW_MAJOR
-    checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-    if dtype is DataType.FP8_E4M3 and (layout is not Layout.ROW_MAJOR or source.dtype is not torch.float32):
-        raise MeshError(f"fp8_e4m3 supports ROW_MAJOR layout and float32 input only: got {layout} and {source.dtype}.")
+    if layout is not None:
+        checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
+    if facts(dtype).is_block:
+        layout = Layout.TILE  # whatever was asked for: they have no other
+    if dtype is DataType.FP8_E4M3 and source.dtype is not torch.float32:
+        raise MeshError(
+            f"ttnn.from_torch: source dtype {source.dtype} is not supported when target is ttnn.fp8_e4m3; only float32 "
+            "input is supported. Cast to torch.float32 first."
+        )
     if tile is not None:
         checked(where, "tile", tile, Tile, "a ttnn.Tile")
-    return _Form(dtype, layout, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
+    return _Form(dtype, layout or Layout.ROW_MAJOR, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
 
 
 def _checked_pad_value(value: float | None) -> float:
@@ -298,6 +302,11 @@ def to_torch(
             f"Can't convert a tensor distributed on {MeshShape(dist.mesh)} mesh to row-major logical tensor. "
             f"Supply a mesh composer to concatenate multi-device shards. It is {_words(dist)}: use "
             f"{fitting_composer(dist)}."
+        )
+    elif tensor.dtype is DataType.FP8_E4M3:
+        raise MeshError(
+            "FP8_E4M3 single-device to_torch is not supported: convert it first, on the host with "
+            "ttnn.to_dtype(t, ttnn.float32), on a device with ttnn.typecast."
         )
     else:
         whole = data.reshape(data.shape[dist.lead :])
@@ -479,6 +488,12 @@ def allocate_tensor_on_device(
     where = "allocate_tensor_on_device"
     first = shape if tensor_spec is None else tensor_spec
     spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
+    config = spec.memory_config
+    if config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None:
+        raise MeshError(
+            "MemoryConfig must have Shard Spec specified for sharded memory layout: nothing tells how to cut "
+            f"{spec.shape} for {config.memory_layout}."
+        )
     made = _allocated(where, spec, device, device)
     mark_unwritten(made, where)
     return made

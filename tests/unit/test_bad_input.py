@@ -183,7 +183,7 @@ WRONG_LAYOUT: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         ),
     ),
     "block floats in rows": (
-        lambda s: ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b, layout=ttnn.ROW_MAJOR_LAYOUT),
+        lambda s: ttnn.TensorSpec([2, 2], ttnn.bfloat8_b, ttnn.ROW_MAJOR_LAYOUT),
         ("Layout must be Layout::TILE", "layout=ttnn.TILE_LAYOUT"),
     ),
     "no whole tiles": (
@@ -217,7 +217,7 @@ UNEVEN: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
         lambda s: ttnn.from_torch(
             torch.ones(2, 6), device=s.mesh, mesh_mapper=ttnn.ShardTensor2dMesh(s.mesh, (2, 4), (0, 1))
         ),
-        ("number of chunks 3", "mesh dimension size 4", "dim 1 has 6 elements", "Pad it to 8"),
+        ("number of chunks 6", "mesh dimension size 8", "dim 1 has 6 elements", "Pad it to 8"),
     ),
     "on the host": (
         lambda s: ttnn.distribute_tensor(ttnn.from_torch(torch.ones(9, 4)), ttnn.ShardTensorToMesh(s.mesh, 0)),

@@ -57,10 +57,34 @@ def wrapped(value: int, dtype: DataType) -> int:
 
 
 def test_float_to_bfloat16_rounds_to_nearest_even_like_torch():
-    values = torch.tensor([1.00390625, 1.01171875, -3.1415927, 1e-40, math.inf, math.nan])
+    values = torch.tensor([1.00390625, 1.01171875, -3.1415927, 1e-40, math.inf])
     stored = to_storage(values, bfloat16)
     assert torch.equal(stored.view(torch.int16), values.to(torch.bfloat16).view(torch.int16))
     assert stored[:2].tolist() == [1.0, 1.015625]
+
+
+def float32_of(*bits: int) -> torch.Tensor:
+    return torch.tensor([b - (1 << 32) if b >> 31 else b for b in bits], dtype=torch.int32).view(torch.float32)
+
+
+@pytest.mark.parametrize("width", [1, 64])
+def test_any_nan_becomes_the_plain_one_of_bfloat16(width: int):
+    nans = float32_of(0x7F800001, 0xFFC12345, 0x7FFFFFFF, 0xFF800001).repeat_interleave(width)
+    stored = to_storage(torch.cat([nans, torch.ones(3)]), bfloat16).view(torch.int16)
+    assert stored.tolist() == [0x7FC0] * (4 * width) + [0x3F80] * 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept", "vanishing"),
+    [
+        (bfloat8_b, (0x7F810001, 0xFF81FFFF, 0x7FC00000), (0x7F810000, 0x7F800001)),
+        (bfloat4_b, (0x7F900001, 0x7FA00000), (0x7F900000, 0x7F800001)),
+    ],
+)
+def test_block_formats_round_nans_like_numbers(dtype: DataType, kept: tuple[int, ...], vanishing: tuple[int, ...]):
+    assert to_storage(float32_of(*kept), dtype).isnan().all()
+    assert (to_storage(float32_of(*vanishing), dtype) == math.inf).all()
+    assert (to_storage(float32_of(*(bits | 1 << 31 for bits in vanishing)), dtype) == -math.inf).all()
 
 
 def test_from_torch_float32_to_uint16_truncates_then_clamps():

@@ -77,6 +77,22 @@ def test_images_come_flat_or_apart_and_results_flat_in_tiles(device, is_flat, op
     assert_close(result, torch_conv(images, weight, bias, **torch_options))
 
 
+@pytest.mark.parametrize("filled", [8, 16, 32])
+def test_channels_that_fill_up_a_row_are_not_read(device, filled):
+    images, weight = random(1, 4, 5, filled), random(6, 3, 3, 3)
+    made = conv2d(
+        input_tensor=put(flat(images), device), weight_tensor=put(weight, device), device=device, **sizes(1, 4, 5, 3, 6)
+    )
+    assert_close(made, torch_conv(images[..., :3], weight))
+    with pytest.raises(MeshError, match="with 3 channels"):
+        conv2d(
+            input_tensor=put(flat(images[..., :5]), device),
+            weight_tensor=put(weight, device),
+            device=device,
+            **sizes(1, 4, 5, 3, 6),
+        )
+
+
 def test_four_paddings_are_top_bottom_left_right(device):
     images, weight = random(1, 5, 6, 4), random(8, 4, 3, 3)
     result, size = conv2d(

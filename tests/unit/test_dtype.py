@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from softmesh.errors import ArgumentError, ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.tensor import dtype as d
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -108,5 +108,5 @@ def test_float64_asks_for_an_explicit_dtype():
 
 
 def test_an_unsupported_torch_dtype_is_refused_with_the_supported_ones():
-    with pytest.raises(ArgumentError, match=r"torch\.complex64.*torch\.float32, torch\.bfloat16"):
+    with pytest.raises(MeshError, match=r"torch\.complex64.*torch\.float32, torch\.bfloat16"):
         d.default_dtype_for(torch.complex64)

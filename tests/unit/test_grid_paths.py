@@ -34,9 +34,24 @@ def test_all_chips_of_an_even_grid_form_a_closed_ring(rows, columns):
     assert touch(line[0], line[-1])
 
 
-def test_a_short_line_on_a_galaxy_closes_too():
-    line = line_through(8, 4, (0, 0), 8)
-    assert line == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 3), (1, 2), (1, 1), (1, 0)]
+@pytest.mark.parametrize(
+    ("start", "chips"),
+    [
+        ((0, 0), "0 1 5 4"),
+        ((0, 0), "0 1 2 6 5 4"),
+        ((0, 0), "0 1 2 3 7 6 5 4"),
+        ((0, 0), "0 1 2 3 7 11 15 19 23 22 21 20 16 12 8 4"),
+        (
+            (0, 0),
+            "0 1 2 3 7 11 15 19 23 27 31 30 29 28 24 25 26 22 21 20 16 17 18 14 13 12 8 9 10 6 5 4",
+        ),
+        ((0, 0), "0 1 2 3 7"),
+        ((1, 1), "5 6 7 11 15 14 13 9"),
+    ],
+)
+def test_lines_on_a_galaxy_are_those_of_ttnn(start, chips):
+    expected = [divmod(int(chip), 4) for chip in chips.split()]
+    assert line_through(8, 4, start, len(expected)) == expected
 
 
 def test_a_2x4_is_walked_clockwise_from_wherever_it_starts():

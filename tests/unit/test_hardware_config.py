@@ -116,11 +116,62 @@ def test_a_misspelt_field_is_told_the_right_one():
 
 def test_a_config_prints_its_fields():
     assert repr(LayerNormDefaultProgramConfig(use_welford=True)) == (
-        "LayerNormDefaultProgramConfig(legacy_reduction=False, legacy_rsqrt=False, use_welford=True)"
+        "LayerNormDefaultProgramConfig(legacy_reduction=0,use_welford=1)"
     )
     assert "math_fidelity=MathFidelity.HiFi2, math_approx_mode=True" in repr(
         WormholeComputeKernelConfig(math_fidelity=MathFidelity.HiFi2)
     )
+    assert repr(ttnn.SDPAProgramConfig(compute_with_storage_grid_size=(8, 4), q_chunk_size=32, k_chunk_size=64)) == (
+        "SDPAProgramConfig(compute_with_storage_grid_size=8-4, sub_core_grids=std::nullopt, q_chunk_size=32, "
+        "k_chunk_size=64, exp_approx_mode=std::nullopt, max_cores_per_head_batch=16, max_k_splits=1, "
+        "matmul_math_fidelity=std::nullopt, segmented_accumulation=false)"
+    )
+
+
+MATMUL_BLOCKS = {"in0_block_w": 1, "out_subblock_h": 1, "out_subblock_w": 2, "per_core_M": 3, "per_core_N": 4}
+SOME_CORES = ttnn.CoreRangeSet([ttnn.CoreRange((1, 1), (2, 2)), ttnn.CoreRange((4, 0), (4, 0))])
+LEAKY = UnaryWithParam(UnaryOpType.LEAKY_RELU, 0.5)
+MATMULS = [
+    ttnn.MatmulMultiCoreReuseProgramConfig(
+        compute_with_storage_grid_size=(8, 8), **MATMUL_BLOCKS, allowed_worker_cores=SOME_CORES
+    ),
+    ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=(8, 7), **MATMUL_BLOCKS, transpose_mcast=True, fused_activation=LEAKY
+    ),
+    ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_size=(8, 7), **MATMUL_BLOCKS, fuse_batch=False, mcast_in0=False, hop_cores=SOME_CORES
+    ),
+    ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=1, per_core_M=2, per_core_N=3, fused_activation=UnaryOpType.RELU, num_workers_per_dram_bank=2
+    ),
+    ttnn.MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig(in0_block_w=1, per_core_M=2, per_core_N=3),
+]
+
+
+@pytest.mark.parametrize("config", MATMULS, ids=lambda config: type(config).__name__)
+def test_configs_of_matmuls_come_back_from_json(config):
+    text = config.to_json()
+    assert type(config).from_json(text) == config
+    assert text == json.dumps(json.loads(text), separators=(",", ":"), sort_keys=True)
+    with pytest.raises(TypeError, match="not what to_json"):
+        type(config).from_json('{"colour":"red"}')
+
+
+def test_a_config_of_a_matmul_reads_as_ttnns():
+    assert repr(MATMULS[1]) == (
+        "MatmulMultiCoreReuseMultiCastProgramConfig(compute_with_storage_grid_size=8-7,in0_block_w=1,out_subblock_h=1,"
+        "out_subblock_w=2,out_block_h=3,out_block_w=4,per_core_M=3,per_core_N=4,transpose_mcast=1,fused_activation="
+        "UnaryWithParam(op_type=UnaryOpType::LEAKY_RELU, params=[0.5]),fuse_batch=1,allowed_worker_cores=std::nullopt)"
+    )
+    assert (
+        MATMULS[1]
+        .to_json()
+        .startswith(
+            '{"allowed_worker_cores":null,"compute_with_storage_grid_size":{"x":8,"y":7},"fuse_batch":true,'
+            '"fused_activation":{"op_type":30,"param":[0.5]},"in0_block_w":1,'
+        )
+    )
+    assert json.loads(MATMULS[3].to_json())["fused_activation"] == {"op_type": 4, "param": []}
 
 
 def test_fields_stay_writable_and_are_converted_then_too():
@@ -252,7 +303,8 @@ def test_a_unary_op_has_up_to_two_parameters(arguments, params):
     assert unary.params == params
     assert unary == UnaryWithParam(*arguments)
     assert unary != UnaryWithParam(UnaryOpType.EXP)
-    assert repr(unary) == f"UnaryWithParam(op_type={unary.op_type}, params={params})"
+    shown = f", params={params}" if params else ""
+    assert repr(unary) == f"UnaryWithParam(op_type={unary.op_type.cpp_name}{shown})"
 
 
 @pytest.mark.parametrize(
@@ -320,19 +372,19 @@ def test_enums_have_the_names_and_numbers_of_ttnn(enum, members):
     assert {member.name: member.value for member in enum} == members
 
 
-def test_fabric_configs_are_numbered_as_in_ttnn():
-    assert [config.name for config in FabricConfig] == [
-        "DISABLED",
-        "FABRIC_1D_NEIGHBOR_EXCHANGE",
-        "FABRIC_1D",
-        "FABRIC_1D_RING",
-        "FABRIC_2D",
-        "FABRIC_2D_TORUS_X",
-        "FABRIC_2D_TORUS_Y",
-        "FABRIC_2D_TORUS_XY",
-        "CUSTOM",
+def test_fabric_configs_are_numbered_and_listed_as_in_ttnn():
+    assert [(config.name, config.value) for config in FabricConfig] == [
+        ("DISABLED", 0),
+        ("FABRIC_1D", 2),
+        ("FABRIC_1D_RING", 3),
+        ("FABRIC_1D_NEIGHBOR_EXCHANGE", 1),
+        ("FABRIC_2D", 4),
+        ("FABRIC_2D_TORUS_XY", 7),
+        ("FABRIC_2D_TORUS_X", 5),
+        ("FABRIC_2D_TORUS_Y", 6),
+        ("CUSTOM", 8),
     ]
-    assert [config.value for config in FabricConfig] == list(range(9))
+    assert [topology.name for topology in Topology] == ["Ring", "Linear", "Mesh", "Torus"]
 
 
 def test_unary_ops_are_numbered_without_gaps():

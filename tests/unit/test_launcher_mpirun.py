@@ -144,7 +144,7 @@ def test_a_rankfile_is_named_in_the_syntax_asked_for():
 
 def test_hosts_follow_from_a_rankfile(rankfile):
     words = arguments("--rankfile", str(rankfile), placement=Placement(rankfile.parent))
-    assert has(words, "--host", "alpha,beta", "--map-by", "rankfile:file=ranks")
+    assert has(words, "docker0,lo", "--map-by", "rankfile:file=ranks", "--host", "alpha,beta")
     assert "--bind-to" not in words
     assert "--oversubscribe" not in words
     named = arguments("--rankfile", str(rankfile), "--host", "gamma", placement=Placement(rankfile.parent))

@@ -78,8 +78,8 @@ def test_a_t3000_gives_the_chips_that_silicon_gives(shape, offset, ids):
             (2, 0),
             r"The specified offset MeshCoordinate\(\[2, 0\]\) is out of bounds for the system mesh shape",
         ),
-        (([8],), None, "is not 2D!"),
-        ((2, 2, 2), None, "Requested mesh shape dimensions mismatch"),
+        (([8],), None, "MeshDeviceViewImpl is not 2D!"),
+        ((2, 2, 2), None, r"dimensions mismatch: MeshShape\(\[2, 2, 2\]\) != MeshShape\(\[2, 4\]\)"),
         ((3, 3), None, "requires 9 devices"),
     ],
 )
@@ -399,3 +399,15 @@ def test_a_mesh_over_several_hosts_waits_for_several_processes(monkeypatch, tmp_
     ]
     monkeypatch.setenv("TT_MESH_HOST_RANK", "1")
     assert descriptor.is_local(MeshCoordinate(1, 3))
+
+
+@pytest.mark.parametrize("config", ["FABRIC_1D_RING", "FABRIC_1D_NEIGHBOR_EXCHANGE"])
+def test_one_dimensional_fabrics_of_a_galaxy_may_go_around_its_edges(idle_machine, config):
+    ttnn.use_system("Galaxy")
+    ttnn.set_fabric_config(ttnn.FabricConfig[config])
+    with ttnn.open_mesh_device(ttnn.MeshShape(8, 4)):
+        mesh = ttnn.MeshId(0)
+        first, below, last = (ttnn.FabricNodeId(mesh, chip) for chip in (0, 4, 28))
+        north, south = 2, 3
+        assert ttnn.get_eth_forwarding_direction(first, below) == south
+        assert ttnn.get_eth_forwarding_direction(first, last) == north

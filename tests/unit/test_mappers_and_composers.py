@@ -335,7 +335,6 @@ def test_an_offset_of_zeros_is_none(mesh: MeshDevice):
             "The number of dimensions in the mesh shape MeshShape([2, 4]) does not match the number of dimensions "
             "in the config MeshComposerConfig(dims: [0])",
         ),
-        (lambda: MeshComposerConfig([1, 1]), "dims must be unique"),
     ],
 )
 def test_a_composer_that_does_not_fit_the_mesh_says_why(
@@ -572,3 +571,75 @@ def test_half_a_mapper_is_refused(arguments):
 def test_compilers_that_write_calls_down_find_mappers_by_their_names_as_they_find_ops(name: str) -> None:
     assert getattr(ttnn, name).python_fully_qualified_name == f"ttnn.{name}"
     assert ttnn.from_torch.python_fully_qualified_name == "ttnn.from_torch"
+
+
+# -- the order in which mappers and composers refuse ------------------------------------------------
+
+
+def zeros_over(extents: list[int], mesh: list[int], words: list[Any], shape: list[int] | None = None) -> ttnn.Tensor:
+    config = MeshMapperConfig(words, mesh_shape_override=None if shape is None else MeshShape(shape))
+    return ttnn.from_torch(torch.zeros(extents), mesh_mapper=ttnn.create_mesh_mapper(MeshShape(mesh), config))
+
+
+S, R = PlacementShard, PlacementReplicate
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (
+            lambda: zeros_over([2, 5], [2, 4], [S(0), S(1)]),
+            "ND sharding requires the number of chunks 6 to match the mesh dimension size 8",
+        ),
+        (
+            lambda: zeros_over([7, 5], [2, 4], [S(0), S(1)]),
+            "ND sharding requires the number of chunks 6 to match the mesh dimension size 8",
+        ),
+        (
+            lambda: zeros_over([4, 7, 32, 7, 8], [2, 4], [S(1), S(4)]),
+            "Shard shape mismatch: expected Shape([4, 4, 32, 7, 2]) but got Shape([4, 3, 32, 7, 2])",
+        ),
+        (
+            lambda: zeros_over([7, 7], [2, 2], [S(0), S(1)]),
+            "Shard shape mismatch: expected Shape([4, 4]) but got Shape([4, 3])",
+        ),
+        (
+            lambda: zeros_over([7, 7], [1, 2], [S(0)], [2]),
+            "Shard shape mismatch: expected Shape([4, 7]) but got Shape([3, 7])",
+        ),
+        (
+            lambda: zeros_over([4, 4], [2, 4], [S(0), R(), S(1)], [2, 0, 2]),
+            "Coordinate MeshCoordinate([0, 0, 0]) is out of bounds for shape MeshShape([2, 0, 2])",
+        ),
+    ],
+)
+def test_pieces_that_do_not_come_out_even_are_told_as_a_whole(attempt: Callable[[], ttnn.Tensor], message: str):
+    with pytest.raises(RuntimeError, match=exactly(message)):
+        attempt()
+
+
+def test_a_tensor_for_no_device_composes_to_nothing(mesh: MeshDevice):
+    empty = zeros_over([4, 4], [2, 4], [R(), R()], [2, 0])
+    assert ttnn.to_torch(empty, mesh_composer=ttnn.ConcatMeshToTensor(mesh, 0)).shape == (0,)
+
+
+def test_a_single_shard_is_returned_whatever_the_dims_are():
+    shape = MeshShape(1, 1)
+    one = ttnn.from_torch(torch.ones(2, 3), mesh_mapper=ttnn.create_mesh_mapper(shape, MeshMapperConfig([R(), R()])))
+    composer = ttnn.create_mesh_composer(shape, MeshComposerConfig([7, 7]))
+    assert ttnn.to_torch(one, mesh_composer=composer).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ([5, 5], "Invalid dimension index; got dims: {5, 5}, tensor dimension: 2"),
+        ([0, -2], "dims must be unique"),
+        ([1, 1], "dims must be unique"),
+    ],
+)
+def test_dims_of_a_composer_are_looked_at_when_it_composes(mesh: MeshDevice, dims: list[int], message: str):
+    split = ttnn.from_torch(torch.zeros(8, 8), mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 4), (0, 1)))
+    composer = ttnn.create_mesh_composer(mesh, MeshComposerConfig(dims))
+    with pytest.raises(RuntimeError, match=exactly(message)):
+        ttnn.to_torch(split, mesh_composer=composer)

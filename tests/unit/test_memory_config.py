@@ -21,10 +21,9 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     ShardStrategy,
     TensorMemoryLayout,
-    create_sharded_memory_config,
-    create_sharded_memory_config_,
 )
 from softmesh.hardware.shape import Shape
+from softmesh.hardware.sharded_configs import create_sharded_memory_config, create_sharded_memory_config_
 
 GRID = CoreRangeSet([CoreRange((0, 0), (1, 3))])
 SPEC_TEXT = (
@@ -308,26 +307,41 @@ def test_a_core_range_set_needs_the_shard_shape():
 def test_the_grid_and_the_strategy_have_a_type():
     with pytest.raises(TypeError, match="Invalid core_grid type"):
         create_sharded_memory_config((64, 64), (2, 4), ShardStrategy.HEIGHT)
-    with pytest.raises(TypeError, match="strategy is a ShardStrategy"):
+    with pytest.raises(TypeError, match=r"strategy must be a ttnn\.ShardStrategy"):
         create_sharded_memory_config((64, 64), CoreGrid(x=2, y=2), "height")
 
 
+ROWS, COLUMNS = ShardOrientation.ROW_MAJOR, ShardOrientation.COL_MAJOR
+
+
 @pytest.mark.parametrize(
-    ("strategy", "tile_layout", "shard"),
+    ("shape", "strategy", "orientation", "tile_layout", "shard"),
     [
-        (ShardStrategy.BLOCK, False, [25, 50]),
-        (ShardStrategy.BLOCK, True, [32, 64]),
-        (TensorMemoryLayout.HEIGHT_SHARDED, False, [13, 99]),
-        (TensorMemoryLayout.WIDTH_SHARDED, True, [128, 32]),
+        ((100, 99), ShardStrategy.BLOCK, ROWS, False, [25, 50]),
+        ((100, 99), ShardStrategy.BLOCK, ROWS, True, [32, 50]),
+        ((100, 99), ShardStrategy.BLOCK, COLUMNS, True, [64, 25]),
+        ((100, 99), TensorMemoryLayout.HEIGHT_SHARDED, ROWS, False, [13, 99]),
+        ((100, 96), TensorMemoryLayout.HEIGHT_SHARDED, ROWS, True, [13, 96]),
+        ((128, 99), TensorMemoryLayout.WIDTH_SHARDED, ROWS, True, [128, 13]),
     ],
 )
-def test_the_rounding_variant_takes_any_grid_and_rounds_up(strategy, tile_layout, shard):
-    config = create_sharded_memory_config_((100, 99), GRID, strategy, None, tile_layout=tile_layout)
+def test_the_rounding_variant_takes_any_grid_and_rounds_up(shape, strategy, orientation, tile_layout, shard):
+    config = create_sharded_memory_config_(shape, GRID, strategy, orientation, tile_layout=tile_layout)
     assert config.shard_spec.shape == shard
     assert config.buffer_type is BufferType.L1
 
 
+def test_the_rounding_variant_refuses_shards_that_are_whole_tiles_in_neither_direction():
+    with pytest.raises(RuntimeError, match="Incorrect tensor shape"):
+        create_sharded_memory_config_((100, 99), GRID, ShardStrategy.HEIGHT, ROWS, tile_layout=True)
+
+
+def test_the_rounding_variant_needs_an_orientation():
+    with pytest.raises(RuntimeError, match="Invalid type of shard orientation"):
+        create_sharded_memory_config_((64, 64), GRID, ShardStrategy.HEIGHT, None)
+
+
 def test_block_sharding_needs_a_rectangle_of_cores():
     corner = CoreRangeSet([CoreRange((0, 0), (1, 0)), CoreRange((0, 1), (0, 1))])
-    with pytest.raises(RuntimeError, match="Invalid sharding core_grid"):
-        create_sharded_memory_config_((64, 64), corner, ShardStrategy.BLOCK, None)
+    with pytest.raises(RuntimeError, match="Invalid CoreRangeSet for block sharding strategy"):
+        create_sharded_memory_config_((64, 64), corner, ShardStrategy.BLOCK, ROWS)

@@ -242,3 +242,91 @@ def test_blocks_need_one_rectangle():
     assert spec.block_sharded(cores(2, 4)).memory_config.shard_spec.shape == [32, 32]
     with pytest.raises(RuntimeError, match="Block sharding requires a single CoreRange"):
         spec.block_sharded(TWO_RANGES)
+
+
+# On a device: every core that holds a shard has a bank.
+
+WIDE = [416, 32]
+MAKERS = {
+    "from_torch": lambda mesh, config: ttnn.from_torch(
+        torch.zeros(WIDE), ttnn.bfloat16, layout=TILE, device=mesh, memory_config=config
+    ),
+    "to_device": lambda mesh, config: ttnn.to_device(_wide(), mesh, config),
+    "to_memory_config": lambda mesh, config: ttnn.to_memory_config(ttnn.to_device(_wide(), mesh), config),
+    "allocate": lambda mesh, config: ttnn.allocate_tensor_on_device(WIDE, ttnn.bfloat16, TILE, mesh, config),
+    "relu": lambda mesh, config: ttnn.relu(ttnn.to_device(_wide(), mesh), memory_config=config),
+    "zeros": lambda mesh, config: ttnn.zeros(WIDE, ttnn.bfloat16, TILE, mesh, config),
+}
+
+
+def _wide() -> ttnn.Tensor:
+    return ttnn.from_torch(torch.zeros(WIDE), ttnn.bfloat16, layout=TILE)
+
+
+def _on_cores(columns: int, rows: int, buffer_type: ttnn.BufferType, shard: list[int]) -> ttnn.MemoryConfig:
+    grid = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (columns - 1, rows - 1))])
+    spec = ttnn.ShardSpec(grid, shard, ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, buffer_type, spec)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(
+    ("columns", "rows", "buffer_type", "text"),
+    [
+        (
+            13,
+            1,
+            ttnn.BufferType.L1,
+            "Invalid shard grid: shard core (8, 0) has no L1 bank on this device, which has 64",
+        ),
+        (
+            1,
+            13,
+            ttnn.BufferType.L1,
+            "Invalid shard grid: shard core (0, 8) has no L1 bank on this device, which has 64",
+        ),
+        (13, 1, ttnn.BufferType.DRAM, "shard core (12, 0) has no DRAM bank on this device, which has 12 of them"),
+        (7, 2, ttnn.BufferType.DRAM, "Invalid DRAM shard grid: shard core (0, 1) is not on row 0. "),
+    ],
+)
+def test_shards_lie_where_there_are_banks(
+    device: ttnn.MeshDevice, maker: str, columns: int, rows: int, buffer_type: ttnn.BufferType, text: str
+):
+    with pytest.raises(RuntimeError, match=re.escape(text)):
+        MAKERS[maker](device, _on_cores(columns, rows, buffer_type, [32, 32]))
+
+
+def test_cores_without_shards_need_no_bank(device: ttnn.MeshDevice):
+    config = _on_cores(9, 1, ttnn.BufferType.L1, [64, 32])
+    assert MAKERS["from_torch"](device, config).memory_config() == config
+
+
+def test_l1_small_holds_shards_only(device: ttnn.MeshDevice):
+    with pytest.raises(RuntimeError, match="L1_SMALL only supports sharded allocations, see validate_num_banks"):
+        MAKERS["from_torch"](device, ttnn.MemoryConfig(buffer_type=ttnn.BufferType.L1_SMALL))
+
+
+def test_a_full_memory_counts_the_banks_of_the_shards(device: ttnn.MeshDevice):
+    config = _on_cores(2, 1, ttnn.BufferType.L1, [4096, 2048])
+    text = "allocate 33554432 B L1 buffer across 2 banks, where each bank needs to store 16777216 B"
+    with pytest.raises(RuntimeError, match=text):
+        ttnn.from_torch(torch.zeros(8192, 2048), ttnn.bfloat16, device=device, memory_config=config)
+
+
+@pytest.mark.parametrize("layout", [ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.TensorMemoryLayout.BLOCK_SHARDED])
+def test_a_sharded_spec_says_how_to_cut(device: ttnn.MeshDevice, layout: ttnn.TensorMemoryLayout):
+    with pytest.raises(RuntimeError, match="bad optional access"):
+        ttnn.TensorSpec([32, 32], ttnn.bfloat16, TILE, layout)
+    rows = ttnn.TensorSpec([32, 32], ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT, layout, buffer_type=ttnn.BufferType.L1)
+    with pytest.raises(RuntimeError, match="MemoryConfig must have Shard Spec specified for sharded memory layout"):
+        ttnn.allocate_tensor_on_device(rows, device)
+
+
+def test_shards_are_refused_before_dtypes():
+    grid = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (3, 0))])
+    shards = ttnn.ShardSpec(grid, [16, 64], ttnn.ShardOrientation.ROW_MAJOR)
+    layout = ttnn.TensorMemoryLayout.HEIGHT_SHARDED
+    with pytest.raises(RuntimeError, match="Number of shards along height 16 must not exceed number of cores 4"):
+        ttnn.TensorSpec([256, 64], ttnn.bfloat8_b, ttnn.ROW_MAJOR_LAYOUT, layout, shards)
+    with pytest.raises(RuntimeError, match="Only UINT32, INT32, FLOAT32"):
+        ttnn.TensorSpec([32, 32], ttnn.DataType.INVALID, TILE)

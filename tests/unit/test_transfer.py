@@ -133,13 +133,18 @@ def test_parameters_lose_their_gradient():
         np.array([None]),
         torch.ones(2, 2).to_sparse(),
         torch.empty(2, device="meta"),
-        torch.ones(2, dtype=torch.complex64),
     ],
-    ids=["list", "tuple", "float", "str", "numpy scalar", "words", "objects", "sparse", "meta", "complex"],
+    ids=["list", "tuple", "float", "str", "numpy scalar", "words", "objects", "sparse", "meta"],
 )
 def test_what_is_no_dense_real_array_is_rejected(wrong: Any):
     with pytest.raises(ttnn.ArgumentError, match="tensor"):
         ttnn.from_torch(wrong)
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.complex64, "5, bits: 64"), (torch.float8_e4m3fn, "10, bits: 8")])
+def test_numbers_that_no_dtype_holds_are_rejected(dtype: torch.dtype, kind: str):
+    with pytest.raises(RuntimeError, match=f"got unexpected dlpack dtype. code: {kind}"):
+        ttnn.from_torch(torch.ones(2).to(dtype))
 
 
 def test_the_tensor_does_not_share_memory_with_torch():
@@ -157,10 +162,10 @@ def test_device_is_keyword_only(mesh: MeshDevice):
         ttnn.from_torch(torch.ones(2), ttnn.float32, mesh)
 
 
-def test_block_formats_default_to_tiles_and_refuse_rows():
-    assert ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b).layout is TILE
-    with pytest.raises(RuntimeError, match="Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"):
-        ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat4_b, layout=ROW_MAJOR)
+@pytest.mark.parametrize("layout", [None, TILE, ROW_MAJOR])
+@pytest.mark.parametrize("dtype", [ttnn.bfloat8_b, ttnn.bfloat4_b])
+def test_block_formats_lie_in_tiles_whatever_layout_is_asked_for(dtype: ttnn.DataType, layout: ttnn.Layout | None):
+    assert ttnn.from_torch(torch.ones(2, 2), dtype=dtype, layout=layout).layout is TILE
 
 
 @pytest.mark.parametrize(
@@ -225,11 +230,50 @@ def test_int64_keeps_its_low_32_bits():
 
 
 def test_fp8_takes_float32_in_rows_only():
-    assert ttnn.from_torch(torch.ones(2), dtype=ttnn.fp8_e4m3).to_list() == [1, 1]
-    for wrong in ({"layout": TILE}, {}):
-        source = torch.ones(2) if wrong else torch.ones(2).bfloat16()
-        with pytest.raises(RuntimeError, match="fp8_e4m3 supports ROW_MAJOR layout and float32 input only"):
-            ttnn.from_torch(source, dtype=ttnn.fp8_e4m3, **wrong)
+    assert ttnn.from_torch(torch.ones(2), dtype=ttnn.fp8_e4m3).layout is ROW_MAJOR
+    with pytest.raises(RuntimeError, match=r"source dtype torch\.bfloat16 is not supported when"):
+        ttnn.from_torch(torch.ones(2).bfloat16(), dtype=ttnn.fp8_e4m3)
+    with pytest.raises(RuntimeError, match="Only ROW_MAJOR layout is supported for FP8_E4M3 dtype!"):
+        ttnn.from_torch(torch.ones(2), dtype=ttnn.fp8_e4m3, layout=TILE)
+
+
+def test_fp8_is_read_by_way_of_float32():
+    x = ttnn.from_torch(torch.tensor([[1.0625, 19.0, 0.0156, math.inf]]), dtype=ttnn.fp8_e4m3)
+    assert ttnn.to_torch(ttnn.to_dtype(x, ttnn.float32)).tolist() == [[1.0, 20.0, 0.0, 448.0]]
+    assert ttnn.to_dtype(ttnn.from_torch(torch.ones(2)), ttnn.fp8_e4m3).dtype is ttnn.fp8_e4m3
+    with pytest.raises(RuntimeError, match="FP8_E4M3 single-device to_torch is not supported"):
+        ttnn.to_torch(x)
+    with pytest.raises(RuntimeError, match=r"Tensor.to_list\(\): FP8_E4M3 is not supported"):
+        x.to_list()
+    for make in (lambda: ttnn.to_layout(x, TILE), lambda: x.to(TILE)):
+        with pytest.raises(RuntimeError, match="pad: FP8_E4M3 is not supported"):
+            make()
+
+
+@pytest.mark.parametrize(("source", "target"), [(ttnn.fp8_e4m3, ttnn.bfloat16), (ttnn.int32, ttnn.fp8_e4m3)])
+def test_fp8_converts_to_and_from_float32_only(source: ttnn.DataType, target: ttnn.DataType):
+    x = ttnn.from_torch(torch.ones(2), dtype=source)
+    with pytest.raises(RuntimeError, match="FP8_E4M3 cross-type conversion is only supported to/from FLOAT32"):
+        ttnn.to_dtype(x, target)
+
+
+@pytest.mark.parametrize("re_laid", [ttnn.to_layout, lambda x, layout: x.to(layout)])
+def test_block_formats_of_the_host_stay_in_tiles(re_laid: Callable[[ttnn.Tensor, ttnn.Layout], ttnn.Tensor]):
+    whole = ttnn.from_torch(torch.rand(32, 64), dtype=ttnn.bfloat8_b)
+    kept = re_laid(whole, ROW_MAJOR)
+    assert (kept.layout, kept.dtype) == (TILE, ttnn.bfloat8_b)
+    assert torch.equal(ttnn.to_torch(kept), ttnn.to_torch(whole))
+    with pytest.raises(RuntimeError, match="Tensor layout must be ROW_MAJOR for unpadding"):
+        re_laid(ttnn.from_torch(torch.ones(2, 2), dtype=ttnn.bfloat8_b), ROW_MAJOR)
+
+
+def test_tiles_of_another_size_are_taken_apart_where_they_fill_whole_ones():
+    def tiled(rows: int) -> ttnn.Tensor:
+        return ttnn.from_torch(torch.ones(rows, 32), ttnn.bfloat16, layout=TILE, tile=ttnn.Tile((16, 32)))
+
+    assert ttnn.to_layout(tiled(32), ROW_MAJOR).layout is ROW_MAJOR
+    with pytest.raises(RuntimeError, match="Last 2 dims of input shape must be multiples of 32"):
+        ttnn.to_layout(tiled(16), ROW_MAJOR)
 
 
 def test_col_tilize_transposes_first():

@@ -71,6 +71,9 @@ def test_a_name_that_ttnn_has_not_is_an_attribute_error_with_the_near_one():
 def test_modules_of_which_softmesh_has_only_names_can_be_imported(aliased: None):
     assert importlib.import_module("ttnn.experimental.kda") is ttnn.experimental.kda
     assert isinstance(importlib.import_module("ttnn.disaggregation").read_dram_umd, StandIn)
+    assert importlib.import_module("ttnn.experimental.disaggregation") is importlib.import_module("ttnn.disaggregation")
+    with pytest.raises(ttnn.NotModelled, match=r"addresses on chips.*read it with ttnn\.from_device"):
+        ttnn.experimental.disaggregation.KvChunkAddressTable()
     with pytest.raises(ModuleNotFoundError, match="softmesh, which stands in for ttnn, has none"):
         importlib.import_module("ttnn.no_such_module")
 

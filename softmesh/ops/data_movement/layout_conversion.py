@@ -26,9 +26,9 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.placement import rules
-from softmesh.tensor.convert import to_integers
-from softmesh.tensor.dtype import DataType, Layout, facts
-from softmesh.tensor.padding import with_padding
+from softmesh.tensor.convert import to_storage
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
+from softmesh.tensor.padding import host_layout, with_padding
 from softmesh.tensor.shard_rules import config_of_a_tensor
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.tensor import Tensor
@@ -106,12 +106,16 @@ def to_layout(
 ) -> Local:
     """To TILE, with `pad_value` (0) in what it takes to whole tiles, or to ROW_MAJOR.
 
-    Block floats become bfloat16 in ROW_MAJOR; on the host `dtype` is ignored.
+    Block floats become bfloat16 in ROW_MAJOR. On the host they stay as they are, and `dtype` is ignored.
     """
     if not isinstance(layout, Layout):
         raise ArgumentError(f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}")
+    if tensor.on_host:
+        _check_untiled(tensor, layout)
+        layout, wanted = host_layout(tensor.spec, layout), None
+    else:
+        wanted = dtype
     kept = _row_major_dtype(tensor) if layout is Layout.ROW_MAJOR else tensor.dtype
-    wanted = None if tensor.on_host else dtype
     padding = pad_value if layout is Layout.TILE and tensor.layout is not Layout.TILE else None
     return Local(
         _same,
@@ -121,6 +125,16 @@ def to_layout(
         keeps_memory=True,
         pad_value=padding or 0.0,
     )
+
+
+def _check_untiled(tensor: Operand, layout: Layout) -> None:
+    """Tiles of another size are taken apart where their rows and columns make whole ones of 32 x 32."""
+    is_untiled = tensor.layout is Layout.TILE and layout is Layout.ROW_MAJOR
+    if is_untiled and any(n % TILE_SIZE for n in tuple(tensor.spec.padded_shape)[-2:]):
+        raise MeshError(
+            f"Last 2 dims of input shape must be multiples of 32: to_layout got {tensor.spec.padded_shape} in tiles of "
+            f"{tensor.spec.tile.tile_shape}. Pad it, or read it with ttnn.to_torch."
+        )
 
 
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
@@ -323,12 +337,26 @@ def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
         raise MeshError(
             "Expected Tensor with HostStorage, got StorageType::DEVICE: use ttnn.typecast for tensors on a device."
         )
+    if DataType.FP8_E4M3 in (kinds := {tensor.dtype, dtype}) and kinds - {DataType.FP8_E4M3} - {DataType.FLOAT32}:
+        raise MeshError(
+            "to_dtype: FP8_E4M3 cross-type conversion is only supported to/from FLOAT32: got "
+            f"{tensor.dtype} to {dtype}. Take two steps, with ttnn.float32 between them."
+        )
     if facts(dtype).is_block and tensor.layout is Layout.ROW_MAJOR:
         _check_whole_tiles(tensor)
     made = cast(Tensor, typecast(tensor, dtype))
-    if facts(tensor.dtype).is_float and not facts(dtype).is_float:
-        made.storage.replace(to_integers(tensor.view_data(), dtype), made.storage.dist)
+    if facts(tensor.dtype).is_float and dtype is not tensor.dtype:
+        made.storage.replace(_host_values(tensor, dtype), made.storage.dist)
     return made
+
+
+def _host_values(tensor: Tensor, dtype: DataType) -> torch.Tensor:
+    """By the rules of the host, which are not those of a chip."""
+    values = tensor.view_data()
+    if facts(dtype).is_block and not len(tensor.shape):
+        return to_storage(values.unsqueeze(-1), dtype).squeeze(-1)
+    made = to_storage(values, dtype)
+    return made.clone() if made is values else made
 
 
 def _check_whole_tiles(tensor: Tensor) -> None:

@@ -143,15 +143,14 @@ def general_arguments(user: Sequence[str], rank_count: int, placement: Placement
     file = rankfile.rankfile_arguments(path, placement.syntax, placement.launch_directory) if path is not None else []
     all_hosts = [*placed.values(), *named, *hosts_in_arguments(found.rest, placement.launch_directory)]
     is_local = are_all_local(host.partition(":")[0] for host in all_hosts) and (bool(all_hosts) or not given)
+    means = _transport(transport, found.rest, is_local)
     over = _oversubscription(found.rest, placed, rank_count, is_local)
     return [
         *([] if path is not None or mpirun_arguments.binds(found.rest) else ["--bind-to", "none"]),
         "--tag-output",
         *_yielding(found.rest, over),
         *over,
-        *hosts,
-        *file,
-        *_transport(transport, found.rest, is_local),
+        *([*means, *file, *hosts] if found.path else [*hosts, *file, *means]),  # the user's own rankfile comes late
         *found.rest,
     ]
 

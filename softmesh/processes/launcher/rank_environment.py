@@ -38,7 +38,7 @@ _OF_THE_JOB = {
     REPORTS,
 }
 NEVER_INHERITED = frozenset(_OF_BINDINGS | _OF_THE_JOB)
-_OWN_TO_EACH_RANK = _OF_BINDINGS | {"TT_METAL_CACHE", "TT_METAL_LOGS_PATH", "TT_METAL_PROFILER_DIR"}
+_OWN_TO_EACH_RANK = _OF_BINDINGS | {"TT_METAL_LOGS_PATH", "TT_METAL_PROFILER_DIR"}
 _SUBCONTEXT = "TT_RUN_SUBCONTEXT_ID"
 _TTNN_NAME = Path(__file__).parent / "ttnn_name"
 
@@ -102,7 +102,6 @@ def _common(rank: int, shared: SharedEnvironment) -> dict[str, str]:
         "LD_LIBRARY_PATH": environ.get("LD_LIBRARY_PATH", os.path.join(here, "build", "lib")),
         "TT_RUN_ORIGINAL_CWD": here,
         "TT_RUN_RANK": str(rank),
-        "TT_METAL_CACHE": _cache(rank, environ),
     }
 
 
@@ -123,13 +122,6 @@ def _has_ttnn(python_path: str) -> bool:
     places = [*python_path.split(os.pathsep), *sys.path]
     found = importlib.machinery.PathFinder.find_spec("ttnn", [place for place in places if place])
     return found is not None and found.origin is not None and not found.origin.startswith(str(_TTNN_NAME))
-
-
-def _cache(rank: int, environ: Mapping[str, str]) -> str:
-    """One for each rank: processes that compile the same kernels at once must not write the same files."""
-    home = environ.get("HOME")
-    default = os.path.join(home, ".cache", "tt-metal-cache") if home else "/tmp/tt-metal-cache"
-    return os.path.join(environ.get("TT_METAL_CACHE") or default, f"rank{rank}")
 
 
 def _copied(environ: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from softmesh.errors import ArgumentValueError, did_you_mean
 from softmesh.runtime.memory.allocations import Allocation, Statistics
@@ -33,15 +34,18 @@ def chosen_policy() -> MemoryPolicy:
 _SHOWN = 5
 
 
+class Request(NamedTuple):
+    """What was asked for: bytes of all banks together, of each of them, and how many they are."""
+
+    total: int
+    per_bank: int
+    banks: int
+
+
 def described_exhaustion(
-    region: Region,
-    found: Statistics,
-    live: Iterable[Allocation],
-    size: int,
-    requested: int,
-    reserved: int,
+    region: Region, found: Statistics, live: Iterable[Allocation], request: Request, reserved: int
 ) -> str:
-    """`size` bytes of each bank were asked for, `requested` of all of them together."""
+    """`reserved` bytes of each bank belong to sub-devices."""
     name = region.buffer_type.name
     for_sub_devices = (
         f" It depends on the allocators of the loaded sub-devices, which have {reserved} B at the bottom of each bank."
@@ -49,10 +53,11 @@ def described_exhaustion(
         else ""
     )
     return (
-        f"Out of Memory: Not enough space to allocate {requested} B {name} buffer across {region.banks} banks, where "
-        f"each bank needs to store {size} B, but bank size is {region.size} B (allocated: "
+        f"Out of Memory: Not enough space to allocate {request.total} B {name} buffer across {request.banks} banks, "
+        f"where each bank needs to store {request.per_bank} B, but bank size is {region.size} B (allocated: "
         f"{found.total_allocated_bytes} B, free: {found.total_free_bytes} B, largest free block: "
-        f"{found.largest_free_block_bytes} B).{for_sub_devices}{_holders(live)}\n{_remedy(region, found, size)}"
+        f"{found.largest_free_block_bytes} B).{for_sub_devices}{_holders(live)}\n"
+        f"{_remedy(region, found, request.per_bank)}"
     )
 
 

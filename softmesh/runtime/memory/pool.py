@@ -19,7 +19,7 @@ from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
 from softmesh.runtime.memory.allocations import Allocation, Claim, Statistics
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
-from softmesh.runtime.memory.out_of_memory import described_exhaustion
+from softmesh.runtime.memory.out_of_memory import Request, described_exhaustion
 from softmesh.strictness import warn_or_raise
 
 OVERFLOW_BASE = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
@@ -249,9 +249,9 @@ class Pool:
         """Raise; or, where memory is only tracked, give an address that no chip has."""
         if self._is_enforced or not self._has_warned:
             live = map(self._allocation, self._live)
-            message = described_exhaustion(
-                self.region, self._statistics(), live, claim.size, claim.requested, self.reserved
-            )
+            banks = _banks_of(claim.owner()) or self.region.banks
+            request = Request(claim.requested, claim.size, banks)
+            message = described_exhaustion(self.region, self._statistics(), live, request, self.reserved)
             if self._is_enforced:
                 raise OutOfDeviceMemory(message)
             self._has_warned = True
@@ -286,6 +286,12 @@ class UntrackedPool(Pool):
 
     def extent(self, address: int) -> tuple[int, int]:
         return address + self.region.grain, address
+
+
+def _banks_of(owner: object) -> int | None:
+    """Over how many banks the owner spreads, where it says so: sharded tensors are not on all."""
+    banks = getattr(owner, "banks", None)
+    return banks() if callable(banks) else None
 
 
 def _nobody() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -39,6 +40,7 @@ from softmesh.tensor.tensorbin.schema import BrokenHeader, Fields, decode
 from softmesh.tensor.tensorbin.tables import spec_from_fields, topology_from_fields
 
 _SIZE_OF_SIZE = 8
+_Made = TypeVar("_Made")
 _LARGEST_HEADER = 1 << 31  # of any FlatBuffer
 
 
@@ -50,6 +52,11 @@ class _Shard(NamedTuple):
 
 def read(path: Path) -> Tensor:
     """The tensor in a file, on the host."""
+    return read_file(path, "Tensor", tensor_from_fields)
+
+
+def read_file(path: Path, table: str, make: Callable[[Fields, bytes, mmap.mmap], _Made]) -> _Made:
+    """What `make` makes of the root table of a file, its header and all its bytes."""
     with path.open("rb") as file:
         file_size = file.seek(0, 2)
         if file_size < _SIZE_OF_SIZE:
@@ -57,8 +64,7 @@ def read(path: Path) -> Tensor:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     header = _header(path, content)
     try:
-        root = decode("Tensor", memoryview(header))
-        return _tensor(root, header, content, _SIZE_OF_SIZE + len(header))
+        return make(decode(table, memoryview(header)), header, content)
     except SoftmeshError:
         raise
     except (BrokenHeader, ValueError, LookupError, TypeError, OverflowError, RuntimeError) as error:
@@ -79,7 +85,8 @@ def _header(path: Path, content: mmap.mmap) -> bytes:
     return content[_SIZE_OF_SIZE : _SIZE_OF_SIZE + size]
 
 
-def _tensor(root: Fields, header: bytes, content: mmap.mmap, data_start: int) -> Tensor:
+def tensor_from_fields(root: Fields, header: bytes, content: mmap.mmap) -> Tensor:
+    data_start = _SIZE_OF_SIZE + len(header)
     if root["tensor_spec"] is None or root["mesh_shape"] is None:
         raise BrokenHeader("it has no tensor_spec or no mesh_shape")
     if data_start % 8:

@@ -1,8 +1,8 @@
 """The tables of a tensor file's header, and the FlatBuffers format they are written in.
 
-A table is a dict here: None where a vector, a table or a union is absent, 0 where a number is. A union is a pair of its
-tag and its value. Reading trusts nothing: whatever points outside the header, or asks for more work than a header of a
-real machine needs, is a `BrokenHeader`.
+A table is a dict here: None where a vector, a table, a text or a union is absent, 0 where a number is. A union is a
+pair of its tag and its value. Reading trusts nothing: whatever points outside the header, or asks for more work than a
+header of a real machine needs, is a `BrokenHeader`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,14 @@ union TensorBuffer { InlineFileStorage }
 struct InlineFileStorage { offset:uint64; size:uint64; }
 table TensorTopology { distribution_shape:MeshShape; placements:[MeshMapperPlacement]; mesh_coords:[MeshCoordinate]; }
 table MeshMapperPlacement { type:uint8; tensor_dim:int32; }
+table OverlappedTensors { fused_tensor:Tensor; views:[OverlappedView]; }
+table OverlappedView { name:string; tensor_shape_h:uint32; tensor_shape_w:uint32; shard_shape_h:uint32;
+                       shard_shape_w:uint32; core_range_set:CoreRangeSet; dtype:uint8; tile_h:uint32; tile_w:uint32;
+                       byte_offset:uint64; total_size:uint64; }
 """
 
 _FORMATS = {"bool": "<B", "uint8": "<B", "uint16": "<H", "uint32": "<I", "int32": "<i", "uint64": "<Q"}
+_STRING = "string"
 _MOST_PARTS = 1_000_000
 NO_VALUE = (0, None)  # a union without a value
 
@@ -50,7 +55,7 @@ class BrokenHeader(ValueError):
 @dataclass(frozen=True, slots=True)
 class _Field:
     name: str
-    kind: str  # of a number, a table, a struct or a union
+    kind: str  # of a number, a text, a table, a struct or a union
     is_vector: bool
 
 
@@ -108,10 +113,13 @@ _NUMBER_SLOTS: dict[str, Any] = {
     "uint16": lambda builder, slot, value: builder.PrependUint16Slot(slot, value, 0),
     "uint32": lambda builder, slot, value: builder.PrependUint32Slot(slot, value, 0),
     "int32": lambda builder, slot, value: builder.PrependInt32Slot(slot, value, 0),
+    "uint64": lambda builder, slot, value: builder.PrependUint64Slot(slot, value, 0),
 }
 
 
 def _write_value(builder: Any, field: _Field, value: Any) -> int:
+    if field.kind == _STRING:
+        return builder.CreateString(value)
     if field.is_vector:
         is_number = field.kind in _FORMATS
         items = value if is_number else [_write_table(builder, field.kind, item) for item in value]
@@ -192,6 +200,8 @@ class _Reader:
             return None if at is None else self._vector(field.kind, self.target(at))
         if field.kind in _FORMATS:
             return 0 if at is None else self.number(field.kind, at)
+        if field.kind == _STRING:
+            return None if at is None else self._text(self.target(at))
         return None if at is None else self.table(field.kind, self.target(at))
 
     def _union(self, name: str, tag_at: int | None, value_at: int | None) -> tuple[int, Fields | None]:
@@ -213,6 +223,13 @@ class _Reader:
         if kind in _FORMATS:
             return [self.number(kind, place) for place in places]
         return [self.table(kind, self.target(place)) for place in places]
+
+    def _text(self, at: int) -> str:
+        start = at + 4
+        end = start + self.number("uint32", at)
+        if end > len(self._data):
+            raise BrokenHeader(f"the text at byte {at} does not fit")
+        return bytes(self._data[start:end]).decode()
 
     def _count(self, parts: int) -> None:
         self._parts_left -= parts

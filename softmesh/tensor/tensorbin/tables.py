@@ -50,12 +50,23 @@ _MOST_DIMS = 16
 _MOST_CORE_RANGES = 1024
 
 
-def spec_to_fields(spec: TensorSpec) -> Fields:
-    if spec.dtype not in _DTYPES:
+def dtype_number(dtype: DataType) -> int:
+    if dtype not in _DTYPES:
         raise MeshError(
-            f"{spec.dtype.name} cannot be serialized to flatbuffer: the format has no number for it. Convert the "
-            "tensor first, for example with ttnn.to_dtype(t, ttnn.float32)."
+            f"{dtype.name} cannot be serialized to flatbuffer: the format has no number for it. Convert the tensor "
+            "first, for example with ttnn.to_dtype(t, ttnn.float32)."
         )
+    return _DTYPES[dtype]
+
+
+def numbered_dtype(number: int) -> DataType:
+    dtype = _NUMBERED_DTYPES.get(number)
+    if dtype is None:
+        raise _unsupported("DataType", number)
+    return dtype
+
+
+def spec_to_fields(spec: TensorSpec) -> Fields:
     is_tiled = spec.layout is Layout.TILE
     tile = {
         "height": spec.tile.height,
@@ -63,7 +74,7 @@ def spec_to_fields(spec: TensorSpec) -> Fields:
         "transpose_tile": spec.tile.transpose_of_faces,
     }
     layout = {
-        "data_type": _DTYPES[spec.dtype],
+        "data_type": dtype_number(spec.dtype),
         "page_config": (_TILE_PAGES, {"tile": tile}) if is_tiled else (_ROW_MAJOR_PAGES, {}),
         "memory_config": _config_to_fields(spec.memory_config),
         "alignment": _alignment(spec),
@@ -80,9 +91,7 @@ def _alignment(spec: TensorSpec) -> list[int]:
 
 def spec_from_fields(fields: Fields) -> TensorSpec:
     layout = _needed(fields["tensor_layout"], "tensor_layout")
-    dtype = _NUMBERED_DTYPES.get(layout["data_type"])
-    if dtype is None:
-        raise _unsupported("DataType", layout["data_type"])
+    dtype = numbered_dtype(layout["data_type"])
     tag, pages = layout["page_config"]
     if tag not in (_ROW_MAJOR_PAGES, _TILE_PAGES):
         raise _unsupported("PageConfig type", tag)
@@ -136,6 +145,8 @@ def _config_to_fields(config: MemoryConfig) -> Fields:
         "shard_spec": flat and _shard_to_fields(flat),
         "nd_shard_spec": nd and _nd_to_fields(nd),
         "created_with_nd_shard_spec": config.created_with_nd_shard_spec,
+        "per_core_allocation": config.per_core_allocation,
+        "range_lockstep_allocation": config.range_lockstep_allocation,
     }
 
 
@@ -144,14 +155,18 @@ def _config_from_fields(fields: Fields) -> MemoryConfig:
     buffer_type = _member(BufferType, fields["buffer_type"])
     flat, nd = fields["shard_spec"], fields["nd_shard_spec"]
     if nd is not None and (flat is None or fields["created_with_nd_shard_spec"]):
-        return MemoryConfig(buffer_type, _nd_from_fields(nd))
-    return MemoryConfig(layout, buffer_type, None if flat is None else _shard_from_fields(flat))
+        config = MemoryConfig(buffer_type, _nd_from_fields(nd))
+    else:
+        config = MemoryConfig(layout, buffer_type, None if flat is None else _shard_from_fields(flat))
+    config.experimental_set_per_core_allocation(bool(fields["per_core_allocation"]))
+    config.experimental_set_range_lockstep_allocation(bool(fields["range_lockstep_allocation"]))
+    return config
 
 
 def _shard_to_fields(spec: ShardSpec) -> Fields:
     height, width = spec.shape
     return {
-        "grid": _grid_to_fields(spec.grid),
+        "grid": grid_to_fields(spec.grid),
         "shape_h": height,
         "shape_w": width,
         "orientation": spec.orientation.value,
@@ -160,13 +175,13 @@ def _shard_to_fields(spec: ShardSpec) -> Fields:
 
 def _shard_from_fields(fields: Fields) -> ShardSpec:
     shape = (fields["shape_h"], fields["shape_w"])
-    return ShardSpec(_grid_from_fields(fields["grid"]), shape, _member(ShardOrientation, fields["orientation"]))
+    return ShardSpec(grid_from_fields(fields["grid"]), shape, _member(ShardOrientation, fields["orientation"]))
 
 
 def _nd_to_fields(spec: NdShardSpec) -> Fields:
     return {
         "shard_shape": list(spec.shard_shape),
-        "grid": _grid_to_fields(spec.grid),
+        "grid": grid_to_fields(spec.grid),
         "orientation": spec.orientation.value,
         "shard_distribution_strategy": spec.shard_distribution_strategy.value,
     }
@@ -175,13 +190,13 @@ def _nd_to_fields(spec: NdShardSpec) -> Fields:
 def _nd_from_fields(fields: Fields) -> NdShardSpec:
     return NdShardSpec(
         fields["shard_shape"] or [],
-        _grid_from_fields(fields["grid"]),
+        grid_from_fields(fields["grid"]),
         _member(ShardOrientation, fields["orientation"]),
         _member(ShardDistributionStrategy, fields["shard_distribution_strategy"]),
     )
 
 
-def _grid_to_fields(grid: CoreRangeSet) -> Fields:
+def grid_to_fields(grid: CoreRangeSet) -> Fields:
     return {
         "ranges": [
             {"start": {"x": r.start.x, "y": r.start.y}, "end": {"x": r.end.x, "y": r.end.y}} for r in grid.ranges()
@@ -189,7 +204,7 @@ def _grid_to_fields(grid: CoreRangeSet) -> Fields:
     }
 
 
-def _grid_from_fields(fields: Fields | None) -> CoreRangeSet:
+def grid_from_fields(fields: Fields | None) -> CoreRangeSet:
     ranges = _needed(fields, "grid")["ranges"] or []
     if len(ranges) > _MOST_CORE_RANGES:
         raise BrokenHeader(f"it has {len(ranges)} core ranges in one grid")

@@ -6,26 +6,41 @@ import os
 import stat
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
-from softmesh.placement.distribution import Coordinates, Extents
+from softmesh.placement.distribution import Coordinates, Distribution, Extents
 from softmesh.placement.pieces import stored_index
 from softmesh.tensor.page_bytes import to_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.distribution_note import note_of
-from softmesh.tensor.tensorbin.schema import encode
+from softmesh.tensor.tensorbin.schema import Fields, encode
 from softmesh.tensor.tensorbin.tables import spec_to_fields, topology_to_fields
 
 _ALIGNMENT = 64  # of the data section in the file, and of each payload in it
 _SIZE_OF_SIZE = 8
 
 
+class Pieces(NamedTuple):
+    """What follows a header: the bytes of the distinct pieces of a tensor."""
+
+    values: list[torch.Tensor]
+    spec: TensorSpec
+    dist: Distribution
+
+
 def write(path: Path, host: Tensor, mesh: Extents, coords: Coordinates) -> None:
     """`coords` are those of the pieces in `mesh`, in the order of the flattened grid. The file is whole or absent."""
+    fields, pieces = tensor_to_fields(host, mesh, coords)
+    write_file(path, encode("Tensor", fields), pieces)
+
+
+def tensor_to_fields(host: Tensor, mesh: Extents, coords: Coordinates) -> tuple[Fields, Pieces]:
+    """The table of a tensor in a header, and what it points to."""
     spec = _plain(host.spec)
     spec_fields = spec_to_fields(spec)
     size = spec.bytes()
@@ -41,20 +56,21 @@ def write(path: Path, host: Tensor, mesh: Extents, coords: Coordinates) -> None:
         offset = pieces.setdefault(stored_index(dist, position), len(pieces) * _aligned(size))
         buffer = {"offset": offset, "size": size}
         shards.append({"buffer": (1, buffer), "mesh_coordinate": {"values": list(coord)}})
-    header = encode(
-        "Tensor",
-        {
-            "tensor_spec": spec_fields,
-            "mesh_shape": {"dimensions": list(MeshShape(mesh))},
-            "shards": shards,
-            "tensor_topology": topology_to_fields(host.tensor_topology()),
-        },
-    )
-    header += note_of(dist)
+    fields = {
+        "tensor_spec": spec_fields,
+        "mesh_shape": {"dimensions": list(MeshShape(mesh))},
+        "shards": shards,
+        "tensor_topology": topology_to_fields(host.tensor_topology()),
+    }
+    return fields, Pieces([data[index] for index in pieces], spec, dist)
+
+
+def write_file(path: Path, header: bytes, pieces: Pieces) -> None:
+    header += note_of(pieces.dist)
     header += bytes(-(len(header) + _SIZE_OF_SIZE) % _ALIGNMENT)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write_all(unfinished, header, [data[index] for index in pieces], spec)
+        _write_all(unfinished, header, pieces)
         if path.exists():
             unfinished.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(unfinished, path)
@@ -62,7 +78,7 @@ def write(path: Path, host: Tensor, mesh: Extents, coords: Coordinates) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _write_all(path: Path, header: bytes, pieces: list[torch.Tensor], spec: TensorSpec) -> None:
+def _write_all(path: Path, header: bytes, pieces: Pieces) -> None:
     try:
         file = path.open("wb")
     except OSError as error:
@@ -73,9 +89,9 @@ def _write_all(path: Path, header: bytes, pieces: list[torch.Tensor], spec: Tens
     with file:
         file.write(struct.pack("<Q", len(header)))
         file.write(header)
-        for number, piece in enumerate(pieces):
-            file.seek(_SIZE_OF_SIZE + len(header) + number * _aligned(spec.bytes()))
-            file.write(to_pages(piece, spec).contiguous().numpy().data)
+        for number, piece in enumerate(pieces.values):
+            file.seek(_SIZE_OF_SIZE + len(header) + number * _aligned(pieces.spec.bytes()))
+            file.write(to_pages(piece, pieces.spec).contiguous().numpy().data)
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:

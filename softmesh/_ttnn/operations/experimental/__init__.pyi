@@ -4,3 +4,4 @@
 from softmesh._ttnn.operations.experimental import ccl_experimental as ccl_experimental
 from softmesh.experimental import *
 from softmesh import *
+from softmesh.kernels.program.fusion_semaphores import *
