@@ -226,7 +226,7 @@ def _folded(x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents
 def _with_sink(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """One more key, with a value of 0, whose product with a query is its sink: in a column that other keys have 0 in."""
+    """One more key, with a value of 0, whose product with a query is its sink: a column in which other keys have 0."""
     lead = broadcast_shapes(q.shape[:-1], sink.shape[:-1])
     finite = sink.clamp(-_BEYOND, _BEYOND)  # times 0, no NaN
     q = torch.cat([q.expand(*lead, q.shape[-1]), finite.expand(*lead, 1)], -1)
