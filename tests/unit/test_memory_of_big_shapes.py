@@ -79,3 +79,15 @@ for is_causal in (True, False):
     )
 """
     assert mib_taken_by(forms, 1, 8, operands) < 128
+
+
+def test_constants_take_no_memory_until_they_are_read():
+    """They would take 448 MiB."""
+    constants = """
+shape = (1, 32, 1024, 1024)
+kept = [make(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, where) for make in (ttnn.zeros, ttnn.ones, ttnn.empty)
+        for where in (mesh, None)]
+kept += [ttnn.full(shape, 2.5, ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh)]
+kept += [ttnn.allocate_tensor_on_device(ttnn.Shape(shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)]
+"""
+    assert mib_taken_by(constants, 1, 8) < 60

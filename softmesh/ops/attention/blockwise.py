@@ -51,7 +51,7 @@ def attended(
     fold = _Fold.of(queries, k, v)
     flat, keys, values = fold.queries(queries), fold.keys(k), fold.keys(v)
     blocks = [
-        _attended_block(block, *(x[block.batch] for x in (flat, keys, values)), scale, with_maxima)
+        _attended_block(block, flat, keys, values, scale, with_maxima)
         for block in _blocks(fold, flat, keys.shape[1], seen)
     ]
     out, log_sums, maxima = (
@@ -140,7 +140,8 @@ def _attended_block(
     block: _Block, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, with_maxima: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(batch, rows, width) over (batch, keys, width): of both, those of the block."""
-    q, k, v = q[:, block.rows], k[:, block.keys], v[:, block.keys]
+    q = q[block.batch, block.rows]
+    k, v = (x[block.batch, block.keys] for x in (k, v))
     bias = None if block.hidden is None else mask_bias(~block.hidden)
     out, log_sums = _with_log_sums(q, k, v, bias, scale)
     maxima = _largest_scores(q, k, block.hidden, scale) if with_maxima else q.new_empty(*q.shape[:2], 0)
