@@ -13,6 +13,7 @@ from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import Signature
 from softmesh.dispatch.undefined_values import Marking, UndefinedRule, carried_over
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.spec import TensorSpec
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -50,6 +51,8 @@ class Definition:
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is
     program_buffers: Callable[[MeshDevice, dict[str, Any]], Sequence[object]] | None = None
+    # how many programs there are of it on the chips, for an operand of this spec; one, where it does not say
+    program_count: Callable[[MeshDevice, TensorSpec, dict[str, Any]], int] | None = None
     namespace: str = "ttnn"
     # What its calls look like to a reader, where the signature does not tell (see dispatch.call_form):
     results: str = "Tensor"  # the type of what a call returns
