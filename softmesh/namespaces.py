@@ -171,7 +171,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "_ttnn.operations.data_movement": ("ops.data_movement.layout_conversion",),
     "_ttnn.operations.experimental": ("experimental", "kernels.program.fusion_semaphores"),
     "_ttnn.operations.experimental.ccl_experimental": ("experimental",),
-    "_ttnn.operations.point_to_point": (),
+    "_ttnn.operations.point_to_point": ("collectives.packet_buffers",),
     "_ttnn.operations.trace": ("runtime.traces.allocation_tracking",),
     "_ttnn.reports": ("tensor.buffer_reports",),
     "_ttnn.tensor": ("tensor.native_names", "tensor.overlapped_tensors"),

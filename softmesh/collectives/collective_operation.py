@@ -26,6 +26,7 @@ from softmesh.collectives.device_groups import Group, group_of, spread
 from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
+from softmesh.collectives.program_counts import program_count_of
 from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
@@ -213,6 +214,7 @@ def collective_definition(
         "reads_other_devices": True,
         "undefined": warned_about,
         "program_buffers": semaphores_of(name),
+        "program_count": program_count_of(name),
     }
     return Definition(name, define, signature, cost, precision, **(given | options))
 

@@ -83,6 +83,8 @@ def _refuse(op: str, given: dict[str, Any], names: str) -> None:
 def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     q = given["input_tensor_q"]
     check_strategy(op, given["joint_strategy"])
+    if given["logical_n"] < 1:
+        raise MeshError(f"{op}: logical_n={given['logical_n']} must be at least 1: the length of the sequence.")
     devices, place = _ring(op, q, given)
     k = _gathered(given["input_tensor_k"], given["persistent_output_buffer_k"], given)
     v = _gathered(given["input_tensor_v"], given["persistent_output_buffer_v"], given)
@@ -121,7 +123,7 @@ def _joint_tensors(op: str, given: dict[str, Any]) -> list[Tensor | None]:
 @composite(
     JOINT,
     f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
-    f"logical_n logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
+    f"logical_n:int logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
     f"attention_sink? sliding_window_size? circular_kv_cache? persistent_output_buffer_joint_k? "
     f"persistent_output_buffer_joint_v? {_CACHED}",
 )
@@ -139,7 +141,7 @@ def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tenso
 @composite(
     _EXPERIMENTAL,
     f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
-    f"logical_n {_RING} num_workers_per_link? num_buffers_per_channel?",
+    f"logical_n:int {_RING} num_workers_per_link? num_buffers_per_channel?",
 )
 def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """ring_joint_scaled_dot_product_attention, by other kernels."""

@@ -11,6 +11,7 @@ import torch
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import mark, propagated, warn_if_undefined
 
@@ -96,6 +97,8 @@ class Definition:
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is
     program_buffers: Callable[[MeshDevice, dict[str, Any]], Sequence[object]] | None = None
+    # how many programs there are of it on the chips, for an operand of this spec; one, where it does not say
+    program_count: Callable[[MeshDevice, TensorSpec, dict[str, Any]], int] | None = None
     namespace: str = "ttnn"
     # What its calls look like to a reader, where the signature does not tell (see dispatch.call_form):
     results: str = "Tensor"  # the type of what a call returns

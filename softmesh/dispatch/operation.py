@@ -251,11 +251,20 @@ class Operation(EntryPoint):
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
             device.note_program(plan.program)
+            self._note_parts(device, plan, values)
             self._keep_buffers(device, plan, values)
         if recording is None:
             at = self._signature.queue_at
             device.note_launch(None if at is None else values[at])
         return recording
+
+    def _note_parts(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
+        """The other programs of an op that runs several."""
+        count = self.definition.program_count
+        if count is not None:
+            given = self._signature.named(values, range(len(values)))
+            for part in range(1, count(device, values[0].spec, given)):
+                device.note_program((plan.program, part))
 
     def _keep_buffers(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
         make = self.definition.program_buffers

@@ -6,7 +6,9 @@ composes the pieces again. No value moves between devices here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +27,16 @@ from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.strictness import doubt, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
-from softmesh.tensor.convert import from_storage, round_to, to_storage
+from softmesh.tensor.convert import GROUP, from_storage, round_to, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
+from softmesh.tensor.pending_storage import defer_values
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 from softmesh.tensor.undefined import mark_unwritten, warn_if_undefined
+from softmesh.tensor.untouched_memory import LARGE, untouched_zeros
 
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
@@ -100,6 +104,43 @@ def created(
     if observed():
         emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
+
+
+def created_constant(
+    where: str,
+    shape: Sequence[int],
+    value: float,
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice | None,
+    memory_config: MemoryConfig | None,
+) -> Tensor:
+    """As `created`, of one value everywhere; what is large takes no memory of the host before it is written or read."""
+    is_float = isinstance(value, float)
+    sample = torch.full((GROUP,), value, dtype=torch.float64 if is_float else torch.int64)
+    if math.prod(shape) * facts(dtype).storage.itemsize < LARGE or (device is not None and device.block is not None):
+        return created(where, sample[0].expand(*shape), dtype, layout, device, memory_config, None)
+    queue = chosen_queue(where, None)
+    if device is not None:
+        checked_open(where, "device", device)
+        device.note_write(where, queue)
+    form = _checked_form(where, sample, dtype, layout, memory_config, None)
+    spec = make_spec(tuple(shape), *form)
+    spec.check(tries_row_major=True)
+    storage = Storage(None, HOST if device is None else place_on(HOST, tuple(device.shape)), device)
+    result = Tensor.make(storage, spec)  # first of all: is there room on the device?
+    stored = _stored(sample.reshape(1, 1, -1), form, sample, 0.0)[0, 0, 0]
+    on = None if device is None else device.torch_device
+    storage.data = untouched_zeros((*storage.dist.extents, *spec.shape), stored.dtype, on)
+    if stored.any() or (stored.is_floating_point() and torch.signbit(stored)):
+        defer_values(storage, partial(_fill, value=stored.item()))
+    if observed():
+        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
+    return result
+
+
+def _fill(memory: torch.Tensor, value: float) -> None:
+    memory.fill_(value)
 
 
 class _Form(NamedTuple):
@@ -519,7 +560,7 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
     on = None if held_by is None else held_by.torch_device
     storage = Storage(None, dist, held_by)
     result = Tensor.make(storage, spec)  # first of all: is there room on the device?
-    storage.data = torch.zeros(*dist.extents, *spec.shape, dtype=facts(spec.dtype).storage, device=on)
+    storage.data = untouched_zeros((*dist.extents, *spec.shape), facts(spec.dtype).storage, on)
     if observed():
         emit(where, (), (result,), coords=dist.coordinates())
     return result

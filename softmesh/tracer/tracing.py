@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from softmesh.config import CONFIG
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.graph.python_io import tensors_in
@@ -206,6 +207,11 @@ def trace() -> Iterator[None]:
 
 
 def enable_tracing() -> None:
+    """Refused in fast runtime mode, which is the default, as in TT-NN."""
+    if CONFIG.enable_fast_runtime_mode:
+        raise ArgumentValueError(
+            "Tracing is not supported in fast runtime mode. Set ttnn.CONFIG.enable_fast_runtime_mode = False before."
+        )
     if _ON:
         raise ArgumentValueError("Tracing is already enabled. ttnn.tracer.trace() blocks do not nest.")
     tracer, attached = _Tracer(), ExitStack()

@@ -335,6 +335,25 @@ def test_one_device_alone_gathers_nothing():
             ttnn.all_gather(x, 1)
 
 
+@pytest.mark.parametrize(
+    ("call", "programs"),
+    [
+        (lambda x: ttnn.all_gather(x, 3, cluster_axis=1), 1),
+        (lambda x: ttnn.all_gather(ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT), 3, cluster_axis=1), 3),
+        (lambda x: ttnn.all_reduce(x, cluster_axis=1), 2),
+        (lambda x: ttnn.all_reduce(x), 4),
+        (lambda x: ttnn.all_reduce(ttnn.typecast(x, ttnn.float32)[:, :, :, :40], cluster_axis=1), 6),
+    ],
+)
+def test_a_collective_of_several_programs_counts_them_all(mesh, call, programs):
+    """A reduce_scatter and an all_gather; or all pieces to all, joined and added. A typecast and a slice are others."""
+    x = put(torch.ones(1, 1, 32, 128), None, mesh)
+    mesh.clear_program_cache()
+    for _ in range(2):
+        call(x)
+        assert mesh.num_program_cache_entries() == programs
+
+
 def test_programs_are_counted_once_for_each_configuration(mesh):
     x = columns(mesh)
     count = mesh.num_program_cache_entries

@@ -463,3 +463,24 @@ def test_the_same_send_is_one_program(mesh):
     assert mesh.num_program_cache_entries() == 1
     point_to_point(x, At(0, 1), At(0, 0))
     assert mesh.num_program_cache_entries() == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "packets"),
+    [
+        (ttnn.bfloat16, (1, 1, 64, 512), (16, 2048)),  # 32 tiles of 2,048 bytes, two in 4,096
+        (ttnn.bfloat8_b, (1, 1, 64, 512), (8, 4352)),  # of 1,088, four in 4,352 and a header
+        (ttnn.float32, (1, 1, 32, 32), (1, 1024)),
+    ],
+)
+def test_the_buffer_of_a_transfer_holds_packets_of_whole_pages(idle_machine, dtype, shape, packets):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        x = ttnn.zeros(shape, dtype, ttnn.TILE_LAYOUT, mesh)
+        here, there = ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1)
+        compute = ttnn._ttnn.operations.point_to_point.p2p_compute_intermediate_tensor_spec
+        found = compute(x, here, there, ttnn.Topology.Linear)
+        assert (tuple(found.shape), found.dtype, found.layout) == (packets, dtype, ttnn.TILE_LAYOUT)
+        assert tuple(compute(x, here, here, ttnn.Topology.Linear).shape) == (1, 1)
+        buffer = ttnn.allocate_tensor_on_device(found, mesh)
+        ttnn.point_to_point(x, here, there, intermediate_tensor=buffer, topology=ttnn.Topology.Linear)

@@ -206,7 +206,7 @@ def test_eight_calls_are_seen_in_full_and_in_order(meshes: Meshes, looking_on: C
 
 
 def test_the_tracer_has_those_that_led_to_the_result(meshes: Meshes):
-    with ttnn.tracer.trace():
+    with ttnn.manage_config("enable_fast_runtime_mode", False), ttnn.tracer.trace():
         result = program(meshes)
     nodes = ttnn.tracer.get_graph(result).nodes(data=True)
     names = [data["operation"].to_string() for _, data in nodes]

@@ -13,6 +13,7 @@ from operands import LOCAL, R, S, put, random
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.ops.attention import blockwise
+from softmesh.ops.attention.key_ranges import ranges_in_order
 
 N, L, WIDTH = 64, 16, 32
 BALANCED = torch.cat([torch.arange(N).chunk(8)[i] for i in (0, 7, 1, 6, 2, 5, 3, 4)])
@@ -143,23 +144,24 @@ def test_more_keys_than_queries_are_a_prefix_or_another_sequence(mesh, is_causal
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_blocks_of_scores_give_what_all_of_them_give(monkeypatch, kv_heads, is_causal):
+    monkeypatch.setattr(blockwise, "_BLOCK_ROWS", 7)
     monkeypatch.setattr(blockwise, "_BLOCK_KEYS", 5)
-    monkeypatch.setattr(blockwise, "_BLOCK_SCORES", 2 * 3 * 4 * 5 * 7)
     q = torch.randn(3, 1, 2, 4, 20, 8)  # on three devices, which share keys
-    k, v = (torch.randn(1, 1, 2, kv_heads, 33, 8) for _ in range(2))
-    asking = torch.arange(3).reshape(3, 1, 1) * 4 + torch.arange(20) if is_causal else None
-    keys = torch.arange(33)
-    found = blockwise.attended(q, k, v, blockwise.Visibility(keys < 30, keys, asking, 9), 0.3)
+    k, v = (torch.randn(1, 1, 2, kv_heads, 30, 8) for _ in range(2))
+    asking = torch.arange(3).reshape(3, 1, 1) * 4 + torch.arange(20)
+    keys = torch.arange(30)
+    seen_keys = ranges_in_order(asking, 30, True, 9) if is_causal else None
+    found = blockwise.attended(q, k, v, seen_keys, 0.3, with_maxima=True)
     scores = q @ k.repeat_interleave(4 // kv_heads, -3).transpose(-2, -1) * 0.3
-    seen = (keys < 30).expand(3, 1, 1, 1, 20, 33)
-    if asking is not None:
+    seen = torch.ones(3, 1, 1, 1, 20, 30, dtype=torch.bool)
+    if is_causal:
         ahead = keys - asking.reshape(3, 1, 1, 1, 20, 1)
         seen = seen & (ahead <= 0) & (ahead > -9)
     scores = scores.masked_fill(~seen, float("-inf"))
     torch.testing.assert_close(found.values, scores.softmax(-1) @ v.repeat_interleave(4 // kv_heads, -3))
     torch.testing.assert_close(found.maxima, scores.amax(-1, keepdim=True))
     lse = scores.logsumexp(-1, keepdim=True)
-    torch.testing.assert_close(found.maxima + found.sums.log(), lse)
+    torch.testing.assert_close(found.log_sums, lse)
 
 
 @pytest.mark.parametrize("order", [torch.arange(N), BALANCED])

@@ -31,7 +31,8 @@ tracer = ttnn.tracer
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     before, call = list(INTERCEPTORS), torch.nn.Module.__call__
-    yield
+    with ttnn.manage_config("enable_fast_runtime_mode", False):
+        yield
     assert not tracer.is_tracing_enabled()
     assert before == INTERCEPTORS
     assert torch.nn.Module.__call__ is call
@@ -39,6 +40,15 @@ def nothing_left_behind() -> Iterator[None]:
 
 def operations(graph: Any) -> list[Any]:
     return [data["operation"] for _, data in graph.nodes(data=True)]
+
+
+def test_fast_runtime_mode_has_no_tracing():
+    with ttnn.manage_config("enable_fast_runtime_mode", True):
+        with pytest.raises(
+            ValueError, match=r"Tracing is not supported in fast runtime mode\..*enable_fast_runtime_mode"
+        ):
+            tracer.enable_tracing()
+        tracer.disable_tracing()  # harmless
 
 
 def test_torch_functions_are_nodes_joined_by_their_tensors():

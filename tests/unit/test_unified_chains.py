@@ -116,7 +116,7 @@ def test_a_released_program_cache_counts_anew(mesh):
         product(x, w)
     mesh.clear_program_cache()
     product(x, w)
-    assert mesh.num_program_cache_entries() == 2
+    assert mesh.num_program_cache_entries() == 3  # a product, and an all_reduce of two
 
 
 def test_gradients_flow_through_repetitions_too(mesh):

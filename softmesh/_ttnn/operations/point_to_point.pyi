@@ -2,3 +2,4 @@
 # mypy: disable-error-code="overload-cannot-match, overload-overlap, assignment, no-redef"
 
 from softmesh import *
+from softmesh.collectives.packet_buffers import *

@@ -13,11 +13,11 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.ops.attention.key_ranges import ranges_in_order
 from softmesh.ops.attention.page_tables import check_table, geometry, positions_in_order, reinterpret_tiles
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
-    attend,
-    causal_window_mask,
+    attend_ranges,
     check_groups,
     check_ints,
     check_rank_4,
@@ -25,7 +25,6 @@ from softmesh.ops.attention.sdpa_core import (
     check_value_width,
     check_window,
     group,
-    mask_bias,
     split_with_key_heads,
 )
 from softmesh.ops.operand_checks import check_one_shape
@@ -158,11 +157,11 @@ def _over_pages(
         needed = torch.tensor([pages.shape[-1]], device=q.device)
         own_k = positions_in_order(op, k, pages, needed)[..., :keys, :].float()
         own_v = own_k[..., :value_width] if v is None else positions_in_order(op, v, pages, needed).float()
-        seen = mask_bias(causal_window_mask(rows, keys, True, window, q.device, first))
-        bias = seen.reshape(*(seen.shape[:-2] or (1,) * (q.dim() - 4)), 1, 1, 1, rows, keys)
+        start = first.unsqueeze(-1) if isinstance(first, torch.Tensor) else first
+        seen = ranges_in_order(torch.arange(rows, device=q.device) + start, keys, True, window)
         queries, score = group(q.float(), -3, grouped), group(sink, -3, grouped)
         score = None if score is None else score.float()
-        out = attend(queries, own_k, own_v[..., :keys, :], bias, score, scale=factor)
+        out = attend_ranges(queries, own_k, own_v[..., :keys, :], seen, None, score, scale=factor)
         return out.flatten(-4, -3)
 
     return compute

@@ -13,10 +13,11 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.ops.attention.key_ranges import KeyRanges, overlap, ranges_between, ranges_in_order
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
     attend,
-    causal_window_mask,
+    attend_ranges,
     check_batch,
     check_groups,
     check_ints,
@@ -30,7 +31,6 @@ from softmesh.ops.attention.sdpa_core import (
     concat_heads_rule,
     group,
     joined_heads,
-    mask_bias,
     split_with_key_heads,
 )
 from softmesh.placement import rules
@@ -73,8 +73,8 @@ def scaled_dot_product_attention(
     check_sink(_PREFILL, attention_sink, (1, q.shape[1], 1, 1))
     _check_windows(cu_window_seqlens, windowed_q_token_offset_tensor, is_causal)
     rows, keys = q.shape[2], k.shape[2]
-    bands = _bands(rows, keys, is_causal, sliding_window_size, attention_sink is not None)
-    inner = _whole_sequences(q, k, scale, is_causal and bands is None)
+    in_bands = sliding_window_size is not None or (is_causal and attention_sink is not None)
+    inner = _whole_sequences(q, k, scale, is_causal and not in_bands)
 
     def compute(
         q: torch.Tensor,
@@ -86,13 +86,12 @@ def scaled_dot_product_attention(
         offset: int,
         offsets: Data,
     ) -> torch.Tensor:
-        bias = None if bands is None else bands(q)
+        places = torch.arange(rows, device=q.device)
+        seen = ranges_in_order(places, keys, is_causal, sliding_window_size) if in_bands else None
         if windows is not None:
-            first = offset if offsets is None else offsets
-            seen = mask_bias(_same_window(windows, rows, keys, first))
-            seen = seen.reshape(*seen.shape[:-2], 1, 1, 1, rows, keys)
-            bias = seen if bias is None else bias + seen
-        out = inner(q, k, v, mask, sink, bias)
+            own = ranges_between(windows.long(), places + (offset if offsets is None else offsets), keys)
+            seen = own if seen is None else overlap(seen, own)
+        out = inner(q, k, v, mask, sink, seen)
         return joined_heads(out) if output_concat_heads else out
 
     ordered = is_causal or sliding_window_size is not None or cu_window_seqlens is not None
@@ -102,43 +101,24 @@ def scaled_dot_product_attention(
 
 def _whole_sequences(
     q: Operand, k: Operand, scale: float | None, by_order: bool
-) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Data, Data, Data], torch.Tensor]:
-    """Attention of grouped heads, given operands of TT-NN's shapes and a bias of the kernel's."""
+) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Data, Data, KeyRanges | None], torch.Tensor]:
+    """Attention of grouped heads, given operands of TT-NN's shapes and what queries see of the keys."""
     kv_heads = k.shape[1]
     grouped = (kv_heads, q.shape[1] // kv_heads)
     factor = q.shape[3] ** -0.5 if scale is None else scale
 
-    def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Data, sink: Data, bias: Data) -> torch.Tensor:
-        added, score = group(mask, -3, grouped), group(sink, -3, grouped)
-        if bias is not None:
-            added = bias if added is None else added + bias
-        queries = group(q, -3, grouped)
-        return attend(queries, k, v, added, score, scale=factor, is_causal=by_order).flatten(-4, -3)
+    def compute(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Data, sink: Data, seen: KeyRanges | None
+    ) -> torch.Tensor:
+        queries, added, score = (group(x, -3, grouped) for x in (q, mask, sink))
+        assert queries is not None
+        if seen is None:
+            out = attend(queries, k, v, added, score, scale=factor, is_causal=by_order)
+        else:
+            out = attend_ranges(queries, k, v, seen, added, score, scale=factor)
+        return out.flatten(-4, -3)
 
     return compute
-
-
-def _bands(
-    rows: int, keys: int, is_causal: bool, window: int | None, has_sink: bool
-) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """The bias of order and window, where torch's own causal form will not do."""
-    if window is None and not (is_causal and has_sink):
-        return None
-
-    def bias(q: torch.Tensor) -> torch.Tensor:
-        seen = mask_bias(causal_window_mask(rows, keys, is_causal, window, q.device))
-        return seen.reshape(*(1,) * (q.dim() - 1), rows, keys)
-
-    return bias
-
-
-def _same_window(windows: torch.Tensor, rows: int, keys: int, first: torch.Tensor | int) -> torch.Tensor:
-    """(*axes, rows, keys): whether query and key lie between the same two bounds of `windows` (*axes, n + 1)."""
-    bounds = windows.unsqueeze(-2)
-    asking = torch.arange(rows, device=windows.device) + first
-    own = torch.arange(keys, device=windows.device)
-    asks, has = ((at.unsqueeze(-1) >= bounds).sum(-1) for at in (asking, own))
-    return asks.unsqueeze(-1) == has.unsqueeze(-2)
 
 
 def _check_windows(windows: Operand | None, offsets: Operand | None, is_causal: bool) -> None:

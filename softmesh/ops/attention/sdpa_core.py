@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.ops.attention.key_ranges import KeyRanges
 from softmesh.ops.operand_checks import check_four_dims, check_one_shape
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
@@ -136,6 +137,39 @@ def concat_heads_rule(rule: rules.SingleRule) -> rules.SingleRule:
 
 
 _HIDDEN = float("-inf")
+_BEYOND = 1e30  # all scores
+_BLOCK_BIAS = 1 << 22  # 16 MiB of fp32
+_BLOCK_ROWS = 512  # those of a block see little that not all of them see
+
+
+def attend_ranges(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    seen: KeyRanges,
+    bias: torch.Tensor | None,
+    sink: torch.Tensor | None,
+    *,
+    scale: float,
+) -> torch.Tensor:
+    """`attend` of queries each of which sees a range of keys, some rows at a time over what any of them sees."""
+    parts = []
+    for block in row_blocks(q.shape[-2], k.shape[-2]):
+        keys, hidden = seen.block(block)
+        added = None if bias is None else bias[..., block if bias.shape[-2] > 1 else slice(None), keys]
+        if hidden is not None:
+            between = (1,) * (q.dim() - hidden.dim())
+            outside = mask_bias(~hidden).reshape(*hidden.shape[:-2], *between, *hidden.shape[-2:])
+            added = outside if added is None else added + outside
+        parts.append(attend(q[..., block, :], k[..., keys, :], v[..., keys, :], added, sink, scale=scale))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
+
+
+def row_blocks(rows: int, scores: int) -> Iterator[slice]:
+    """Rows, some at a time, with `scores` for each, so that a block of these is small."""
+    step = max(1, min(_BLOCK_ROWS, _BLOCK_BIAS // max(scores, 1)))
+    for at in range(0, max(rows, 1), step):
+        yield slice(at, min(at + step, rows))
 
 
 def attend(
@@ -151,10 +185,13 @@ def attend(
     """q (*axes, group, rows, width) over k and v (*axes, keys, width).
 
     bias (*axes, group, rows, keys) is added to the scores; sink (*axes, group, rows, 1) is one more, before
-    scaling. Any extent may be 1 where another operand has more.
+    scaling. Any extent may be 1 where another operand has more. Heads are made equally wide: torch's blockwise
+    kernel takes no others, and without it all scores would be held.
     """
     if sink is not None:
-        k, v, bias = _with_sink(k, v, bias, sink * scale)
+        q, k, v, bias = _with_sink(q, k, v, bias, sink)
+    value_width = v.shape[-1]
+    v, (q, k) = _widened(v, k.shape[-1]), (_widened(x, value_width) for x in (q, k))
     k, v = k.unsqueeze(-3), v.unsqueeze(-3)
     shapes = [x.shape[:-2] for x in (q, k, v, bias) if x is not None]
     extents = [max(sizes) for sizes in zip(*shapes, strict=True)]
@@ -167,9 +204,14 @@ def attend(
     mask = None if bias is None else _folded(bias, batch, heads, extents)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
     order = [*batch, *heads]
-    spread = out.reshape(*(extents[i] for i in order), *out.shape[2:])
+    spread = out[..., :value_width].reshape(*(extents[i] for i in order), out.shape[2], value_width)
     back = [order.index(i) for i in range(len(order))]
     return spread.permute(*back, len(order), len(order) + 1)
+
+
+def _widened(x: torch.Tensor, width: int) -> torch.Tensor:
+    missing = width - x.shape[-1]
+    return F.pad(x, (0, missing)) if missing > 0 else x
 
 
 def _folded(x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents: Sequence[int]) -> torch.Tensor:
@@ -182,14 +224,19 @@ def _folded(x: torch.Tensor, batch: Sequence[int], heads: Sequence[int], extents
 
 
 def _with_sink(
-    k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One more key with a score of its own and a value of 0."""
-    if bias is None:
-        bias = torch.zeros(*(1,) * (sink.dim() - 1), k.shape[-2], device=k.device)
-    shape = broadcast_shapes(bias.shape[:-1], sink.shape[:-1])
-    scores = torch.cat([bias.expand(*shape, bias.shape[-1]), sink.expand(*shape, 1)], -1)
-    return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), scores
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """One more key, with a value of 0, whose product with a query is its sink: a column in which other keys have 0."""
+    lead = broadcast_shapes(q.shape[:-1], sink.shape[:-1])
+    finite = sink.clamp(-_BEYOND, _BEYOND)  # times 0, no NaN
+    q = torch.cat([q.expand(*lead, q.shape[-1]), finite.expand(*lead, 1)], -1)
+    column = F.pad(k.new_zeros(*k.shape[:-1], 1), (0, 0, 0, 1), value=1.0)
+    return (
+        q,
+        torch.cat([F.pad(k, (0, 0, 0, 1)), column], -1),
+        F.pad(v, (0, 0, 0, 1)),
+        None if bias is None else F.pad(bias, (0, 1)),
+    )
 
 
 def mask_bias(visible: torch.Tensor) -> torch.Tensor:

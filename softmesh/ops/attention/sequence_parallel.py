@@ -19,7 +19,8 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.ops.attention.blockwise import Visibility, attended
+from softmesh.ops.attention.blockwise import Attended, attended
+from softmesh.ops.attention.key_ranges import ranges_in_order
 from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_sink, check_window
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
@@ -49,32 +50,19 @@ class SequenceOrder:
         half = rows // 2
         return torch.where(at < half, place * half + at, (2 * self.devices - 1 - place) * half + at - half)
 
-    def of_all(self, device: torch.device) -> torch.Tensor:
-        """(length,): the positions of all parts, side by side."""
-        return self.of_part(torch.arange(self.devices, device=device).unsqueeze(-1)).flatten()
+    def sequence(self, parts: torch.Tensor) -> torch.Tensor:
+        """(..., length, width) in the order of positions, of all parts side by side."""
+        if not self.is_balanced:
+            return parts
+        chunks = parts.unflatten(-2, (2 * self.devices, -1))
+        return torch.cat([chunks[..., 0::2, :, :], chunks[..., 1::2, :, :].flip(-3)], -3).flatten(-3, -2)
 
 
-def _visible(
-    asking: Data,
-    keys: torch.Tensor,
-    end: torch.Tensor | int,
-    window: int | None,
-    joint: int = 0,
-    joint_end: int = 0,
-) -> Visibility:
-    """Keys before `end`, behind which there are `joint` more, of which those before `joint_end` are shown."""
-    shown = keys < end
-    behind = torch.arange(joint, device=keys.device)
-    shown = torch.cat([shown, (behind < joint_end).expand(*shown.shape[:-1], joint)], -1)
-    return Visibility(shown, torch.cat([keys, behind]), asking, window)
-
-
-def statistics(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def statistics(parts: Sequence[Attended]) -> torch.Tensor:
     """The maxima of the parts' rows, each filled up to whole tiles, and then their sums."""
-    return torch.cat(
-        [F.pad(part[which], (0, 0, 0, -part[which].shape[-2] % TILE_SIZE)) for which in (0, 1) for part in parts],
-        -2,
-    )
+    sums = [torch.exp(part.log_sums - part.maxima).nan_to_num(0.0) for part in parts]  # of no key, 0
+    columns = [*(part.maxima for part in parts), *sums]
+    return concat_on_mesh([F.pad(x, (0, 0, 0, -x.shape[-2] % TILE_SIZE)) for x in columns], -2)
 
 
 @operation(JOINT, controls="", tuning="")
@@ -110,8 +98,7 @@ def ring_joint_attention(
         raise MeshError(f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors.")
     if sink is not None and not is_causal:
         raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
-    rows, joint = q.shape[2], joint_k.shape[2] if joint_k is not None else 0
-    joint_end = joint if logical_l is None else logical_l
+    rows = q.shape[2]
     order = SequenceOrder(devices, k.shape[2], is_balanced)
     asked = SequenceOrder(devices, rows * devices, is_balanced)
     factor = q.shape[3] ** -0.5 if scale is None else scale
@@ -124,18 +111,19 @@ def ring_joint_attention(
         joint_q: Data,
         joint_k: Data,
         joint_v: Data,
-        end: torch.Tensor | int,
+        end: int,
         sink: Data = None,
     ) -> tuple[torch.Tensor, ...]:
-        if joint_q is not None and joint_k is not None and joint_v is not None:
-            q, k, v = (concat_on_mesh(pair, -2) for pair in ((q, joint_q), (k, joint_k), (v, joint_v)))
-        asking = asked.of_part(place) if is_causal else None
-        if asking is not None and asked.length < order.length:
-            asking = asking + end - asked.length
-        seen = _visible(asking, order.of_all(q.device), end, window, joint, joint_end)
-        both, maxima, sums = attended(q, k, v, seen, factor, sink)
-        parts = [(maxima[..., at, :], sums[..., at, :]) for at in (slice(rows), slice(rows, None))]
-        return both[..., :rows, :], both[..., rows:, :], statistics(parts)
+        k, v = (order.sequence(x)[..., :end, :] for x in (k, v))
+        if joint_k is not None and joint_v is not None:
+            k, v = (concat_on_mesh((x, y[..., :logical_l, :]), -2) for x, y in ((k, joint_k), (v, joint_v)))
+        seen = None
+        if is_causal:
+            before = end - asked.length if asked.length < order.length else 0
+            seen = ranges_in_order(asked.of_part(place) + before, k.shape[-2], True, window)
+        own = attended(q, k, v, seen, factor, sink, with_maxima=True)
+        joint = attended(q[..., :0, :] if joint_q is None else joint_q, k, v, None, factor, with_maxima=True)
+        return own.values, joint.values, statistics((own, joint))
 
     rule = _ring_rule(outputs=3, joint=True)
     dtype = _result_dtype(q)
@@ -172,9 +160,10 @@ def ring_latent_attention(
     factor = q.shape[3] ** -0.5 if scale is None else scale
 
     def compute(q: torch.Tensor, kv: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        seen = _visible(order.of_part(place), order.of_all(q.device), logical_n, None)
-        out, maxima, sums = attended(q, kv, kv[..., :head_dim_v], seen, factor)
-        return out, maxima + sums.log()
+        kv = order.sequence(kv)[..., :logical_n, :]
+        seen = ranges_in_order(order.of_part(place), kv.shape[-2], True, None)
+        out, log_sums, _ = attended(q, kv, kv[..., :head_dim_v], seen, factor)
+        return out, log_sums
 
     rule = _ring_rule(outputs=2, place_at=2)
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * kv.shape[2]))
@@ -228,8 +217,7 @@ def ring_distributed_attention(
         where = torch.full((1,) * (lead + 1), place) if isinstance(place, int) else place.long()
         asking = order.of_part(where.to(q.device))
         mine = torch.take_along_dim(q, asking.reshape(*asking.shape[:-1], 1, 1, -1, 1), -2)
-        seen = _visible(asking, torch.arange(length, device=q.device), length, None)
-        return attended(mine, k, v, seen, factor).values
+        return attended(mine, k, v, ranges_in_order(asking, length, True, None), factor).values
 
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 
 from softmesh.dispatch.argument_forms import ON_MESH_AXES
@@ -20,6 +23,7 @@ from softmesh.ops.attention.sdpa_core import (
     check_value_width,
     group,
     mask_bias,
+    row_blocks,
     split_with_key_heads,
 )
 from softmesh.ops.elementwise.fp8_quantization import PACKED, unpack_fp8_rows
@@ -77,9 +81,16 @@ def indexer_score_dsa(
         valid: int | None,
         batch: int | None,
     ) -> torch.Tensor:
-        keys = k if batch is None else k.narrow(-4, batch, 1)
+        keys = (k if batch is None else k.narrow(-4, batch, 1)).transpose(-2, -1)
         own = weights if by_head else weights.transpose(-3, -1)
-        scores = (torch.relu(q @ keys.transpose(-2, -1)) * own).sum(-3, keepdim=True)
+        of_a_row = math.prod(q.shape[:-2]) * length
+        scores = torch.cat(
+            [
+                (torch.relu(q[..., at, :] @ keys) * own[..., at, :]).sum(-3, keepdim=True)
+                for at in row_blocks(rows, of_a_row)
+            ],
+            -2,
+        )
         if start is not None:
             first = start if place is None else start + place.squeeze(-1).long() * rows
             seen = causal_window_mask(rows, length, True, None, q.device, first)
@@ -170,15 +181,27 @@ def _chosen(rows: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _over_chosen(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor, sink: Data, scale: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    visible: Callable[[slice], torch.Tensor],
+    sink: Data,
+    scale: float,
+    keys_differ: int,
 ) -> torch.Tensor:
-    """Queries that see nothing get 0."""
+    """`visible` of some rows is (..., key heads, rows, keys), for `keys_differ` of which that differs. Queries that see
+    nothing get 0.
+    """
     kv_heads = k.shape[-3]
     grouped = (kv_heads, q.shape[-3] // kv_heads)
-    seen = visible.unsqueeze(-3)
-    score = group(sink, -3, grouped)
-    out = attend(group(q.float(), -3, grouped), k.float(), v.float(), mask_bias(seen), score, scale=scale)
-    return torch.where(seen.any(-1, keepdim=True), out, 0.0).flatten(-4, -3)
+    queries, score = group(q.float(), -3, grouped), group(sink, -3, grouped)
+    k, v = k.float(), v.float()
+    parts = []
+    for at in row_blocks(q.shape[-2], keys_differ * k.shape[-2]):
+        seen = visible(at).unsqueeze(-3)
+        out = attend(queries[..., at, :], k, v, mask_bias(seen), score, scale=scale)
+        parts.append(torch.where(seen.any(-1, keepdim=True), out, 0.0))
+    return torch.cat(parts, -2).flatten(-4, -3)
 
 
 @operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES)
@@ -216,8 +239,11 @@ def sparse_sdpa(
     ) -> torch.Tensor:
         rows = kv if batch is None else kv.narrow(-4, batch, 1)
         keys = unpack_fp8_rows(rows) if is_packed else rows
-        visible = _chosen(_rows_of(indices.long(), length, block_cyclic_devices, chunk), length)
-        return _over_chosen(q, keys, keys[..., :v_dim], visible, sink, factor)
+        chosen = _rows_of(indices.long(), length, block_cyclic_devices, chunk)
+        several = math.prod(chosen.shape[:-2])
+        return _over_chosen(
+            q, keys, keys[..., :v_dim], lambda at: _chosen(chosen[..., at, :], length), sink, factor, several
+        )
 
     pairs: dict[int, list[tuple[int, int | None]]] = {
         0: [(0, 0), (1, 0), (2, 0)],
@@ -304,13 +330,17 @@ def sparse_sdpa_msa(
     ) -> torch.Tensor:
         k, v = (x if batch is None else x.narrow(-4, batch, 1) for x in (k, v))
         named = indices.long()
-        picked = _chosen(torch.where((named < 0) | (named >= blocks), blocks, named), blocks)
-        visible = picked.repeat_interleave(block_size, -1)[..., :length]
-        if start is not None:
-            first = start if place is None else start + place.squeeze(-1).long() * rows
-            seen = causal_window_mask(rows, length, True, None, q.device, first)
-            visible = visible & seen.reshape(*seen.shape[:-2], 1, 1, rows, length)
-        return _over_chosen(q, k, v, visible, None, factor)
+        blocks_of = torch.where((named < 0) | (named >= blocks), blocks, named)
+        first = None if start is None else start if place is None else start + place.squeeze(-1).long() * rows
+
+        def visible(at: slice) -> torch.Tensor:
+            picked = _chosen(blocks_of[..., at, :], blocks).repeat_interleave(block_size, -1)[..., :length]
+            if first is None:
+                return picked
+            seen = causal_window_mask(at.stop - at.start, length, True, None, q.device, first + at.start)
+            return picked & seen.reshape(*seen.shape[:-2], 1, 1, *seen.shape[-2:])
+
+        return _over_chosen(q, k, v, visible, None, factor, math.prod(blocks_of.shape[:-2]))
 
     pairs: dict[int, list[tuple[int, int | None]]] = {
         0: [(0, 0), (1, 0), (2, 0), (3, 0)],

@@ -21,19 +21,14 @@ from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
-from softmesh.placement.distribution import replicated
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.mappers import MeshMapperConfig, TensorToMesh
-from softmesh.tensor.spec import make_spec
-from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import created
+from softmesh.tensor.transfer import created, created_constant
 from softmesh.tensor.undefined import mark_unwritten
-
-_LARGE = 1 << 28  # elements
 
 
 def _create(
@@ -69,27 +64,6 @@ def _checked_number(where: str, name: str, value: object) -> float:
     return value
 
 
-def _check_room(
-    sizes: tuple[int, ...],
-    dtype: DataType | None,
-    layout: Layout | None,
-    device: MeshDevice | None,
-    memory_config: MemoryConfig | None,
-) -> None:
-    """Refuse what the chips have no room for before the host is asked for memory."""
-    mesh = GetDefaultDevice() if device is None else device
-    if mesh is not None:
-        spec = make_spec(
-            sizes, dtype or DataType.BFLOAT16, layout or Layout.ROW_MAJOR, memory_config or DRAM_MEMORY_CONFIG
-        )
-        Storage(None, replicated(tuple(mesh.shape)), mesh).place(spec)  # and gives it back at once
-
-
-def _filled_with(where: str, sizes: tuple[int, ...], value: float) -> torch.Tensor:
-    is_float = isinstance(_checked_number(where, "fill_value", value), float)
-    return torch.full(sizes, value, dtype=torch.float64 if is_float else torch.int64)
-
-
 def _full(
     where: str,
     shape: Sequence[int],
@@ -99,10 +73,15 @@ def _full(
     device: MeshDevice | None,
     memory_config: MemoryConfig | None,
 ) -> Tensor:
-    sizes = _checked_shape(where, shape)
-    if math.prod(sizes) >= _LARGE:
-        _check_room(sizes, dtype, layout, device, memory_config)
-    return _create(where, _filled_with(where, sizes, value), dtype, layout, device, memory_config)
+    return created_constant(
+        where,
+        _checked_shape(where, shape),
+        _checked_number(where, "fill_value", value),
+        DataType.BFLOAT16 if dtype is None else dtype,
+        Layout.ROW_MAJOR if layout is None else layout,
+        GetDefaultDevice() if device is None else device,
+        memory_config,
+    )
 
 
 def full(
@@ -117,11 +96,12 @@ def full(
     """`fill_value` everywhere; written into `optional_tensor` where one is given."""
     if optional_tensor is None:
         return _full("full", shape, fill_value, dtype, layout, device, memory_config)
-    made = _filled_with("full", _checked_shape("full", shape), fill_value)
     checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
-    if tuple(optional_tensor.shape) != tuple(shape):
+    sizes = _checked_shape("full", shape)
+    if tuple(optional_tensor.shape) != sizes:
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
-    filled = _create("full", made, optional_tensor.dtype, optional_tensor.layout, optional_tensor.device(), None)
+    own = optional_tensor
+    filled = _full("full", sizes, fill_value, own.dtype, own.layout, own.device(), None)
     optional_tensor.overwrite(filled.view_data(), filled.view_distribution())
     return optional_tensor
 
