@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.input_files.text_files import readable
 from softmesh.train.checkpoints.folders import INDEX
 from softmesh.train.checkpoints.shard_regions import Held
 
@@ -121,10 +122,10 @@ def read(folder: Path) -> Index:
             raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB")
         given = json.loads(path.read_text(encoding="utf-8"))
         return _index(given)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise MeshError(
-            f"{path} is not the index of a checkpoint ({error}). Restore the file, or load an earlier step of "
-            f"{folder.parent}."
+            f"{path} is not the index of a checkpoint ({readable(str(error))}). Restore the file, "
+            f"or load an earlier step of {folder.parent}."
         ) from error
 
 
