@@ -218,6 +218,8 @@ def _parsed(text: str) -> tuple[Any, Place]:
         raise _unreadable("too-deep", f"{DEEPEST} nested brackets are the most", deep.line) from None
     except text_format.ParseError as wrong:
         raise _unreadable("syntax", _shortened(str(wrong)), wrong.GetLine()) from None
+    except ValueError as wrong:  # a number that no field has room for
+        raise _unreadable("syntax", _shortened(str(wrong)), None) from None
 
 
 def _check_size(text: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from softmesh.arguments import described
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.text_files import readable
 from softmesh.train.checkpoints.folders import INDEX
@@ -182,11 +183,11 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
-        raise ValueError(f"expected a whole number, got {value!r}")
+        raise ValueError(f"expected a whole number, got {described(value)}")
     return value
 
 
 def _extents(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or len(value) > _MOST_DIMS:
-        raise ValueError(f"expected a shape, got {value!r}")
+        raise ValueError(f"expected a shape, got {described(value)}")
     return tuple(map(_count, value))
