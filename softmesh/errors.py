@@ -47,6 +47,10 @@ class OutOfDeviceMemory(MeshError):
     """A buffer or tensor for which the chips have no room."""
 
 
+class OutOfHostMemory(MeshError):
+    """The machine that simulates the chips has no room left."""
+
+
 class SanitizerError(MeshError):
     """In strict mode: what the sanitizer found."""
 

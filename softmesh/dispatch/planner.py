@@ -35,10 +35,14 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
+from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
+
+_LARGE = 1 << 24  # elements
+_MANY = 1 << 12
 
 
 class Planner:
@@ -64,6 +68,7 @@ class Planner:
             plan.finishes = (None,) * len(self.op.writes)
             plan.container = tuple if len(self.op.writes) > 1 else None
             return plan, None
+        self._check_host_room(plan)
         raw = self._try(plan)
         if local.fills_target and self.target is not None:
             local, raw = self._filling_target(plan, local, raw, dists[0].lead)
@@ -77,6 +82,38 @@ class Planner:
             for result, output in zip(results, plan.outputs, strict=True)
         )
         return plan, plan.finish(raw)
+
+    def _check_host_room(self, plan: Plan) -> None:
+        """Of a result that may be large the size is found without values first, and looked at in later calls too."""
+        data = [value for value in self.data if isinstance(value, torch.Tensor)]
+        if not self._may_be_large(data) or not all(value.is_cpu for value in data):
+            return
+        try:
+            made = plan.compute_only(
+                [value.to("meta") if isinstance(value, torch.Tensor) else value for value in self.data]
+            )
+        except Exception:  # it looks at values: the host is asked for memory without notice
+            return
+        results = [made] if isinstance(made, torch.Tensor) else [one for one in made if isinstance(one, torch.Tensor)]
+        nbytes = sum(result.numel() * result.element_size() for result in results)
+        if nbytes < WORTH_ASKING:
+            return
+        name, compute, shapes = self.op.name, plan.compute, [tuple(result.shape) for result in results]
+
+        def within_memory(*values: Any) -> Any:
+            check_host_room(name, nbytes, shapes)
+            return compute(*values)
+
+        plan.compute = within_memory
+
+    def _may_be_large(self, data: list[torch.Tensor]) -> bool:
+        elements = [value.numel() for value in data]
+        counts = [math.prod(_ints(value)) for value in self.values]
+        return (
+            sum(elements) >= _LARGE
+            or (len(data) > 1 and math.prod(elements) >= _LARGE)
+            or max(counts, default=0) >= _MANY
+        )
 
     def _filling_target(self, plan: Plan, local: Local, raw: torch.Tensor, lead: int) -> tuple[Local, torch.Tensor]:
         """The same with a result of the output tensor's shape, where that holds as many elements."""
@@ -156,9 +193,11 @@ class Planner:
     def _try(self, plan: Plan, data: list[Any] | None = None) -> Any:
         try:
             return plan.compute_only(self.data if data is None else data)
-        except SoftmeshError:
+        except (SoftmeshError, OverflowError):
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            if shortage := shortage_of(self.op.name, error):
+                raise shortage from error
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
 
@@ -275,6 +314,13 @@ class Planner:
             many = isinstance(value, list | tuple)
             labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
         return labels[index]
+
+
+def _ints(value: Any) -> list[int]:
+    """The whole numbers of an argument: a result may be that many times as large as its operand."""
+    if isinstance(value, list | tuple):
+        return [number for item in value for number in _ints(item)]
+    return [abs(value)] if isinstance(value, int) and not isinstance(value, bool) and value else []
 
 
 def _lacks_shards(config: MemoryConfig) -> bool:

@@ -30,6 +30,7 @@ class Piece:
 
     file: str
     held: Held
+    checksum: str = ""  # of its values; older checkpoints have none
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,14 @@ def write(folder: Path, index: Index) -> Path:
         "tensors": {key: _entry_json(entry) for key, entry in index.tensors.items()},
     }
     path = folder / INDEX
-    path.write_text(_text(whole, "optimizer, scheduler and extra"), encoding="utf-8")
+    text = _text(whole, "optimizer, scheduler and extra")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MeshError(
+            f"Checkpoint: {path} could not be written ({error.strerror or error}). Checkpoints that were there are "
+            "untouched; make room or choose another folder."
+        ) from error
     return path
 
 
@@ -147,7 +155,7 @@ def _index(given: Any) -> Index:
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
-    pieces = [{**piece.held._asdict(), "file": piece.file} for piece in entry.pieces]
+    pieces = [{**piece.held._asdict(), "file": piece.file, "checksum": piece.checksum} for piece in entry.pieces]
     for piece in pieces:
         del piece["whole"]  # the shape of the entry
     return {"shape": entry.shape, "dtype": entry.dtype, "pieces": pieces}
@@ -172,7 +180,7 @@ def _piece(key: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> Piece:
     name = str(given["file"])
     if Path(name).name != name or name.startswith("."):
         raise ValueError(f"{key}: {name!r} is no file of this folder")
-    return Piece(name, Held(shape, devices, splits, first, grid))
+    return Piece(name, Held(shape, devices, splits, first, grid), str(given.get("checksum", "")))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
