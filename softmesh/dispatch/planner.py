@@ -41,8 +41,8 @@ from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
-_LARGE = 1 << 24  # elements
-_MANY = 1 << 12
+_PRODUCTS = ("matmul", "linear")
+_REPEATING = ("repeat", "expand")
 
 
 class Planner:
@@ -68,7 +68,7 @@ class Planner:
             plan.finishes = (None,) * len(self.op.writes)
             plan.container = tuple if len(self.op.writes) > 1 else None
             return plan, None
-        self._check_host_room(plan)
+        self._check_host_room(plan, local, dists)
         raw = self._try(plan)
         if local.fills_target and self.target is not None:
             local, raw = self._filling_target(plan, local, raw, dists[0].lead)
@@ -83,22 +83,17 @@ class Planner:
         )
         return plan, plan.finish(raw)
 
-    def _check_host_room(self, plan: Plan) -> None:
-        """Of a result that may be large the size is found without values first, and looked at in later calls too."""
+    def _check_host_room(self, plan: Plan, local: Local, dists: list[Distribution]) -> None:
+        """Of a result that may be large the size is looked at before it is computed, in later calls too."""
         data = [value for value in self.data if isinstance(value, torch.Tensor)]
-        if not self._may_be_large(data) or not all(value.is_cpu for value in data):
+        if not data or not all(value.is_cpu for value in data):
             return
-        try:
-            made = plan.compute_only(
-                [value.to("meta") if isinstance(value, torch.Tensor) else value for value in self.data]
-            )
-        except Exception:  # it looks at values: the host is asked for memory without notice
-            return
-        results = [made] if isinstance(made, torch.Tensor) else [one for one in made if isinstance(one, torch.Tensor)]
-        nbytes = sum(result.numel() * result.element_size() for result in results)
+        shape = self._largest_result(local)
+        pieces = max(math.prod(dist.extents) for dist in dists)
+        nbytes = math.prod(shape) * pieces * max(value.element_size() for value in data)
         if nbytes < WORTH_ASKING:
             return
-        name, compute, shapes = self.op.name, plan.compute, [tuple(result.shape) for result in results]
+        name, compute, shapes = self.op.name, plan.compute, [(*dists[0].extents, *shape)]
 
         def within_memory(*values: Any) -> Any:
             check_host_room(name, nbytes, shapes)
@@ -106,14 +101,20 @@ class Planner:
 
         plan.compute = within_memory
 
-    def _may_be_large(self, data: list[torch.Tensor]) -> bool:
-        elements = [value.numel() for value in data]
-        counts = [math.prod(_ints(value)) for value in self.values]
-        return (
-            sum(elements) >= _LARGE
-            or (len(data) > 1 and math.prod(elements) >= _LARGE)
-            or max(counts, default=0) >= _MANY
-        )
+    def _largest_result(self, local: Local) -> tuple[int, ...]:
+        """What the shapes of the operands can become: by broadcasting, as a product, or repeated."""
+        shapes = [tuple(tensor.shape) for tensor in self.tensors]
+        if local.broadcast_rank:
+            try:
+                return tuple(torch.broadcast_shapes(*shapes))
+            except RuntimeError:  # the op itself will tell
+                return shapes[0]
+        if self.op.name in _PRODUCTS and len(shapes) > 1:
+            return (*shapes[0][:-1], shapes[1][-1] if shapes[1] else 1)
+        if self.op.name in _REPEATING:
+            counts = [count for value in self.values for count in _ints(value)]
+            return (*shapes[0], math.prod(counts))
+        return max(shapes, key=math.prod)
 
     def _filling_target(self, plan: Plan, local: Local, raw: torch.Tensor, lead: int) -> tuple[Local, torch.Tensor]:
         """The same with a result of the output tensor's shape, where that holds as many elements."""

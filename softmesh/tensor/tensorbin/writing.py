@@ -81,8 +81,8 @@ def _write_all(path: Path, header: bytes, pieces: list[torch.Tensor], spec: Tens
         named = printable(str(path.parent / path.name[1 : path.name.rindex(".")]))
         number, reason = getattr(error, "errno", EINVAL), getattr(error, "strerror", error)
         raise MeshError(
-            f'Cannot create a temporary file next to "{named}": errno={number} "{reason}". The folder must exist and be '
-            "writable."
+            f'Cannot create a temporary file next to "{named}": errno={number} "{reason}". The folder must exist '
+            "and be writable."
         ) from error
     with file:
         file.write(struct.pack("<Q", len(header)))
