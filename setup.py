@@ -1,4 +1,4 @@
-"""The part in C. Where it cannot be compiled it is left out, and torch does its work (see softmesh/native)."""
+"""The parts in C. Where they cannot be compiled they are left out, and softmesh runs without (see softmesh/native)."""
 
 from setuptools import Extension, setup
 
@@ -10,6 +10,12 @@ setup(
             depends=["softmesh/native/team.h"],
             extra_compile_args=["-O3", "-fno-fast-math", "-std=c99"],
             optional=True,
-        )
+        ),
+        Extension(
+            "softmesh.native._loopback",
+            ["softmesh/native/loopback.c"],
+            extra_compile_args=["-O2", "-std=c99"],
+            optional=True,
+        ),
     ]
 )

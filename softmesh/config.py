@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 from softmesh import epoch
 from softmesh.arguments import described
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning, did_you_mean
-from softmesh.input_files.text_files import read_text
+from softmesh.input_files.text_files import read_text, readable
 
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]
@@ -52,9 +53,14 @@ def _cast(value: object, present: object) -> object:
     return value
 
 
+_LARGEST = sys.float_info.max
+
+
 def _as_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("it is a number")
+    if not abs(value) <= _LARGEST:
+        raise TypeError("it is a number that a float can hold")
     return float(value)
 
 
@@ -142,12 +148,13 @@ class Config:
         known = {name: value for name, value in options.items() if name in _FIELDS}
         if strict and (unknown := [name for name in options if name not in known]):
             raise ArgumentValueError(
-                f"{where}: Unknown configuration key: {unknown[0]}.{did_you_mean(str(unknown[0]), _FIELDS)}"
+                f"{where}: Unknown configuration key: {readable(str(unknown[0]))}."
+                f"{did_you_mean(str(unknown[0]), _FIELDS)}"
             )
         if unknown := [name for name in options if name not in known]:
             warnings.warn(
-                f"{where}: Unknown configuration key: {unknown[0]}.{did_you_mean(str(unknown[0]), _FIELDS)} "
-                "It is left out.",
+                f"{where}: Unknown configuration key: {readable(str(unknown[0]))}."
+                f"{did_you_mean(str(unknown[0]), _FIELDS)} It is left out.",
                 SoftmeshWarning,
                 stacklevel=3,
             )

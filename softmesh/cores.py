@@ -6,15 +6,17 @@ accounting, sharding and kernels do. As in TT-NN, a pair (x, y) will do wherever
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, overload
 
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
 JsonObject = dict[str, Any]
+_FARTHEST = 1 << 16
+_MOST_RANGES = 1 << 10
 
 
 class CoreCoord:
@@ -53,18 +55,21 @@ class CoreCoord:
         return self._y
 
     def to_json(self) -> str:
-        return _dumps(self._as_json())
+        return json_text(self._as_json())
 
     @classmethod
     def from_json(cls, text: str) -> CoreCoord:
-        return cls._of_json(json.loads(text))
+        return from_json_text("CoreCoord.from_json", text, cls._of_json)
 
     def _as_json(self) -> JsonObject:
         return {"x": self._x, "y": self._y}
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> CoreCoord:
-        return cls(data["x"], data["y"])
+        x, y = (checked_json(checked_json(data, dict, "a core {x, y}")[name], int, name) for name in ("x", "y"))
+        if not (0 <= x <= _FARTHEST and 0 <= y <= _FARTHEST):
+            raise ValueError(f"a core lies at 0..{_FARTHEST}, got {x}, {y}")
+        return cls(x, y)
 
     def __repr__(self) -> str:
         return f"{self._x}-{self._y}"
@@ -133,18 +138,19 @@ class CoreRange:
         return [CoreCoord(x, y) for x in xs for y in ys]
 
     def to_json(self) -> str:
-        return _dumps(self._as_json())
+        return json_text(self._as_json())
 
     @classmethod
     def from_json(cls, text: str) -> CoreRange:
-        return cls._of_json(json.loads(text))
+        return from_json_text("CoreRange.from_json", text, cls._of_json)
 
     def _as_json(self) -> JsonObject:
         return {"start": self._start._as_json(), "end": self._end._as_json()}
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> CoreRange:
-        return cls(CoreCoord._of_json(data["start"]), CoreCoord._of_json(data["end"]))
+        ends = checked_json(data, dict, "a range {start, end}")
+        return cls(CoreCoord._of_json(ends["start"]), CoreCoord._of_json(ends["end"]))
 
     def __repr__(self) -> str:
         return f"[{self._start} - {self._end}]"
@@ -224,18 +230,21 @@ class CoreRangeSet:
         return CoreRangeSet(left)
 
     def to_json(self) -> str:
-        return _dumps(self._as_json())
+        return json_text(self._as_json())
 
     @classmethod
     def from_json(cls, text: str) -> CoreRangeSet:
-        return cls._of_json(json.loads(text))
+        return from_json_text("CoreRangeSet.from_json", text, cls._of_json)
 
     def _as_json(self) -> list[JsonObject]:
         return [core_range._as_json() for core_range in self._ranges]
 
     @classmethod
     def _of_json(cls, data: list[JsonObject]) -> CoreRangeSet:
-        return cls([CoreRange._of_json(item) for item in data])
+        ranges = checked_json(data, list, "a list of ranges")
+        if len(ranges) > _MOST_RANGES:
+            raise ValueError(f"{len(ranges)} ranges are more than a chip has cores")
+        return cls([CoreRange._of_json(item) for item in ranges])
 
     def __repr__(self) -> str:
         return f"{{{', '.join(map(repr, self._ranges))}}}"
@@ -433,7 +442,3 @@ def _by_row(cores: Iterable[CoreCoord]) -> list[CoreCoord]:
 
 def _position(core_range: CoreRange) -> tuple[int, int, int, int]:
     return core_range.start.x, core_range.start.y, core_range.end.x, core_range.end.y
-
-
-def _dumps(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"), sort_keys=True)

@@ -47,6 +47,10 @@ class OutOfDeviceMemory(MeshError):
     """A buffer or tensor for which the chips have no room."""
 
 
+class OutOfHostMemory(MeshError):
+    """The machine that simulates the chips has no room left."""
+
+
 class SanitizerError(MeshError):
     """In strict mode: what the sanitizer found."""
 
@@ -67,12 +71,17 @@ class SanitizerWarning(SoftmeshWarning):
     """The sanitizer found accesses that nothing orders, or memory that is used for two things at once."""
 
 
+_LONGEST_NAME = 80  # comparing names takes as long as the product of their lengths
+
+
 def did_you_mean(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`" Did you mean 'memory_config'?"`, or nothing where no known name is near.
 
     >>> did_you_mean("memory_confg", ["dtype", "memory_config"])
     " Did you mean 'memory_config'?"
     """
+    if len(wrong) > _LONGEST_NAME:
+        return ""
     near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -17,6 +17,7 @@ from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 
 Self = TypeVar("Self", bound="_Integers")
+MOST_DEVICES = 1 << 20
 
 
 class BoundaryMode(Enum):
@@ -120,6 +121,10 @@ class MeshShape(_Integers):
         self._values = self._parse(args, named)
         if not self._values:
             raise MeshError("MeshShape cannot have 0 dimension. Give at least one extent")
+        if math.prod(self._values) > MOST_DEVICES:
+            raise MeshError(
+                f"{self!r} would have {math.prod(self._values)} devices; {MOST_DEVICES} are the most a mesh can have"
+            )
 
     def __getitem__(self, index: int) -> int:
         """The extent of one axis; below rank 4, negative indices see ones before the first axis."""

@@ -45,14 +45,17 @@ class Ended:
         return found[1], int(found[2])
 
 
-def run_job(command: Sequence[str], folder: Path, **environ: str) -> Ended:
+def run_job(
+    command: Sequence[str], folder: Path, meanwhile: Callable[[int], None] | None = None, **environ: str
+) -> Ended:
+    """`meanwhile` is called in a thread of its own, with the process that was started."""
     mark = uuid.uuid4().hex
     temporary, traces = folder / "temporary", folder / "traces"
     for made in (temporary, traces):
         made.mkdir()
     own = {"TMPDIR": str(temporary), "SOFTMESH_TRACES": str(traces), "SOFTMESH_MARK": mark, **environ}
     with _Segments(mark) as segments:
-        code, output = _run_to_its_end(command, folder, own, mark)
+        code, output = _run_to_its_end(command, folder, own, mark, meanwhile)
     reported_to = [json.loads(file.read_text())["reports"] for file in traces.glob("*.json")]
     left = {
         "processes": _once_gone(lambda: _marked(mark)),
@@ -64,7 +67,13 @@ def run_job(command: Sequence[str], folder: Path, **environ: str) -> Ended:
     return Ended(code, output, found, len(reported_to))
 
 
-def _run_to_its_end(command: Sequence[str], folder: Path, own: Mapping[str, str], mark: str) -> tuple[int, str]:
+def _run_to_its_end(
+    command: Sequence[str],
+    folder: Path,
+    own: Mapping[str, str],
+    mark: str,
+    meanwhile: Callable[[int], None] | None,
+) -> tuple[int, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     job = subprocess.Popen(
         command,
@@ -74,6 +83,8 @@ def _run_to_its_end(command: Sequence[str], folder: Path, own: Mapping[str, str]
         stderr=subprocess.STDOUT,
         text=True,
     )
+    if meanwhile is not None:
+        threading.Thread(target=meanwhile, args=(job.pid,), daemon=True).start()
     try:
         output, _ = job.communicate(timeout=LONGEST)
     finally:

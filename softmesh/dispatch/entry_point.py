@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
-from softmesh.errors import ArgumentError
+from softmesh.errors import ArgumentError, ArgumentValueError, SoftmeshError
 from softmesh.runtime import commands
+from softmesh.runtime.memory.host_memory import shortage_of
 from softmesh.runtime.queues.queue_id import command_queue
 
 if TYPE_CHECKING:
@@ -122,6 +123,13 @@ class EntryPoint:
             if explained is error:
                 raise
             raise explained from error
+        except OverflowError as error:
+            raise ArgumentValueError(f"{self.name}: {_too_large(args, kwargs)} ({error}).") from error
+        except (MemoryError, RuntimeError) as error:
+            shortage = None if isinstance(error, SoftmeshError) else shortage_of(self.name, error)
+            if shortage is None:
+                raise
+            raise shortage from error
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""
@@ -145,6 +153,16 @@ class EntryPoint:
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """The call in full. `call` is how the next one like it would be looked up, None where it never could be."""
         raise NotImplementedError
+
+
+def _too_large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Which number it was; dtypes hold numbers up to a size."""
+    named = {**{f"argument {at}": value for at, value in enumerate(args)}, **kwargs}
+    numbers = {name: value for name, value in named.items() if isinstance(value, int) and abs(value) >= 1 << 31}
+    if not numbers:
+        return "a number is larger than any dtype can hold"
+    name, value = max(numbers.items(), key=lambda item: abs(item[1]))
+    return f"{name} is a number of about {value.bit_length()} bits, larger than any dtype can hold"
 
 
 def _through_interceptors(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -36,11 +36,15 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
+from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.result_shards import shards_fit
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
+
+_PRODUCTS = ("matmul", "linear")
+_REPEATING = ("repeat", "expand")
 
 
 class Planner:
@@ -66,6 +70,7 @@ class Planner:
             plan.finishes = (None,) * len(self.op.writes)
             plan.container = tuple if len(self.op.writes) > 1 else None
             return plan, None
+        self._check_host_room(plan, local, dists)
         raw = self._try(plan)
         if local.fills_target and self.target is not None:
             local, raw = self._filling_target(plan, local, raw, dists[0].lead)
@@ -81,6 +86,39 @@ class Planner:
             for result, output in zip(results, plan.outputs, strict=True)
         )
         return plan, plan.finish(raw)
+
+    def _check_host_room(self, plan: Plan, local: Local, dists: list[Distribution]) -> None:
+        """Of a result that may be large the size is looked at before it is computed, in later calls too."""
+        data = [value for value in self.data if isinstance(value, torch.Tensor)]
+        if not data or not all(value.is_cpu for value in data):
+            return
+        shape = self._largest_result(local)
+        pieces = max(math.prod(dist.extents) for dist in dists)
+        nbytes = math.prod(shape) * pieces * max(value.element_size() for value in data)
+        if nbytes < WORTH_ASKING:
+            return
+        name, compute, shapes = self.op.name, plan.compute, [(*dists[0].extents, *shape)]
+
+        def within_memory(*values: Any) -> Any:
+            check_host_room(name, nbytes, shapes)
+            return compute(*values)
+
+        plan.compute = within_memory
+
+    def _largest_result(self, local: Local) -> tuple[int, ...]:
+        """What the shapes of the operands can become: by broadcasting, as a product, or repeated."""
+        shapes = [tuple(tensor.shape) for tensor in self.tensors]
+        if local.broadcast_rank:
+            try:
+                return tuple(torch.broadcast_shapes(*shapes))
+            except RuntimeError:  # the op itself will tell
+                return shapes[0]
+        if self.op.name in _PRODUCTS and len(shapes) > 1:
+            return (*shapes[0][:-1], shapes[1][-1] if shapes[1] else 1)
+        if self.op.name in _REPEATING:
+            counts = [count for value in self.values for count in _ints(value)]
+            return (*shapes[0], math.prod(counts))
+        return max(shapes, key=math.prod)
 
     def _filling_target(self, plan: Plan, local: Local, raw: torch.Tensor, lead: int) -> tuple[Local, torch.Tensor]:
         """The same with a result of the output tensor's shape, where that holds as many elements."""
@@ -160,9 +198,11 @@ class Planner:
     def _try(self, plan: Plan, data: list[Any] | None = None) -> Any:
         try:
             return plan.compute_only(self.data if data is None else data)
-        except SoftmeshError:
+        except (SoftmeshError, OverflowError):
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            if shortage := shortage_of(self.op.name, error):
+                raise shortage from error
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
 
@@ -303,6 +343,13 @@ class Planner:
             many = isinstance(value, list | tuple)
             labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
         return labels[index]
+
+
+def _ints(value: Any) -> list[int]:
+    """The whole numbers of an argument: a result may be that many times as large as its operand."""
+    if isinstance(value, list | tuple):
+        return [number for item in value for number in _ints(item)]
+    return [abs(value)] if isinstance(value, int) and not isinstance(value, bool) and value else []
 
 
 def _lacks_shards(config: MemoryConfig) -> bool:

@@ -50,7 +50,7 @@ def places_in(text: str) -> tuple[tuple[Place, str], ...]:
         if len(text) > _MOST_PLACES:
             raise ValueError
         return tuple(((int(mesh), int(host_rank)), str(host)) for mesh, host_rank, host in json.loads(text))
-    except (ValueError, TypeError, RecursionError):
+    except (ArithmeticError, ValueError, TypeError, RecursionError):
         raise MeshError(
             f"{PLACES}={text[:40]!r} is not what tt-run sets: a JSON list of [mesh id, host rank, host]. Unset it."
         ) from None

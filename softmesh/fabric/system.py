@@ -92,6 +92,9 @@ _WRAPPING = {
 }
 
 
+MOST_OPENED = 1 << 16  # devices of one mesh
+
+
 class ElasticSystem:
     """Wormhole chips without end, every one next to every other: takes any shape, of any rank.
 
@@ -123,6 +126,8 @@ class ElasticSystem:
                 f"Requested mesh shape dimensions mismatch: offset {offset} has {offset.dims()} dims, "
                 f"{shape} has {shape.dims()}."
             )
+        if shape.mesh_size() > MOST_OPENED:
+            raise MeshError(f"{shape} has {shape.mesh_size()} devices; at most {MOST_OPENED} can be opened at once.")
         ids: list[int] = []
         candidate = 0
         while len(ids) < shape.mesh_size():

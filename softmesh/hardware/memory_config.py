@@ -5,7 +5,6 @@ Only memory accounting and the checks that TT-NN makes depend on it; values neve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -13,6 +12,7 @@ from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError
 from softmesh.hardware.enums import BufferType, NativeEnum
 from softmesh.hardware.shape import Shape
+from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
 JsonObject = dict[str, Any]
 _Member = TypeVar("_Member", bound=NativeEnum)
@@ -69,11 +69,11 @@ class _SpecOfShards:
         return self.grid.num_cores()
 
     def to_json(self) -> str:
-        return _dumps(self._as_json())
+        return json_text(self._as_json())
 
     @classmethod
     def from_json(cls: type[_Spec], text: str) -> _Spec:
-        return cls._of_json(json.loads(text))
+        return from_json_text(f"{cls.__name__}.from_json", text, cls._of_json)
 
     def _as_json(self) -> JsonObject:
         raise NotImplementedError
@@ -128,7 +128,7 @@ class ShardSpec(_SpecOfShards):
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> ShardSpec:
-        orientation = _member(ShardOrientation, data["orientation"])
+        orientation = _member(ShardOrientation, checked_json(data, dict, "an object")["orientation"])
         return cls(CoreRangeSet._of_json(data["grid"]), data["shape"], orientation)
 
     def __repr__(self) -> str:
@@ -176,6 +176,7 @@ class NdShardSpec(_SpecOfShards):
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> NdShardSpec:
+        checked_json(data, dict, "an object")
         return cls(
             data["shard_shape"],
             CoreRangeSet._of_json(data["grid"]),
@@ -329,17 +330,15 @@ class MemoryConfig:
             fields["nd_shard_spec"] = self._nd_shard_spec._as_json()
         elif self._shard_spec is not None:
             fields["shard_spec"] = self._shard_spec._as_json()
-        return _dumps(fields)
+        return json_text(fields)
 
     @classmethod
     def from_json(cls, text: str) -> MemoryConfig:
-        try:
-            return cls._of_json(json.loads(text))
-        except (ValueError, LookupError, TypeError) as error:
-            raise ArgumentError(f"MemoryConfig.from_json(): not what to_json() wrote: {error!r}") from error
+        return from_json_text("MemoryConfig.from_json", text, cls._of_json)
 
     @classmethod
     def _of_json(cls, data: JsonObject) -> MemoryConfig:
+        checked_json(data, dict, "an object")
         buffer_type = _member(BufferType, data["buffer_type"])
         nd, flat = data.get("nd_shard_spec"), data.get("shard_spec")
         if nd and not flat:
@@ -347,8 +346,11 @@ class MemoryConfig:
         else:
             layout = _member(TensorMemoryLayout, data["memory_layout"])
             config = cls(layout, buffer_type, ShardSpec._of_json(flat) if flat else None)
-        config.experimental_set_per_core_allocation(data.get("per_core_allocation", False))
-        config.experimental_set_range_lockstep_allocation(data.get("range_lockstep_allocation", False))
+        for name, set_to in (
+            ("per_core_allocation", config.experimental_set_per_core_allocation),
+            ("range_lockstep_allocation", config.experimental_set_range_lockstep_allocation),
+        ):
+            set_to(checked_json(data.get(name, False), bool, f"{name}: true or false"))
         return config
 
     def __repr__(self) -> str:
@@ -398,7 +400,3 @@ def _range_text(core_range: CoreRange) -> str:
 def _member(kind: type[_Member], value: int | str) -> _Member:
     """A member by its number, or by its name as softmesh wrote it before."""
     return kind[value] if isinstance(value, str) else kind(value)
-
-
-def _dumps(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"), sort_keys=True)

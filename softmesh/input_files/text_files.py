@@ -7,6 +7,7 @@ one result of a check: the rule, the place, what is wrong and how to mend it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,25 @@ from pathlib import Path
 from softmesh.errors import MeshError
 
 MOST_BYTES = 8 << 20
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with what a terminal would obey, or show out of order, written out: names come from anywhere.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return CONTROL_CHARACTER.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def readable(text: str) -> str:
+    """The same, and words that nobody reads to their end cut short."""
+    return _LONG_WORD.sub(lambda found: f"{found[0][:_WORD_SHOWN]}... ({len(found[0])} characters)", printable(text))
+
+
+_WORD_SHOWN = 80
+_LONG_WORD = re.compile(r"\S{300,}")
 
 
 class FileError(MeshError):
@@ -22,7 +42,7 @@ class FileError(MeshError):
 
     def __init__(self, path: str | Path, what: str, line: int | None = None, rule: str = "content") -> None:
         place = f"{path}" if line is None else f"{path}:{line}"
-        super().__init__(f"{place}: {what}")
+        super().__init__(f"{printable(place)}: {readable(what)}")
         self.path, self.what, self.line, self.rule = os.fspath(path), what, line, rule
 
 
@@ -77,9 +97,9 @@ class Finding:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
-        head = f"{self.place}: " if self.place else ""
-        fix = f"\n    fix: {self.fix}" if self.fix else ""
-        return f"{head}{self.severity.value}: {self.message} [{self.rule}]{fix}"
+        head = f"{printable(self.place)}: " if self.place else ""
+        fix = f"\n    fix: {readable(self.fix)}" if self.fix else ""
+        return f"{head}{self.severity.value}: {readable(self.message)} [{self.rule}]{fix}"
 
     def as_json(self) -> dict[str, object]:
         return {**vars(self), "severity": self.severity.value}

@@ -16,7 +16,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from softmesh.input_files.text_files import MOST_BYTES, FileError, read_text
+from softmesh.input_files.text_files import CONTROL_CHARACTER, MOST_BYTES, FileError, printable, read_text
 
 # The values of a document: text, lists and mappings, each of which knows its line.
 #
@@ -197,6 +197,8 @@ class _Builder:
             raise self.refusal(line, "a second document begins; one file holds one")
 
     def scalar(self, text: Text, anchor: str | None) -> None:
+        if control := CONTROL_CHARACTER.search(text):
+            raise self.refusal(text.line, f"{shown(text)} has a control character ({printable(control[0])}) in it")
         if self.dialect.full_yaml and not self.is_merge_key(text):
             try:
                 _ = text.meaning

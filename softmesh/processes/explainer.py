@@ -26,14 +26,15 @@ from softmesh.processes.hang_verdict import ANSWERS_WITHIN, Cause, Verdict, expl
 from softmesh.processes.job_state import JobState
 from softmesh.processes.program_location import user_site
 from softmesh.processes.rank_reporter import LONGEST_LINE
-from softmesh.processes.wait_report import Site
+from softmesh.processes.wait_report import Site, text
 from softmesh.processes.waits import timeout as waiting_timeout
 
 _LOOKED_EVERY = 0.1
 _ASKED_EVERY = 0.5
 _STACK_WITHIN = 0.5
 _MOST_FRAMES = 100
-_MOST_UNIDENTIFIED = 64
+_MOST_UNIDENTIFIED = 256
+_SECONDS_TO_IDENTIFY = 5.0
 
 
 class _Connection:
@@ -41,6 +42,7 @@ class _Connection:
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
+        self.came = time.monotonic()
         self.rank: int | None = None
         self.process = 0  # its number, where it is one of this machine
         self.stack: list[Site] | None = None  # once it was asked for
@@ -68,7 +70,6 @@ class Explainer:
         self.address = f"{host}:{self._listener.getsockname()[1]}#{self._token}"
         self.verdict: Verdict | None = None
         self._stacks_due = 0.0
-        self._most_connections = ranks + _MOST_UNIDENTIFIED
         self._connections: dict[socket.socket, _Connection] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="softmesh explainer", daemon=True)
@@ -103,6 +104,7 @@ class Explainer:
             while not self._closing.is_set():
                 self._receive_all(ready, _LOOKED_EVERY)
                 now = time.monotonic()
+                self._dismiss_unidentified(ready, now)
                 self._decide(now)
                 if now - asked >= (_LOOKED_EVERY if self._job.suspicious else _ASKED_EVERY):
                     self._poll_ranks()
@@ -115,18 +117,26 @@ class Explainer:
         for key, _ in ready.select(seconds):
             if key.fileobj is self._listener:
                 self._accept(ready)
-            elif isinstance(key.fileobj, socket.socket):
+            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._connections:
                 self._receive(ready, self._connections[key.fileobj])
 
     def _accept(self, ready: selectors.BaseSelector) -> None:
-        with contextlib.suppress(OSError):
+        try:
             line, _ = self._listener.accept()
-            if len(self._connections) >= self._most_connections:
-                line.close()
-                return
-            line.setblocking(False)
-            self._connections[line] = _Connection(line)
-            ready.register(line, selectors.EVENT_READ)
+        except OSError:  # gone again, or too many files are open
+            self._dismiss_unidentified(ready, time.monotonic(), most=0)
+            return
+        line.setblocking(False)
+        connection = self._connections[line] = _Connection(line)
+        ready.register(line, selectors.EVENT_READ)
+        self._receive(ready, connection)  # a rank introduces itself at once
+
+    def _dismiss_unidentified(self, ready: selectors.BaseSelector, now: float, most: int = _MOST_UNIDENTIFIED) -> None:
+        """No rank is kept out by connections that say nothing: those that came first go first."""
+        strangers = [connection for connection in self._connections.values() if connection.rank is None]
+        for number, connection in enumerate(strangers):
+            if number < len(strangers) - most or now - connection.came > _SECONDS_TO_IDENTIFY:
+                self._disconnect(ready, connection.line)
 
     def _receive(self, ready: selectors.BaseSelector, connection: _Connection) -> None:
         try:
@@ -150,7 +160,7 @@ class Explainer:
             with self._lock:
                 self._job.update(connection.rank, message, time.monotonic())
                 raised = self._job.has_raised(connection.rank)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except Exception:  # whatever a stranger sends, this thread goes on
             return False
         if raised:
             self._poll_ranks()  # where the others are while they are still there
@@ -159,17 +169,22 @@ class Explainer:
     def _authenticated(self, connection: _Connection, message: Any) -> bool:
         if not secrets.compare_digest(str(message["token"]).encode(), self._token.encode()):
             return False
-        connection.rank = int(message["rank"])
+        rank = int(message["rank"])
+        if "exit" in message:
+            with self._lock:
+                self._job.process_exited(rank, text(message["exit"]))
+            return False  # it says no more
+        connection.rank = rank
         if message.get("host") == socket.gethostname():
             connection.process = int(message.get("pid", 0))
         with self._lock:
             self._job.update(connection.rank, {"state": "computing"}, time.monotonic())
         return True
 
-    def _is_stack_line(self, connection: _Connection, text: str) -> bool:
-        if connection.stack is None or connection.rank is None or not program_location.is_stack_line(text):
+    def _is_stack_line(self, connection: _Connection, said: str) -> bool:
+        if connection.stack is None or connection.rank is None or not program_location.is_stack_line(said):
             return False
-        frame = program_location.parse_frame(text)
+        frame = program_location.parse_frame(said)
         if frame is not None and len(connection.stack) < _MOST_FRAMES:
             connection.stack.append(frame)
             with self._lock:

@@ -48,6 +48,7 @@ class RankState:
 class Cause(Enum):
     RAISED = "raised"
     DIED = "died"
+    LEFT = "left"
     MISMATCH = "mismatch"
     MISSING = "missing"
     CYCLE = "cycle"
@@ -169,8 +170,20 @@ def _finished(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | Non
     for rank in sorted(stuck):
         gone = [other for other in sorted(needs(rank, states)) if states[other].doing is Doing.FINISHED]
         if gone:
-            return Verdict(Cause.MISSING, tuple(gone), tuple(sorted(stuck)), states, states[rank].wait)
+            call = states[rank].wait
+            early = left_early({other: states[other] for other in gone})
+            if early is not None:
+                return Verdict(Cause.LEFT, early.odd, tuple(sorted(stuck)), states, call)
+            return Verdict(Cause.MISSING, tuple(gone), tuple(sorted(stuck)), states, call)
     return None
+
+
+def left_early(states: Mapping[int, RankState]) -> Verdict | None:
+    """Of ranks that ended their program with an exit code of their own, the first."""
+    left = [rank for rank, state in states.items() if state.doing is Doing.FINISHED and state.error]
+    if not left:
+        return None
+    return Verdict(Cause.LEFT, (min(left, key=lambda rank: states[rank].order),), (), states)
 
 
 def _deadlocked(states: Mapping[int, RankState], stuck: set[int]) -> Verdict:
@@ -244,6 +257,7 @@ ANSWERS_WITHIN = 2.0  # seconds; one that is well takes milliseconds
 _REMEDIES = {
     Cause.RAISED: "the traceback of {odd} is above; the other ranks ended because it did",
     Cause.DIED: "look for what ended {odd}: a signal, a crash in a library, memory that ran out",
+    Cause.LEFT: "{odd} ended its program itself, at the line above: look for what made it leave",
     Cause.MISMATCH: "every rank of a group makes the same calls in the same order, with the same shapes, types and "
     "axes; look for a branch that depends on the rank before the line of {odd}",
     Cause.MISSING: "every rank of a group makes the same calls in the same order; look for a branch, an early "
@@ -275,6 +289,9 @@ def _headline(verdict: Verdict) -> str:
         return f"{odd} raised {verdict.states[verdict.odd[0]].error.splitlines()[0] if _error(verdict) else ''}"
     if verdict.cause is Cause.DIED:
         return f"{odd} died" + (f": {_error(verdict)}" if _error(verdict) else "")
+    if verdict.cause is Cause.LEFT:
+        waiting = f"; {_ranks(verdict.stuck)} wait in {verdict.call.what}" if verdict.call is not None else ""
+        return f"{odd} left with {_error(verdict)}{waiting}"
     if verdict.cause is Cause.CYCLE:
         return f"hang: {_ring(verdict)}"
     assert verdict.call is not None
@@ -345,6 +362,8 @@ def _place(rank: int, verdict: Verdict) -> str:
         return f"{end}, last seen {_last_seen(state)}{last}"
     if state.doing is Doing.COMPUTING:
         return f"{_computing(state, verdict.cause)}\n      at {state.site}{last}"
+    if state.doing is Doing.FINISHED and state.error:
+        return f"left with {state.error}\n      at {state.site}{last}"
     if state.doing is Doing.FINISHED:
         return f"finished its program{last}"
     return "never heard of: it has not made its distributed context"
@@ -355,7 +374,7 @@ def _computing(state: RankState, cause: Cause) -> str:
         return f"computing, without an answer for {state.quiet:.0f} s: this call lets no other thread run"
     if state.quiet > ANSWERS_WITHIN:
         return f"last seen computing, {state.quiet:.0f} s ago"
-    return "last seen computing" if cause in (Cause.RAISED, Cause.DIED) else "computing"
+    return "last seen computing" if cause in (Cause.RAISED, Cause.DIED, Cause.LEFT) else "computing"
 
 
 def _last_seen(state: RankState) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, verdict
+from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, left_early, verdict
 from softmesh.processes.wait_report import Site, site_from_data, text, wait_from_data
 
 # A hang is believed when every stuck rank said twice that it still looks, in vain, for the same thing.
@@ -39,6 +39,7 @@ class JobState:
         self._began: dict[int, float] = {}
         self._last_message: dict[int, float] = {}
         self._suspicion: _Suspicion | None = None
+        self._exits: dict[int, str] = {}
 
     def update(self, rank: int, message: Mapping[str, Any], now: float) -> None:
         """A message of a rank; one that makes no sense changes nothing."""
@@ -46,7 +47,7 @@ class JobState:
             return
         try:
             self.states[rank] = self._read(rank, message, now)
-        except (KeyError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             return
         self._last_message[rank] = now
 
@@ -63,6 +64,8 @@ class JobState:
         if doing is Doing.RAISED:
             error = text(message.get("error", ""))
             return RankState(doing, old.wait, 0.0, site, last, error, now, done)
+        if doing is Doing.FINISHED:
+            return RankState(doing, None, 0.0, site, last, text(message.get("exit", "")), now, done)
         return RankState(doing, None, 0.0, site, last, order=now, done=done)
 
     def has_raised(self, rank: int) -> bool:
@@ -79,6 +82,10 @@ class JobState:
         state = self.states.get(rank)
         if state is not None and state.doing not in _ENDED:
             self.states[rank] = replace(state, doing=Doing.SILENT, order=now)
+
+    def process_exited(self, rank: int, how: str) -> None:
+        """How the process of a rank ended, from who saw it; told where the rank had no last words."""
+        self._exits[rank] = how
 
     def process_died(self, rank: int, how: str, now: float) -> None:
         state = self.states.get(rank)
@@ -106,10 +113,10 @@ class JobState:
         absent = [rank for rank, state in self.states.items() if state == RankState()]
         for rank, state in list(self.states.items()):
             if state.doing is Doing.SILENT and rank not in absent:
-                self.process_died(rank, how, now)
+                self.process_died(rank, self._exits.get(rank, how), now)
         found = verdict(self._states_at(now), self._timeout)
         if found is None or found.cause not in (Cause.RAISED, Cause.DIED):
-            return None
+            return left_early(self.states)
         return (found.cause is Cause.DIED and self._never_joined(absent)) or found
 
     def _never_joined(self, absent: list[int]) -> Verdict | None:

@@ -11,11 +11,13 @@ import os
 import sys
 from collections.abc import Mapping
 from types import ModuleType, TracebackType
+from typing import Any, NoReturn
 
+from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError
 from softmesh.processes import rank_reporter, waits
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.program_location import site_of
+from softmesh.processes.program_location import site_of, user_site
 from softmesh.processes.subcontext_layout import read_layout
 from softmesh.processes.wait_report import Site
 from softmesh.processes.waits import Group
@@ -27,6 +29,7 @@ _QUIET = {"OMPI_MCA_osc": "^ucx"}
 
 # Ranks that start together may import their libraries at very different speeds.
 _SECONDS_TO_LOAD = 60.0
+_LONGEST_EXIT_TEXT = 200
 
 
 def connect() -> tuple[DistributedContext, DistributedContext]:
@@ -72,6 +75,7 @@ def _started_mpi() -> None:
     if not MPI.Is_initialized():  # a program that imports mpi4py itself has done it
         _initialize(MPI)
     _abort_on_errors(MPI)
+    _note_exits()
     atexit.register(_finalize, MPI)
 
 
@@ -101,9 +105,34 @@ def _loaded() -> ModuleType:
 
 
 def _finalize(MPI: ModuleType) -> None:
-    rank_reporter.send_last(rank_reporter.finished(waits.last_completed()))
+    rank_reporter.send_last(rank_reporter.finished(waits.last_completed(), *_exit_of_the_program()))
     if not MPI.Is_finalized():
         MPI.Finalize()
+
+
+EXIT = "last_exit"  # of `sys`: (code, frames) of the SystemExit that ends the program; the fork server sets it too
+
+
+def _note_exits() -> None:
+    """`sys.exit(3)` leaves no trace once its exception has ended the program."""
+    leave = sys.exit
+
+    def noted_exit(status: Any = None, /) -> NoReturn:
+        site = user_call_site()
+        setattr(sys, EXIT, (status, [(site.file, site.line, site.function)], waits.last_completed()))
+        leave(status)
+
+    sys.exit = noted_exit
+
+
+def _exit_of_the_program() -> tuple[str, list[object]]:
+    """`sys.exit(3)` and where; nothing where the program came to its end, or went on after it."""
+    code, frames, *last = getattr(sys, EXIT, (None, []))
+    went_on = bool(last) and last[0] != waits.last_completed()
+    if code is None or code == 0 or went_on:
+        return "", []
+    shown = str(code) if isinstance(code, int) else repr(str(code)[:_LONGEST_EXIT_TEXT])
+    return f"sys.exit({shown})", list(user_site([Site(*frame) for frame in frames]))
 
 
 def _abort_on_errors(MPI: ModuleType) -> None:

@@ -142,8 +142,9 @@ def send_last(message: Message) -> None:
         time.sleep(_OTHERS_SPEAK)
 
 
-def finished(last: str) -> Message:
-    return {"state": "finished", "last": last[:LONGEST_TEXT]}
+def finished(last: str, exit: str = "", site: list[object] | None = None) -> Message:
+    """`exit` is how the program ended itself, where it did: `sys.exit(3)`."""
+    return {"state": "finished", "last": last[:LONGEST_TEXT], "exit": exit[:LONGEST_TEXT], "site": site or []}
 
 
 def raised(error: str, site: list[object], last: str) -> Message:

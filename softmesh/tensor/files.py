@@ -194,13 +194,21 @@ def as_tensor(
             check_cached(path, host, dtype, layout, mapper)
         else:
             host = build()
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             dump_tensor(path, host, mode=cache_dump_mode)
     if device is not None:
         return to_device(host, device, memory_config)
     if isinstance(mesh_mapper, ReplicateTensorToMeshWrapper):
         return distribute_tensor(host, mesh_mapper.unwrap())
     return host
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MeshError(f"as_tensor: the folder {str(folder)!r} of the cache cannot be made: {reason}.") from error
 
 
 def _cache_path(name: str | Path, dtype: DataType | None, layout: Layout | None) -> Path:

@@ -54,10 +54,12 @@ def test_every_rank_is_a_segment_with_its_own_variables():
 
 
 def test_ranks_of_this_machine_meet_in_memory():
-    assert arguments() == [
-        *["--bind-to", "none", "--tag-output"],
-        *["--mca", "btl", "self,sm,tcp", "--mca", "btl_tcp_if_exclude", "docker0,lo"],
-    ]
+    assert arguments() == ["--bind-to", "none", "--tag-output", "--mca", "btl", "self,sm"]
+
+
+def test_a_scheduler_may_place_them_elsewhere():
+    words = arguments(transport=Transport(scheduled=True))
+    assert has(words, "--mca", "btl", "self,sm,tcp", "--mca", "btl_tcp_if_exclude", "docker0,lo")
 
 
 def test_hosts_meet_over_tcp():
@@ -70,7 +72,7 @@ def test_hosts_meet_over_tcp():
 def test_ranks_of_a_host_file_that_names_this_machine_alone_meet_in_its_memory(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("# all here\nlocalhost slots=4\n")
-    assert has(arguments("--hostfile", str(file)), "--mca", "btl", "self,sm,tcp")
+    assert has(arguments("--hostfile", str(file)), "--mca", "btl", "self,sm")
     file.write_text("localhost slots=4\nuser@far slots=1\n")
     assert has(arguments("--hostfile", str(file)), "--mca", "btl", "self,tcp")
 

@@ -13,7 +13,8 @@ import pytest
 
 from softmesh.processes.launcher import job_process
 from softmesh.processes.launcher.console import LaunchError
-from softmesh.processes.launcher.job_process import Outcome, members_of_session, run
+from softmesh.processes.launcher.job_process import Outcome, run
+from softmesh.processes.launcher.job_sweeper import members_of
 
 # Starts a process in a group of its own, as mpirun does; both would sleep for long, and neither minds SIGTERM.
 STUBBORN = """
@@ -39,10 +40,15 @@ def quick_end(monkeypatch):
 
 @pytest.mark.parametrize(
     ("program", "code"),
-    [("", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)],
+    [("", 0), ("raise SystemExit(7)", 7), ("raise SystemExit(137)", 137)],
 )
 def test_the_exit_code_is_that_of_the_command(tmp_path, program, code):
     assert run(python(program), tmp_path, os.environ) == Outcome(code, was_stopped=False)
+
+
+def test_the_signal_that_killed_the_command_is_told_apart_from_its_exit_code(tmp_path):
+    outcome = run(python("import os; os.kill(os.getpid(), 9)"), tmp_path, os.environ)
+    assert outcome == Outcome(137, was_stopped=False, killed_by=9)
 
 
 def test_the_command_runs_where_and_as_it_is_told(tmp_path):
@@ -80,7 +86,7 @@ def test_a_process_that_outlives_the_job_is_swept_up(tmp_path):
 
 
 def test_shared_memory_of_a_killed_process_is_removed(tmp_path, quick_end):
-    segment = Path(f"/dev/shm/softmesh-test-{os.getpid()}")
+    segment = Path(f"/dev/shm/softmesh_test_{os.getpid()}")
     opened = f"import mmap; file = open('{segment}', 'w+b'); file.truncate(4096)"
     mapping = f"{opened}; kept = mmap.mmap(file.fileno(), 4096)\n"
     try:
@@ -109,7 +115,7 @@ def test_signals_are_the_programs_own_again_afterwards(tmp_path):
 
 
 def test_a_session_that_nobody_is_in_has_no_members():
-    assert members_of_session(2**22 + 1) == []
+    assert members_of([2**22 + 1]) == []
 
 
 def assert_gone(folder: Path) -> None:

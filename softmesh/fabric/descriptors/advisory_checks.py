@@ -29,7 +29,7 @@ def advice(message: Any, places: Place, population: Population, runtime: bool) -
     yield from _self_connections(population)
     yield from _repeated_pairs(population)
     yield from _lonely_layouts(population)
-    yield from _unknown_fields(message, places)
+    yield from unknown_fields(message, places)
     yield from _unused(message, places, population)
     yield from _short_rings(message, places)
 
@@ -76,12 +76,15 @@ def _odd_shape(mesh: Any, place: Place) -> Iterator[Finding]:
         )
 
 
-def _unknown_fields(message: Any, places: Place) -> Iterator[Finding]:
+UNKNOWN_FIELD = "mgd/unknown-field"
+
+
+def unknown_fields(message: Any, places: Place) -> Iterator[Finding]:
     known = message.DESCRIPTOR.fields_by_name
     for name, found in places.fields.items():
         if name not in known:
             yield warning(
-                "unknown-field",
+                UNKNOWN_FIELD.removeprefix("mgd/"),
                 f"{message.DESCRIPTOR.name} has no field {name!r}; the runtime skips it in silence",
                 f"remove or correct it.{did_you_mean(name, known)}",
                 found[0],
@@ -89,7 +92,7 @@ def _unknown_fields(message: Any, places: Place) -> Iterator[Finding]:
         elif known[name].message_type is not None:
             values = getattr(message, name)
             for value, place in zip([values] if isinstance(values, Message) else values, found, strict=False):
-                yield from _unknown_fields(value, place)
+                yield from unknown_fields(value, place)
 
 
 def _unused(message: Any, places: Place, population: Population) -> Iterator[Finding]:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
+from google.protobuf.message import Message
 
 from softmesh.errors import MeshError, did_you_mean
-from softmesh.fabric.descriptors.advisory_checks import advice
+from softmesh.fabric.descriptors.advisory_checks import UNKNOWN_FIELD, advice, unknown_fields
 from softmesh.fabric.descriptors.instances import Instance, Kind, Population, rings_of
 from softmesh.fabric.descriptors.pinnings import Expansion, PinningError
 from softmesh.fabric.descriptors.population import PopulationError, populate
@@ -25,7 +26,7 @@ from softmesh.fabric.descriptors.source_positions import DEEPEST, Place, TooDeep
 from softmesh.fabric.descriptors.validation import validate
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
-from softmesh.input_files.text_files import Finding, Severity, errors_of
+from softmesh.input_files.text_files import CONTROL_CHARACTER, Finding, Severity, errors_of, readable
 
 # From the tree of instances to the flat graph of meshes that matching and routing work on.
 
@@ -129,7 +130,8 @@ class DescriptorError(MeshError):
 
     def __init__(self, headline: str, findings: Sequence[Finding]) -> None:
         self.findings = list(findings)
-        super().__init__("\n".join([headline, *map(str, errors_of(findings))]))
+        told = [*errors_of(findings), *(finding for finding in findings if finding.rule == UNKNOWN_FIELD)]
+        super().__init__("\n".join([readable(headline), *map(str, told)]))
 
 
 class _Refused(Exception):
@@ -172,12 +174,14 @@ def _in_file(findings: Iterable[Finding], file: str) -> list[Finding]:
 def _checked(text: str, runtime: bool, source: str) -> CheckedDescriptor:
     message, where = _parsed(text)
     _fill_in_defaults(message)
+    _check_texts(message, where)
+    misspelt = unknown_fields(message, where)  # what is missed may be there under another name
     if found := validate(message, where, runtime):
-        raise _Refused(_report(found), found)
+        raise _Refused(_report(found), [*found, *misspelt])
     try:
         population = populate(message, where)
     except PopulationError as wrong:
-        raise _Refused(str(wrong), [wrong.finding]) from None
+        raise _Refused(str(wrong), [wrong.finding, *misspelt]) from None
     notes = list(advice(message, where, population, runtime))
     if found := errors_of(notes):
         raise _Refused(found[0].message, notes, population)
@@ -187,6 +191,18 @@ def _checked(text: str, runtime: bool, source: str) -> CheckedDescriptor:
     except PinningError as wrong:
         raise _Refused(str(wrong), [wrong.finding], population) from None
     return CheckedDescriptor(replace(graph, pinnings=pinned.pinnings), [*notes, *pinned.findings], population)
+
+
+def _check_texts(message: Any, where: Place) -> None:
+    """No name may carry what a terminal would obey."""
+    for kind, value in message.ListFields():
+        values = [value] if isinstance(value, Message | str | int | float) else value
+        for index, one in enumerate(values):
+            place = where.of(kind.name, index)
+            if kind.message_type is not None:
+                _check_texts(one, place)
+            elif isinstance(one, str) and CONTROL_CHARACTER.search(one):
+                raise _unreadable("control-character", f"{kind.name} {one[:60]!r} has a control character", place.line)
 
 
 def _report(findings: Iterable[Finding]) -> str:
@@ -202,6 +218,8 @@ def _parsed(text: str) -> tuple[Any, Place]:
         raise _unreadable("too-deep", f"{DEEPEST} nested brackets are the most", deep.line) from None
     except text_format.ParseError as wrong:
         raise _unreadable("syntax", _shortened(str(wrong)), wrong.GetLine()) from None
+    except ValueError as wrong:  # a number that no field has room for
+        raise _unreadable("syntax", _shortened(str(wrong)), None) from None
 
 
 def _check_size(text: str) -> None:

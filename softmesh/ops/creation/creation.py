@@ -18,17 +18,23 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.runtime.memory.host_memory import check_host_room
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.mappers import MeshMapperConfig, TensorToMesh
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import created, created_constant
 from softmesh.tensor.undefined import mark_unwritten
+
+_LONGEST_NUMBER = 8  # bytes
+_MOST_BITS = 64
+_COUNTED_AT_ONCE = 1 << 20
+_COUNTED_IN_PARTS = (torch.bfloat16, torch.float32, torch.int32)
 
 
 def _create(
@@ -61,6 +67,8 @@ def _checked_shape(where: str, shape: object) -> tuple[int, ...]:
 def _checked_number(where: str, name: str, value: object) -> float:
     if not isinstance(value, int | float):
         raise refused(where, f"{name} must be a number, got {described(value)}")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ArgumentValueError(f"{where}: {name} is a number of {value.bit_length()} bits; no dtype has more than 64")
     return value
 
 
@@ -156,7 +164,24 @@ def arange(
     first, last = (0, start) if end is None else (start, end)
     if step == 0 or (last - first) * step < 0:
         raise MeshError(f"arange: step {step} does not lead from {first} to {last}.")
-    return _create("arange", torch.arange(first, last, step), dtype, layout, device, memory_config)
+    return _create("arange", _counted(first, last, step, dtype), dtype, layout, device, memory_config)
+
+
+def _counted(first: float, last: float, step: float, dtype: DataType) -> torch.Tensor:
+    """As torch counts; many numbers are rounded part by part, and never lie there as wide as torch has them."""
+    count = max(0, math.ceil((last - first) / step))
+    storage = facts(dtype).storage
+    are_whole = all(isinstance(number, int) for number in (first, last, step))
+    if count < _COUNTED_AT_ONCE or not are_whole or storage not in _COUNTED_IN_PARTS:
+        check_host_room("arange", count * _LONGEST_NUMBER, [(count,)])
+        return torch.arange(first, last, step)
+    check_host_room("arange", count * storage.itemsize, [(count,)])
+    values = torch.empty(count, dtype=storage)
+    for at in range(0, count, _COUNTED_AT_ONCE):
+        part = values[at : at + _COUNTED_AT_ONCE]
+        begin = first + at * step
+        part.copy_(torch.arange(begin, begin + len(part) * step, step))
+    return values
 
 
 def rand(
@@ -179,7 +204,9 @@ def rand(
         raise MeshError(f"rand: low={low} must not be above high={high}.")
     number = checked_int("rand", "seed", seed)
     generator = torch.Generator().manual_seed(number) if number else None
-    values = torch.rand(_checked_shape("rand", shape), generator=generator) * (high - low) + low
+    sizes = _checked_shape("rand", shape)
+    check_host_room("rand", math.prod(sizes) * _LONGEST_NUMBER, [sizes])
+    values = torch.rand(sizes, generator=generator) * (high - low) + low
     mapper = None
     if mesh_mapper is not None:
         if device is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.input_files.text_files import Finding, errors_of
+from softmesh.input_files.text_files import Finding, errors_of, printable, readable
 from softmesh.input_files.yaml_files import Rows, Table, Value, is_nothing
 from softmesh.processes.bindings.launch_files import FieldReader, find, launch_places, places_beside
 
@@ -78,7 +78,8 @@ class BindingsError(MeshError):
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{finding.message} ({finding.place})" + (f"\n    fix: {finding.fix}" if finding.fix else "")
+    fix = f"\n    fix: {readable(finding.fix)}" if finding.fix else ""
+    return f"{readable(finding.message)} ({printable(finding.place)}){fix}"
 
 
 _FILE_KEYS = ("rank_bindings", "global_env", "mesh_graph_desc_path", "mock_cluster_rank_binding")

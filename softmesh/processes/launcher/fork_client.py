@@ -15,10 +15,15 @@ import signal
 import socket
 import struct
 import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from types import FrameType
 
 _LENGTH = struct.Struct("<I")
 _SECONDS = 60.0  # a machine with many ranks may be slow to load torch
+_SECONDS_TO_REPORT = 1.0
+_SECONDS_BETWEEN_TRIES = 0.02
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
 
@@ -37,13 +42,25 @@ def request_fork(name: str, argv: list[str]) -> tuple[socket.socket, int] | None
     }
     text = json.dumps(order).encode()
     try:
-        line.connect("\0" + name)
+        _connect(line, "\0" + name)
         socket.send_fds(line, [_LENGTH.pack(len(text))], [0, 1, 2])
         line.sendall(text)
         answer = _next_line(line)
     except OSError:
         return None
     return (line, int(answer)) if answer else None
+
+
+def _connect(line: socket.socket, place: str) -> None:
+    """Also where many want to at once: a queue that is full is not waited for by itself."""
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        try:
+            return line.connect(place)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def _next_line(line: socket.socket) -> bytes:
@@ -93,6 +110,21 @@ def _signal(process: int, number: int) -> None:
             continue
 
 
+def report_exit(status: int, environ: Mapping[str, str]) -> None:
+    """Tell the launcher how the rank ended: one that ends at once, as by `os._exit`, cannot do so itself."""
+    place, _, token = environ.get("SOFTMESH_REPORTS", "").partition("#")
+    host, _, port = place.rpartition(":")
+    rank = environ.get("OMPI_COMM_WORLD_RANK", "")
+    with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _SECONDS_TO_REPORT) as line:
+        line.sendall(json.dumps({"token": token, "rank": int(rank), "exit": how_it_ended(status)}).encode() + b"\n")
+
+
+def how_it_ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by signal {os.WTERMSIG(status)} ({signal.Signals(os.WTERMSIG(status)).name})"
+    return f"exit code {os.WEXITSTATUS(status)} without the end of its program, as by os._exit"
+
+
 def exit_like(status: int) -> None:
     """As the other process ended."""
     if os.WIFSIGNALED(status):
@@ -114,6 +146,8 @@ def main(name: str, command: list[str]) -> None:
     signals.forward_to(process)
     line.settimeout(None)
     answer = _next_line(line)
+    if answer:
+        report_exit(int(answer), os.environ)
     exit_like(int(answer) if answer else signal.SIGKILL)
 
 

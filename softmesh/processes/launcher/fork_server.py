@@ -22,6 +22,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, SourceFileLoader
@@ -30,6 +31,9 @@ from typing import Any
 
 _LONGEST_REQUEST = 1 << 24  # bytes
 _SECONDS_TO_REQUEST = 10.0
+_RECEIVED_AT_ONCE = 1 << 20  # bytes
+_MOST_VISITORS = 256
+_MOST_FRAMES = 50
 _LENGTH = struct.Struct("<I")
 _PEER = struct.Struct("iII")  # process, user, group
 _STREAMS = (0, 1, 2)
@@ -47,11 +51,13 @@ class ForkRequest:
 
     def __init__(self, text: bytes, streams: list[int]) -> None:
         said: dict[str, Any] = json.loads(text)
-        self.argv: list[str] = said["argv"]
-        self.environ: dict[str, str] = said["environ"]
-        self.folder: str = said["folder"]
-        self.mask: int = said["mask"]
-        self.cores: list[int] = said["cores"]
+        self.argv = _texts(said["argv"])
+        self.environ: dict[str, str] = dict(
+            zip(_texts(list(said["environ"])), _texts(list(said["environ"].values())), strict=True)
+        )
+        self.folder = _texts([said["folder"]])[0]
+        self.mask = _numbers([said["mask"]])[0]
+        self.cores = _numbers(said["cores"])
         self.streams = streams
 
     def can_be_served(self) -> bool:
@@ -60,12 +66,60 @@ class ForkRequest:
         return len(self.streams) == len(_STREAMS) and not any(name.startswith(_READ_AT_LOADING) for name in names)
 
 
+def _texts(values: list[Any]) -> list[str]:
+    if not all(isinstance(value, str) and "\0" not in value for value in values) or not values:
+        raise ValueError
+    return values
+
+
+def _numbers(values: list[Any]) -> list[int]:
+    if not all(type(value) is int and 0 <= value < 1 << 16 for value in values) or not values:
+        raise ValueError
+    return values
+
+
+class Visitor:
+    """A connection that has not asked for anything yet: what came of its request so far."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self.line = line
+        self.came = time.monotonic()
+        self.text = bytearray()
+        self.streams: list[int] = []
+
+    def receive(self) -> ForkRequest | None:
+        """Its request, once it is complete; an exception where it can become none."""
+        try:
+            text, streams, _, _ = socket.recv_fds(self.line, _RECEIVED_AT_ONCE, len(_STREAMS))
+        except BlockingIOError:
+            return None
+        self.streams += streams
+        self.text += text
+        if not text or len(self.streams) > len(_STREAMS):
+            raise ValueError
+        if len(self.text) < _LENGTH.size:
+            return None
+        end = _LENGTH.size + _LENGTH.unpack_from(self.text)[0]
+        if end > _LONGEST_REQUEST or len(self.text) > end:
+            raise ValueError
+        return ForkRequest(bytes(self.text[_LENGTH.size :]), self.streams) if len(self.text) == end else None
+
+    def close_streams(self) -> None:
+        for stream in self.streams:
+            os.close(stream)
+        self.streams = []
+
+
 class ForkServer:
+    """No visitor is waited for, and none can hold up or end what was made for others."""
+
     def __init__(self, listener: socket.socket, line: int) -> None:
         self._listener, self._line = listener, line
+        listener.setblocking(False)
         self._ready = selectors.DefaultSelector()
         self._ready.register(listener, selectors.EVENT_READ, self._accept)
         self._ready.register(line, selectors.EVENT_READ, self._close)
+        self._visitors: dict[int, Visitor] = {}  # by their file descriptors, the oldest first
         self._clients: dict[int, socket.socket] = {}  # by the process that was made for each
         self._request: ForkRequest | None = None
         self._is_open = True
@@ -73,39 +127,78 @@ class ForkServer:
     def serve(self) -> ForkRequest | None:
         """What this process, a copy, is to run; None for the one that all were copied from, at its end."""
         while self._is_open or self._clients:
-            for key, _ in self._ready.select():
+            for key, _ in self._ready.select(_SECONDS_TO_REQUEST if self._visitors else None):
                 key.data()
                 if self._request is not None:
                     return self._request
+            self._dismiss_late_visitors()
         return None
 
     def _accept(self) -> None:
         try:
-            client, _ = self._listener.accept()
-        except OSError:  # gone again, or the listener was closed just now
+            line, _ = self._listener.accept()
+        except OSError:  # gone again, or the listener was closed just now, or too many are here
+            self._dismiss_oldest_visitor()
+            return
+        if _user_of(line) != os.getuid():
+            line.close()
+            return
+        if len(self._visitors) >= _MOST_VISITORS:
+            self._dismiss_oldest_visitor()
+        line.setblocking(False)
+        visitor = self._visitors[line.fileno()] = Visitor(line)
+        self._ready.register(line, selectors.EVENT_READ, lambda: self._receive(visitor))
+        self._receive(visitor)  # who has a request sends it at once
+
+    def _receive(self, visitor: Visitor) -> None:
+        if self._visitors.get(visitor.line.fileno()) is not visitor:
             return
         try:
-            request = _receive_request(client)
+            request = visitor.receive()
+            if request is None:
+                return
             process = os.fork() if request.can_be_served() else None
-        except (OSError, ValueError, KeyError, TypeError):
-            client.close()
+        except Exception:  # whatever came, it is the trouble of who sent it
+            self._dismiss(visitor)
             return
-        if process == 0:
-            client.close()
+        if process is None:
+            self._dismiss(visitor)
+        elif process == 0:
+            visitor.line.close()
             self._close_inherited()
             _become_rank(request)
             self._request = request
-            return
-        for stream in request.streams:
-            os.close(stream)
-        if process is None:
-            client.close()
         else:
-            self._watch_process(process, client)
+            self._made(process, visitor)
+
+    def _made(self, process: int, visitor: Visitor) -> None:
+        del self._visitors[visitor.line.fileno()]
+        self._ready.unregister(visitor.line)
+        visitor.close_streams()
+        try:
+            self._watch_process(process, visitor.line)
+        except OSError:  # of too many open files
+            _kill(process)
+            visitor.line.close()
+
+    def _dismiss(self, visitor: Visitor) -> None:
+        del self._visitors[visitor.line.fileno()]
+        self._ready.unregister(visitor.line)
+        visitor.close_streams()
+        visitor.line.close()
+
+    def _dismiss_oldest_visitor(self) -> None:
+        if self._visitors:
+            self._dismiss(next(iter(self._visitors.values())))
+
+    def _dismiss_late_visitors(self) -> None:
+        due = time.monotonic() - _SECONDS_TO_REQUEST
+        for visitor in [visitor for visitor in self._visitors.values() if visitor.came <= due]:
+            self._dismiss(visitor)
 
     def _watch_process(self, process: int, client: socket.socket) -> None:
-        self._clients[process] = client
         end = os.pidfd_open(process)
+        self._clients[process] = client
         self._ready.register(end, selectors.EVENT_READ, lambda: self._process_ended(process, end))
         self._ready.register(client, selectors.EVENT_READ, lambda: self._client_gone(process))
         _send_number(client, process)
@@ -131,15 +224,21 @@ class ForkServer:
     def _client_gone(self, process: int) -> None:
         """Its client says nothing after its request: it has ended."""
         if process in self._clients:
-            for kill in (os.killpg, os.kill):  # it leads a group as soon as it runs
-                with suppress(OSError):
-                    kill(process, signal.SIGKILL)
+            _kill(process)
 
     def _close(self) -> None:
         self._is_open = False
         self._ready.unregister(self._line)
         self._ready.unregister(self._listener)
         self._listener.close()
+        for visitor in list(self._visitors.values()):
+            self._dismiss(visitor)
+
+
+def _kill(process: int) -> None:
+    for kill in (os.killpg, os.kill):  # it leads a group as soon as it runs
+        with suppress(OSError):
+            kill(process, signal.SIGKILL)
 
 
 def _send_number(client: socket.socket, number: int) -> None:
@@ -147,22 +246,11 @@ def _send_number(client: socket.socket, number: int) -> None:
         client.sendall(b"%d\n" % number)
 
 
-def _receive_request(client: socket.socket) -> ForkRequest:
-    client.settimeout(_SECONDS_TO_REQUEST)
-    _, user, _ = _PEER.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    if user != os.getuid():
-        raise PermissionError
-    head, streams, _, _ = socket.recv_fds(client, _LENGTH.size, len(_STREAMS))
-    length = _LENGTH.unpack(head)[0]
-    if length > _LONGEST_REQUEST:
-        raise ValueError
-    text = bytearray()
-    while len(text) < length:
-        part = client.recv(length - len(text))
-        if not part:
-            raise ValueError
-        text += part
-    return ForkRequest(bytes(text), streams)
+def _user_of(line: socket.socket) -> int | None:
+    try:
+        return int(_PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1])
+    except OSError:
+        return None
 
 
 def _become_rank(request: ForkRequest) -> None:
@@ -233,7 +321,8 @@ def run(argv: list[str]) -> None:
     program = program_of(argv)
     try:
         program()
-    except SystemExit:
+    except SystemExit as leaving:
+        sys.last_exit = leaving.code, _frames_of(leaving)  # type: ignore[attr-defined]  # for who tells of its end
         raise
     except BaseException as error:
         ours = {__file__, runpy.__file__, "<frozen runpy>"}
@@ -243,6 +332,16 @@ def run(argv: list[str]) -> None:
         error.__traceback__ = trace
         sys.excepthook(type(error), error, trace)
         sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _frames_of(error: BaseException) -> list[tuple[str, int, str]]:
+    """Where it was raised, innermost first."""
+    found = []
+    trace = error.__traceback__
+    while trace is not None:
+        found.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno, trace.tb_frame.f_code.co_name))
+        trace = trace.tb_next
+    return found[: -_MOST_FRAMES - 1 : -1]
 
 
 def main(listener: int, line: int) -> None:

@@ -27,10 +27,11 @@ from softmesh.processes.launcher.mpirun import (
     command,
     find_mpirun,
     general_arguments,
+    is_scheduled,
     rankfile_syntax,
     search_path,
 )
-from softmesh.processes.launcher.mpirun_arguments import hosts_in_arguments
+from softmesh.processes.launcher.mpirun_arguments import are_all_local, hosts_in_arguments, names_hosts
 from softmesh.processes.launcher.options import Mode, Options, file_of, mode_of
 from softmesh.processes.launcher.rank_environment import (
     SharedEnvironment,
@@ -130,6 +131,11 @@ class Job:
         """Those that mpirun is told of by name."""
         return hosts_in_arguments(self.general, self.directory)
 
+    def stays_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether all its ranks are certain to run on this host."""
+        is_known = bool(self.hosts) or not names_hosts(self.general)
+        return is_known and are_all_local(self.hosts) and not is_scheduled(environ)
+
     def command(self, passed_on: Sequence[str] = ()) -> list[str]:
         """The arguments that launch it; variables that are passed on have the value they have for mpirun."""
         return command(self.mpirun, self.general, self.ranks, passed_on)
@@ -225,7 +231,7 @@ def _job(
         placement = replace(placement, syntax=rankfile_syntax(options.rankfile_syntax, mpirun))
     if options.tcp_interface is not None and not options.tcp_interface.strip():
         raise LaunchError("--tcp-interface: name an interface, such as eth0; `ip link` lists them.")
-    transport = Transport(options.bare, options.tcp_interface)
+    transport = Transport(options.bare, options.tcp_interface, is_scheduled(environ))
     if options.debug_gdbserver and not (options.skip_executable_check or options.dry_run):
         check_gdbserver(environ)
     tracy = None if options.tracy is None else tracy_of(options.tracy, environ, here)

@@ -6,29 +6,28 @@ found when mpirun itself can no longer end them.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from softmesh.processes.launcher import job_sweeper
 from softmesh.processes.launcher.console import LaunchError
+from softmesh.processes.launcher.job_sweeper import Sweeper
 
 SECONDS_TO_END = 3.0  # mpirun takes less than one where it is well
 _SECONDS_BETWEEN_LOOKS = 0.1
-_SEGMENT = re.compile(r"/dev/shm/(?:sm_segment\.|softmesh)\S*")
 _ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Outcome(NamedTuple):
     code: int
     was_stopped: bool  # by a signal to the launcher
+    killed_by: int = 0  # the signal that ended mpirun itself
 
 
 def run(
@@ -36,18 +35,25 @@ def run(
     directory: Path,
     environ: Mapping[str, str],
     verdict: Callable[[], int | None] = lambda: None,
+    sweeper: Sweeper | None = None,
 ) -> Outcome:
     """The exit code of the job: mpirun's own, or 128 + n where signal n stopped it (130 for Ctrl-C).
 
-    `verdict` is asked all the while; a number that it returns ends the job with that code.
+    `verdict` is asked all the while; a number that it returns ends the job with that code. `sweeper` is told
+    the session of mpirun, and knows those of the job that there are besides.
     """
+    began = time.time()
     with _signals_noted() as noted:
         process = _started(command, directory, environ)
+        if sweeper is not None:
+            sweeper.watch(process.pid)
+        sessions = [process.pid] if sweeper is None else sweeper.sessions
         try:
-            code = _watched(process, noted, verdict)
+            code, killed_by = _watched(process, noted, verdict)
         finally:
-            _end(process, noted, environ)
-    return Outcome(code, was_stopped=bool(noted))
+            _end(process, noted, environ, sessions)
+            job_sweeper.remove_abandoned_segments(began)
+    return Outcome(code, bool(noted), killed_by)
 
 
 def _started(command: Sequence[str], directory: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -57,18 +63,19 @@ def _started(command: Sequence[str], directory: Path, environ: Mapping[str, str]
         raise LaunchError(f"Error launching mpirun: {error.strerror or error}") from None
 
 
-def _watched(process: subprocess.Popen[bytes], noted: list[int], verdict: Callable[[], int | None]) -> int:
+def _watched(process: subprocess.Popen[bytes], noted: list[int], verdict: Callable[[], int | None]) -> tuple[int, int]:
+    """The exit code, and the signal that killed mpirun, or 0."""
     while True:
         try:
             code = process.wait(_SECONDS_BETWEEN_LOOKS)
-            return code if code >= 0 else 128 - code
+            return (code, 0) if code >= 0 else (128 - code, -code)
         except subprocess.TimeoutExpired:
             pass
         if noted:
-            return 128 + noted[0]
+            return 128 + noted[0], 0
         judged = verdict()
         if judged is not None:
-            return judged
+            return judged, 0
 
 
 @contextmanager
@@ -87,61 +94,25 @@ def _signals_noted() -> Iterator[list[int]]:
             signal.signal(ending, handler)
 
 
-def _end(process: subprocess.Popen[bytes], noted: list[int], environ: Mapping[str, str]) -> None:
+def _end(
+    process: subprocess.Popen[bytes], noted: list[int], environ: Mapping[str, str], sessions: Sequence[int]
+) -> None:
     """Ask mpirun to end its ranks; what is still there after a while, or at a second Ctrl-C, is killed."""
+    segments = job_sweeper.segments_of(job_sweeper.members_of(sessions))
     if process.poll() is None:
         process.terminate()
         asked = len(noted)
         deadline = time.monotonic() + SECONDS_TO_END
         while process.poll() is None and time.monotonic() < deadline and len(noted) == asked:
             time.sleep(_SECONDS_BETWEEN_LOOKS / 4)
-    has_cleaned_up = process.poll() is not None
+    has_cleaned_up = process.poll() is not None and process.returncode >= 0
     end_session(process)
     if not has_cleaned_up:
-        shutil.rmtree(_folder_of_mpirun(process.pid, environ), ignore_errors=True)
+        job_sweeper.remove(segments)
+        job_sweeper.remove_folder_of_mpirun(process.pid, job_sweeper.temporary_folder(environ))
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """Kill what still runs of the session that this process leads."""
-    _kill(members_of_session(process.pid))
+    job_sweeper.kill(job_sweeper.members_of([process.pid]))
     process.wait()
-
-
-def _folder_of_mpirun(leader: int, environ: Mapping[str, str]) -> Path:
-    """Where it keeps what its ranks meet at; it removes the folder itself, unless it is killed."""
-    places = (environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    return Path(next(filter(None, places), "/tmp"), f"ompi.{leader}")
-
-
-def _kill(members: Sequence[int]) -> None:
-    """At once, with the shared memory that they can then no longer remove themselves."""
-    segments = {segment for member in members for segment in _segments_of(member)}
-    for member in members:
-        with suppress(ProcessLookupError):
-            os.kill(member, signal.SIGKILL)
-    for segment in segments:
-        with suppress(OSError):
-            os.unlink(segment)
-
-
-def _segments_of(process: int) -> set[str]:
-    """The files of Open MPI and softmesh in shared memory that a process has mapped."""
-    try:
-        maps = Path(f"/proc/{process}/maps").read_text(errors="replace")
-    except OSError:
-        return set()
-    return set(_SEGMENT.findall(maps))
-
-
-def members_of_session(leader: int) -> list[int]:
-    """The processes of a session that still run; the system's process table tells."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # The name, in parentheses, may hold anything; after it: state, parent, group, session.
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(entry.parent.name))
-    return found

@@ -91,16 +91,23 @@ def _siblings(cpu: int) -> str:
 
 
 _TRANSPORTS = "self,tcp"
-_TRANSPORTS_HERE = "self,sm,tcp"  # ranks of one machine meet in its memory
+_TRANSPORTS_HERE = "self,sm"  # ranks of one machine meet in its memory, and listen to nobody else
 _NOT_BETWEEN_HOSTS = "docker0,lo"
+_SCHEDULERS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE")
+
+
+def is_scheduled(environ: Mapping[str, str]) -> bool:
+    """Whether mpirun may hear of other hosts from a scheduler."""
+    return any(name in environ for name in _SCHEDULERS)
 
 
 @dataclass(frozen=True)
 class Transport:
-    """The default transport arguments: none of them with `bare`."""
+    """The default transport arguments: none of them with `bare`; `scheduled` ranks may be anywhere."""
 
     bare: bool = False
     tcp_interface: str | None = None
+    scheduled: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,10 +189,12 @@ def _yielding(user: Sequence[str], over: Sequence[str]) -> list[str]:
 def _transport(transport: Transport, user: Sequence[str], is_local: bool) -> list[str]:
     if transport.bare:
         return []
+    if is_local and not transport.scheduled and transport.tcp_interface is None:
+        return [] if mpirun_arguments.sets_mca(user, "btl") else ["--mca", "btl", _TRANSPORTS_HERE]
     interface = ("btl_tcp_if_exclude", _NOT_BETWEEN_HOSTS)
     if transport.tcp_interface is not None:
         interface = ("btl_tcp_if_include", transport.tcp_interface)
-    defaults = [("btl", _TRANSPORTS_HERE if is_local else _TRANSPORTS), interface]
+    defaults = [("btl", f"{_TRANSPORTS_HERE},tcp" if is_local else _TRANSPORTS), interface]
     # Open MPI takes one of the two interface lists, never both.
     interfaces = any(mpirun_arguments.sets_mca(user, f"btl_tcp_if_{which}") for which in ("include", "exclude"))
     return [

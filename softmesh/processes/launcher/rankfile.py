@@ -13,6 +13,7 @@ from softmesh.input_files.text_files import FileError, read_text
 from softmesh.processes.launcher.console import LaunchError
 
 _LINE = re.compile(r"rank\s+(\d{1,7})\s*=\s*(\S+?)\s+slots?\s*=\s*(\S+)")
+_LONGEST_LINE = 1000  # characters; the time to match one grows with the square
 _OPTIONS = ("--rankfile", "-rankfile", "-rf")
 _MAP_BY = ("--map-by", "-map-by")
 _BY_FILE = re.compile(r"rankfile:(?:.*[:,])?file=(.+)", re.IGNORECASE)
@@ -74,7 +75,7 @@ def hosts_by_rank(path: str | Path) -> dict[int, str]:
         text = line.partition("#")[0].strip()
         if not text:
             continue
-        found = _LINE.fullmatch(text)
+        found = _LINE.fullmatch(text) if len(text) <= _LONGEST_LINE else None
         if found is None:
             raise FileError(path, f"expected `rank N=host slot=S`, found {text[:60]!r}", number)
         if int(found[1]) in placed:

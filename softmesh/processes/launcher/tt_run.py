@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from softmesh.errors import SoftmeshError
+from softmesh.native.loopback import with_loopback_only
 from softmesh.processes.bindings.launch_files import launch_directory
 from softmesh.processes.bindings.rank_bindings import BindingsError
 from softmesh.processes.explainer import Explainer
@@ -27,7 +28,8 @@ from softmesh.processes.launcher.auto_allocation import (
 )
 from softmesh.processes.launcher.console import LaunchError, say, warn
 from softmesh.processes.launcher.job import Job, bound_job, check_program, plain_job
-from softmesh.processes.launcher.job_process import run
+from softmesh.processes.launcher.job_process import Outcome, run
+from softmesh.processes.launcher.job_sweeper import swept
 from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
 from softmesh.processes.launcher.mpirun_arguments import are_all_local
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
@@ -50,13 +52,26 @@ class HangWatch:
     def verdict(self) -> int | None:
         return None if self.explainer.verdict is None else HANGS
 
-    def ended(self, code: int, was_stopped: bool) -> None:
+    def ended(self, outcome: Outcome) -> None:
         """What took the job down is told now, if it was not told before."""
-        self.explainer.job_ended(failed=code != 0 and not was_stopped, how=_how(code))
+        is_a_ranks_doing = outcome.code != 0 and not outcome.was_stopped and not outcome.killed_by
+        self.explainer.job_ended(failed=is_a_ranks_doing, how=_how(outcome.code))
+        if outcome.killed_by and self.explainer.verdict is None:
+            warn_of_killed_mpirun(outcome)
+
+
+def warn_of_killed_mpirun(outcome: Outcome) -> None:
+    click.echo(
+        f"softmesh: mpirun was {_how(outcome.code)}: its ranks ended with it, and none of them is to blame\n"
+        "  remedy: look for what killed it: memory that ran out (dmesg tells), a scheduler's limit, somebody's kill",
+        err=True,
+    )
 
 
 def _how(code: int) -> str:
     """`exit code 3`, or which signal it was."""
+    if code == HANGS:
+        return "exit code 1, or the end of its process before that of its program, as by os._exit"
     try:
         return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
     except ValueError:
@@ -144,10 +159,11 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         return 0
     with watch_for_hangs(len(job.ranks), job.hosts) as reports:
         own = {**mpirun_environment(environ), **reports.environment}
-        with with_fork_server(job, own) as started:
+        of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own
+        with swept(own) as sweeper, with_fork_server(job, own, sweeper.watch) as started:
             command = started.command(passed_on=[*reports.environment])
-            outcome = run(command, job.directory, own, reports.verdict)
-        reports.ended(*outcome)
+            outcome = run(command, job.directory, of_mpirun, reports.verdict, sweeper)
+        reports.ended(outcome)
     is_explained = reports.verdict() is not None
     if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
         say(hint)

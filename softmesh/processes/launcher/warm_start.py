@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +20,22 @@ from softmesh.processes.launcher.console import LaunchError
 from softmesh.processes.launcher.job import Job
 from softmesh.processes.launcher.job_process import end_session
 from softmesh.processes.launcher.mpirun import Rank
-from softmesh.processes.launcher.mpirun_arguments import are_all_local, names_hosts
 
 WARM_START = "SOFTMESH_WARM_START"
 LOCKSTEP = "SOFTMESH_LOCKSTEP"
 _FORK_SERVER, _FORK_CLIENT = (Path(__file__).with_name(name) for name in ("fork_server.py", "fork_client.py"))
 _WITH_ARGUMENT = ("-m", "-c")
-_SCHEDULERS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE")  # they tell mpirun of other hosts
+_LONGEST_QUEUE = 1024  # connections that wait while torch is loaded
 
 
 @contextmanager
-def with_fork_server(job: Job, environ: Mapping[str, str]) -> Iterator[Job]:
-    """The job with clients for its ranks; the same job where each must load everything itself."""
+def with_fork_server(
+    job: Job, environ: Mapping[str, str], started: Callable[[int], None] = lambda _: None
+) -> Iterator[Job]:
+    """The job with clients for its ranks; the same job where each must load everything itself.
+
+    `started` is told the session of the fork server.
+    """
     if not can_warm_start(job, environ):
         yield job
         return
@@ -39,9 +43,10 @@ def with_fork_server(job: Job, environ: Mapping[str, str]) -> Iterator[Job]:
     ours, theirs = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)  # in no folder, and seen by processes of this network alone
-        listener.listen(len(job.ranks))
+        listener.listen(_LONGEST_QUEUE)
         process = _started(job, environ, listener.fileno(), ours)
     os.close(ours)
+    started(process.pid)
     try:
         yield replace(job, ranks=tuple(_client_rank(rank, name) for rank in job.ranks))
     finally:
@@ -84,14 +89,9 @@ def can_warm_start(job: Job, environ: Mapping[str, str]) -> bool:
         and settings.get(LOCKSTEP, "") in ("", "0")
         and hasattr(os, "pidfd_open")
         and len(job.ranks) > 1
-        and _is_here(job, environ)
+        and job.stays_here(environ)
         and all(is_plain_python(rank.program, rank.environment.get("PATH", "")) for rank in job.ranks)
     )
-
-
-def _is_here(job: Job, environ: Mapping[str, str]) -> bool:
-    is_known = bool(job.hosts) or not names_hosts(job.general)
-    return is_known and are_all_local(job.hosts) and not any(name in environ for name in _SCHEDULERS)
 
 
 def is_plain_python(program: Sequence[str], path: str) -> bool:

@@ -35,7 +35,7 @@ def _references_while_pending() -> int:
     """References to a claim that only a record and a name have, as this Python counts them."""
     pending = deque([object()])
     pending.append(pending[0])
-    claim = pending.popleft()
+    claim = pending[0]
     return getrefcount(claim)
 
 
@@ -63,8 +63,9 @@ class DeferredPool(Pool):
                 return claim
         claim.resolved_address = NO_ADDRESS
         with self._lock:
-            self._apply_pending()
+            self._begin_change()
             self._hold(claim, self._take(size))
+            self._is_changing = False
         return claim
 
     def guarantees_room(self, size: int) -> bool:
@@ -84,34 +85,34 @@ class DeferredPool(Pool):
         while pending:
             ended = []
             while pending and (address := pending[0].resolved_address) is not None:
-                claim = pending.popleft()
+                claim = pending[0]
                 if live.get(address) is claim and (claim.holder is None or not claim.has_other_owner()):
                     del live[address]
                     ended.append((address, claim.size))
+                pending.popleft()
             if len(ended) > 1:
                 ended.sort(reverse=self.region.bottom_up)  # first fit comes back to the last of them first
             for address, size in ended:
                 if address < OVERFLOW_BASE:
                     holes.give_back(address, size)
             if pending and pending[0].resolved_address is None:  # there may be an end by now that was not there above
-                claim = pending.popleft()
-                if pending and pending[0] is claim and getrefcount(claim) == _UNSHARED_REFERENCES:
+                claim = pending[0]
+                if len(pending) > 1 and pending[1] is claim and getrefcount(claim) == _UNSHARED_REFERENCES:
+                    claim.resolved_address = NO_ADDRESS  # two ends of nothing, whichever of them is left by Ctrl-C
+                    pending.popleft()
                     pending.popleft()  # over before anything else happened: nobody can ask where it was
                 else:
                     self._allocate_pending(claim)
 
     def _allocate_pending(self, claim: Claim) -> None:
-        try:
-            address = self._take(claim.size)
-            if address is None:  # taken while this was being written down: `allocate` finds out
-                claim.resolved_address = NO_ADDRESS
-                return
-            self._live[address] = claim
-            claim.resolved_address = address
-        except KeyboardInterrupt:
-            if claim.resolved_address is None:
-                self.pending.appendleft(claim)
-            raise
+        address = self._take(claim.size)
+        if address is None:  # taken while this was being written down: `allocate` finds out
+            claim.resolved_address = NO_ADDRESS
+            self.pending.popleft()
+            return
+        self._live[address] = claim
+        self.pending.popleft()
+        claim.resolved_address = address  # `_rebuild` does it where this is not reached
 
     def _note_room(self) -> None:
         self._small = self._holes.guaranteed_room() // _SMALL_FRACTION

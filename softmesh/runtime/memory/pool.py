@@ -3,6 +3,10 @@
 Garbage collection can end an owner at any moment, also while this code runs and holds the lock. So the weak-reference
 callback of a claim only appends the claim to `pending` (atomic, without the lock); its bytes are free from the next
 allocation or question on, when `_apply_pending` runs under the lock.
+
+Ctrl-C can end any of it at any line too. What is live is the truth: a change that was begun and not finished
+(`_is_changing`) makes the next one start with a free list made anew, and no record leaves `pending` before what it says
+is done.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
@@ -23,6 +28,7 @@ from softmesh.runtime.memory.out_of_memory import Request, described_exhaustion
 from softmesh.strictness import warn_or_raise
 
 OVERFLOW_BASE = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
+_Answer = TypeVar("_Answer")
 NO_ADDRESS = -1  # the address of a claim that found no room
 NUMBERS = itertools.count(1)
 
@@ -48,7 +54,7 @@ class Pool:
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
         self._ends = self.pending.append
         self._lock = threading.Lock()
-        self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._is_changing = False
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         """Memory for a tensor, which knows its label; `requested` counts all banks.
@@ -58,8 +64,10 @@ class Pool:
         claim = Claim(owner, self._ends)
         claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
         claim.label, claim.holder, claim.resolved_address = None, None, NO_ADDRESS
-        self._acquire()
-        try:
+        with self._lock:
+            if self._is_changing:
+                self._rebuild()
+            self._is_changing = True
             if self.pending:
                 self._apply_pending()
             claim.number = next(NUMBERS)
@@ -69,9 +77,40 @@ class Pool:
             claim.resolved_address = address
             self._live[address] = claim
             self._in_order = None
-        finally:
-            self._release()
+            self._is_changing = False
         return claim
+
+    def _begin_change(self) -> None:
+        """Under the lock; `_is_changing = False` ends it. After an error it stays, which costs a rebuild."""
+        if self._is_changing:
+            self._rebuild()
+        self._is_changing = True
+        self._apply_pending()
+
+    def _rebuild(self) -> None:
+        """Whole again after a change that was cut short."""
+        pending = self.pending
+        for address, claim in list(self._live.items()):
+            if claim.resolved_address is None:  # it had its place, and was not told
+                if pending and pending[0] is claim:
+                    pending.popleft()
+                claim.resolved_address = address
+            if claim() is None and not claim.has_other_owner():
+                del self._live[address]  # its end was being worked in
+        self._holes = FreeList(self.region.base, self.region.size)
+        for address in sorted(self._live):
+            if address < OVERFLOW_BASE:
+                self._holes.take_at(address, self._live[address].size)
+        self._take = self._holes.take_low if self.region.bottom_up else self._holes.take_high
+        self._in_order = None
+
+    def _settled(self, read: Callable[[], _Answer]) -> _Answer:
+        """What `read` finds once all that was noted is worked in."""
+        with self._lock:
+            self._begin_change()
+            found = read()
+            self._is_changing = False
+            return found
 
     def guarantees_room(self, size: int) -> bool:
         """Whether buffers of so many bytes together fit in now, wherever they begin."""
@@ -83,12 +122,14 @@ class Pool:
         """The address."""
         site = raw_call_site()
         with self._lock:
-            self._apply_pending()
+            self._begin_change()
             claim = self._labelled(owner, size, label)
             claim.requested, claim.site = requested, site
             from_below = self.region.bottom_up if bottom_up is None else bottom_up
             address = self._holes.take_low(size) if from_below else self._holes.take_high(size)
-            return self._hold(claim, address)
+            found = self._hold(claim, address)
+            self._is_changing = False
+            return found
 
     def _hold(self, claim: Claim, address: int | None) -> int:
         """Give the claim this address; none is there where the memory is full."""
@@ -100,7 +141,7 @@ class Pool:
         return found
 
     def _labelled(self, owner: object, size: int, label: str) -> Claim:
-        claim = Claim(owner)
+        claim = Claim(owner, self._ends)  # where Ctrl-C keeps the owner from freeing it
         claim.pool, claim.size, claim.requested, claim.label = self, size, size, label
         claim.number, claim.site, claim.holder, claim.resolved_address = next(NUMBERS), None, None, None
         return claim
@@ -108,10 +149,11 @@ class Pool:
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
         with self._lock:
-            self._apply_pending()
+            self._begin_change()
             held = self._live.get(address)
             if held is not None:
                 self._end(held, address)
+            self._is_changing = False
             return held is not None
 
     def free_later(self, address: int) -> None:
@@ -123,15 +165,17 @@ class Pool:
     def apply_pending(self) -> None:
         """Work in what was noted."""
         with self._lock:
-            self._apply_pending()
+            self._begin_change()
+            self._is_changing = False
 
     def _apply_pending(self) -> None:
         pending = self.pending
         while pending:
-            claim = pending.pop()
+            claim = pending[0]
             address = claim.resolved_address
             if address is not None and self._live.get(address) is claim and not claim.has_other_owner():
                 self._end(claim, address)
+            pending.popleft()
 
     def _note_room(self) -> None:
         """The room may have become less."""
@@ -156,42 +200,39 @@ class Pool:
     def reserve(self, size: int) -> None:
         """Leave `size` bytes at the bottom to others; 0 takes them back."""
         with self._lock:
-            self._apply_pending()
+            self._begin_change()
             region, grown = self.region, size - self.reserved
-            if grown > 0 and not self._holes.take_at(region.base, grown):
-                lowest = min(self._live, default=None)
+            lowest = min(self._live, default=None)
+            if grown > region.size or (lowest is not None and lowest < region.base + grown):
                 held = "" if lowest is None else f"; the lowest there is {self._allocation(lowest)}"
                 raise MeshError(
                     f"The lowest {size} B of {region.buffer_type.name} cannot be given to sub-devices, for they are "
                     f"not free{held}. Deallocate it first, or ask for less."
                 )
-            if grown < 0:
-                self._holes.give_back(region.base + grown, -grown)
-            self.region = replace(region, base=region.base + grown, size=region.size - grown)
-            self.reserved = size
+            bottom = replace(region, base=region.base + grown, size=region.size - grown)
+            self.region, self.reserved = bottom, size
+            self._rebuild()
             self._note_room()
+            self._is_changing = False
 
     def statistics(self) -> Statistics:
-        with self._lock:
-            self._apply_pending()
-            return self._statistics()
+        return self._settled(self._statistics)
 
     def live(self) -> list[Allocation]:
         """In address order."""
-        with self._lock:
-            self._apply_pending()
-            return [self._allocation(address) for address in sorted(self._live)]
+        return self._settled(lambda: [self._allocation(address) for address in sorted(self._live)])
 
     def at(self, address: int) -> Allocation | None:
         """The live allocation that covers the address."""
-        with self._lock:
-            self._apply_pending()
-            if self._in_order is None:
-                self._in_order = sorted(self._live)
-            before = bisect_right(self._in_order, address) - 1
-            start = self._in_order[before] if before >= 0 else -1
-            held = self._live.get(start)
-            return self._allocation(start) if held is not None and address < start + held.size else None
+        return self._settled(lambda: self._covering(address))
+
+    def _covering(self, address: int) -> Allocation | None:
+        if self._in_order is None:
+            self._in_order = sorted(self._live)
+        before = bisect_right(self._in_order, address) - 1
+        start = self._in_order[before] if before >= 0 else -1
+        held = self._live.get(start)
+        return self._allocation(start) if held is not None and address < start + held.size else None
 
     def extent(self, address: int) -> tuple[int, int]:
         """Where that ends which is live and begins at the address, and its number; 0 where nothing begins there."""
@@ -200,17 +241,16 @@ class Pool:
 
     def since(self, number: int) -> list[Allocation]:
         """What was allocated after the allocation of this number and is live, the latest first."""
-        with self._lock:
-            self._apply_pending()
-            later = itertools.takewhile(lambda address: self._live[address].number > number, reversed(self._live))
-            return [self._allocation(address) for address in later]
+        return self._settled(lambda: list(self._after(number)))
+
+    def _after(self, number: int) -> Iterator[Allocation]:
+        later = itertools.takewhile(lambda address: self._live[address].number > number, reversed(self._live))
+        return map(self._allocation, later)
 
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
-        with self._lock:
-            self._apply_pending()
-            held = [(address, claim.size, True) for address, claim in self._live.items()]
-            return iter(sorted([*held, *((start, size, False) for start, size in self._holes)]))
+        held = self._settled(lambda: [(address, claim.size, True) for address, claim in self._live.items()])
+        return iter(sorted([*held, *((start, size, False) for start, size in self._free_extents())]))
 
     def occupied(self) -> Iterator[tuple[int, int]]:
         """(first address, end) of what is allocated, neighbours as one."""
@@ -223,15 +263,11 @@ class Pool:
             yield start, self.region.end
 
     def _free_extents(self) -> list[tuple[int, int]]:
-        with self._lock:
-            self._apply_pending()
-            return list(self._holes)
+        return self._settled(lambda: list(self._holes))
 
     def lowest(self) -> int | None:
         """The lowest address that is occupied."""
-        with self._lock:
-            self._apply_pending()
-            return min(self._live, default=None)
+        return self._settled(lambda: min(self._live, default=None))
 
     def _allocation(self, address: int) -> Allocation:
         held = self._live[address]

@@ -1,6 +1,7 @@
 """What TT-NN's files have no words for: partial sums, values of each device's own, uneven shards, parts of processes.
 
 Kept as JSON behind the FlatBuffer of a header, where TT-NN does not look. Tensors that TT-NN can describe have none.
+Before it stands the checksum of the file.
 """
 
 from __future__ import annotations
@@ -12,8 +13,28 @@ from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
-MOST_DEVICES = 1 << 20
 _MARK = b"\x00softmesh:"
+
+
+_CHECKSUM_MARK = b"\x00softsum:"
+_DIGITS = 16
+NO_CHECKSUM = b"-" * _DIGITS  # in its place while the data are written, and in the sum itself
+
+
+def checksum_note(digits: bytes = NO_CHECKSUM) -> bytes:
+    return _CHECKSUM_MARK + digits
+
+
+def find_checksum(header: bytes) -> tuple[int, str] | None:
+    """Where its digits stand in the header, and what they are; None in files of TT-NN."""
+    at = header.rfind(_CHECKSUM_MARK)
+    begin = at + len(_CHECKSUM_MARK)
+    digits = header[begin : begin + _DIGITS]
+    return (begin, digits.decode(errors="replace")) if at >= 0 and len(digits) == _DIGITS else None
+
+
+def has_checksum(content: bytes) -> bool:
+    return _CHECKSUM_MARK in content
 
 
 def note_of(dist: Distribution) -> bytes:
@@ -46,8 +67,6 @@ def distribution_from_json(header: dict[str, Any]) -> Distribution:
     mesh, grid, label = (MeshShape(header[name]) for name in ("mesh", "grid", "label"))
     if tuple(mesh) == HOST.mesh:
         return HOST
-    if max(mesh.mesh_size(), grid.mesh_size()) > MOST_DEVICES:
-        raise ValueError(f"its mesh {mesh} has more devices than there are")
     words = tuple(_word_from_json(word) for word in header["placements"])
     coords = None if header["coords"] is None else tuple(MeshCoordinate(coord) for coord in header["coords"])
     if (mesh.mesh_size() if coords is None else len(coords)) != grid.mesh_size():

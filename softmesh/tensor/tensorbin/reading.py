@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from softmesh.errors import MeshError, SoftmeshError
-from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.mesh import MOST_DEVICES, MeshCoordinate, MeshShape
 from softmesh.placement.distribution import (
     HOST,
     Coordinates,
@@ -30,17 +30,19 @@ from softmesh.placement.distribution import (
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard, TensorTopology
+from softmesh.tensor.checksums import Checksum
 from softmesh.tensor.dtype import FACTS, Layout
 from softmesh.tensor.page_bytes import from_pages
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.tensorbin.distribution_note import MOST_DEVICES, find_note
+from softmesh.tensor.tensorbin.distribution_note import NO_CHECKSUM, find_checksum, find_note, has_checksum
 from softmesh.tensor.tensorbin.schema import BrokenHeader, Fields, decode
 from softmesh.tensor.tensorbin.tables import spec_from_fields, topology_from_fields
 
 _SIZE_OF_SIZE = 8
 _Made = TypeVar("_Made")
+_LONGEST_NOTE = 1 << 16
 _LARGEST_HEADER = 1 << 31  # of any FlatBuffer
 
 
@@ -99,16 +101,36 @@ def tensor_from_fields(root: Fields, header: bytes, content: mmap.mmap) -> Tenso
     dist = find_note(header) or _distribution(mesh, shards, topology, len(spec.shape))
     if len(dist.coordinates()) != len(shards):
         raise BrokenHeader(f"it has {len(shards)} shards for {len(dist.coordinates())} devices")
-    data = _data(dist, shards, spec, torch.frombuffer(content, dtype=torch.uint8)[data_start:])
+    section = torch.frombuffer(content, dtype=torch.uint8)[data_start:]
+    _check_checksum(header, shards, section)
+    data = _data(dist, shards, spec, section)
     label = topology if _is_true(topology, dist, shards) else None
     return Tensor.make(Storage(data, dist, None), spec, label)
 
 
+def _check_checksum(header: bytes, shards: list[_Shard], section: torch.Tensor) -> None:
+    """Of a file that has one: those of TT-NN have none."""
+    found = find_checksum(header)
+    if found is None and has_checksum(header[-_LONGEST_NOTE:] + section[:_LONGEST_NOTE].numpy().tobytes()):
+        raise BrokenHeader("its header ends before its checksum")
+    if found is None:
+        return
+    at, digits = found
+    plain = bytearray(header)
+    plain[at : at + len(NO_CHECKSUM)] = NO_CHECKSUM
+    made = Checksum()
+    made.add(torch.frombuffer(plain, dtype=torch.uint8))
+    for offset, size in sorted({(shard.offset, shard.size) for shard in shards}):
+        made.add(section[offset : offset + size])
+    if made.digits() != digits:
+        raise BrokenHeader(f"its checksum is {digits!r}, that of its content {made.digits()}: something in it changed")
+
+
 def _mesh(fields: Fields) -> MeshShape:
-    mesh = MeshShape(fields["dimensions"] or [])
-    if mesh.mesh_size() > MOST_DEVICES:
-        raise BrokenHeader(f"its mesh {mesh} has more devices than there are")
-    return mesh
+    extents = fields["dimensions"] or []
+    if math.prod(extents) > MOST_DEVICES:
+        raise BrokenHeader(f"its mesh {extents} has more devices than there are")
+    return MeshShape(extents)
 
 
 def _shards(tables: list[Fields], mesh: MeshShape, section: int) -> list[_Shard]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import struct
+from contextlib import suppress
+from errno import EINVAL
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.input_files.text_files import printable
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Coordinates, Distribution, Extents
 from softmesh.placement.pieces import stored_index
+from softmesh.tensor.checksums import Checksum
 from softmesh.tensor.page_bytes import to_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.tensorbin.distribution_note import note_of
+from softmesh.tensor.tensorbin.distribution_note import checksum_note, find_checksum, note_of
 from softmesh.tensor.tensorbin.schema import Fields, encode
 from softmesh.tensor.tensorbin.tables import spec_to_fields, topology_to_fields
 
@@ -66,32 +71,49 @@ def tensor_to_fields(host: Tensor, mesh: Extents, coords: Coordinates) -> tuple[
 
 
 def write_file(path: Path, header: bytes, pieces: Pieces) -> None:
-    header += note_of(pieces.dist)
+    header += checksum_note() + note_of(pieces.dist)
     header += bytes(-(len(header) + _SIZE_OF_SIZE) % _ALIGNMENT)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    # Of this thread alone: several may fill one cache at once, and the last one's file stays.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         _write_all(unfinished, header, pieces)
         if path.exists():
             unfinished.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(unfinished, path)
+    except OSError as error:
+        raise MeshError(
+            f'Tensor file "{path}" could not be written: {error.strerror or error}. A file that was there before is '
+            "untouched; make room, or choose another folder."
+        ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError, ValueError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _write_all(path: Path, header: bytes, pieces: Pieces) -> None:
     try:
         file = path.open("wb")
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        named = printable(str(path.parent / path.name[1 : path.name.rindex(".")]))
+        number, reason = getattr(error, "errno", EINVAL), getattr(error, "strerror", error)
         raise MeshError(
-            f'Cannot create a temporary file next to "{path.parent / path.name[1 : path.name.rindex(".")]}": '
-            f'errno={error.errno} "{error.strerror}". The folder must exist and be writable.'
+            f'Cannot create a temporary file next to "{named}": errno={number} "{reason}". The folder must exist '
+            "and be writable."
         ) from error
     with file:
         file.write(struct.pack("<Q", len(header)))
         file.write(header)
+        written = Checksum()
+        written.add(torch.frombuffer(bytearray(header), dtype=torch.uint8))
         for number, piece in enumerate(pieces.values):
+            pages = to_pages(piece, pieces.spec).contiguous()
+            written.add(pages)
             file.seek(_SIZE_OF_SIZE + len(header) + number * _aligned(pieces.spec.bytes()))
-            file.write(to_pages(piece, pieces.spec).contiguous().numpy().data)
+            file.write(pages.numpy().data)
+        place = find_checksum(header)
+        assert place is not None
+        file.seek(_SIZE_OF_SIZE + place[0])
+        file.write(written.digits().encode())
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from softmesh.arguments import described
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.input_files.text_files import readable
 from softmesh.train.checkpoints.folders import INDEX
 from softmesh.train.checkpoints.shard_regions import Held
 
@@ -28,6 +30,7 @@ class Piece:
 
     file: str
     held: Held
+    checksum: str = ""  # of its values; older checkpoints have none
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,14 @@ def write(folder: Path, index: Index) -> Path:
         "tensors": {key: _entry_json(entry) for key, entry in index.tensors.items()},
     }
     path = folder / INDEX
-    path.write_text(_text(whole, "optimizer, scheduler and extra"), encoding="utf-8")
+    text = _text(whole, "optimizer, scheduler and extra")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MeshError(
+            f"Checkpoint: {path} could not be written ({error.strerror or error}). Checkpoints that were there are "
+            "untouched; make room or choose another folder."
+        ) from error
     return path
 
 
@@ -121,10 +131,10 @@ def read(folder: Path) -> Index:
             raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB")
         given = json.loads(path.read_text(encoding="utf-8"))
         return _index(given)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise MeshError(
-            f"{path} is not the index of a checkpoint ({error}). Restore the file, or load an earlier step of "
-            f"{folder.parent}."
+            f"{path} is not the index of a checkpoint ({readable(str(error))}). Restore the file, "
+            f"or load an earlier step of {folder.parent}."
         ) from error
 
 
@@ -145,7 +155,7 @@ def _index(given: Any) -> Index:
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
-    pieces = [{**piece.held._asdict(), "file": piece.file} for piece in entry.pieces]
+    pieces = [{**piece.held._asdict(), "file": piece.file, "checksum": piece.checksum} for piece in entry.pieces]
     for piece in pieces:
         del piece["whole"]  # the shape of the entry
     return {"shape": entry.shape, "dtype": entry.dtype, "pieces": pieces}
@@ -170,7 +180,7 @@ def _piece(key: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> Piece:
     name = str(given["file"])
     if Path(name).name != name or name.startswith("."):
         raise ValueError(f"{key}: {name!r} is no file of this folder")
-    return Piece(name, Held(shape, devices, splits, first, grid))
+    return Piece(name, Held(shape, devices, splits, first, grid), str(given.get("checksum", "")))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -181,11 +191,11 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
-        raise ValueError(f"expected a whole number, got {value!r}")
+        raise ValueError(f"expected a whole number, got {described(value)}")
     return value
 
 
 def _extents(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or len(value) > _MOST_DIMS:
-        raise ValueError(f"expected a shape, got {value!r}")
+        raise ValueError(f"expected a shape, got {described(value)}")
     return tuple(map(_count, value))

@@ -7,6 +7,7 @@ and only the bytes are read that this process needs: what was saved is cut along
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 
 import torch
 
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.input_files.text_files import readable
+from softmesh.tensor.checksums import checksum
 from softmesh.tensor.dtype import facts
 from softmesh.train.checkpoints import folders, index, random_state
 from softmesh.train.checkpoints.index import Index, Piece
@@ -39,6 +42,8 @@ class ShardFiles:
         self.folder, self.step = folder, step
         self.bytes_read = 0
         self._files: dict[str, Any] = {}
+        self._checked: set[tuple[str, str]] = set()
+        self._has_remarked = False
 
     def whole(self, key: str, index: Index, target: Held, dtype: torch.dtype) -> torch.Tensor:
         """What this process stores of a value, put together from the pieces that overlap it."""
@@ -50,6 +55,7 @@ class ShardFiles:
             if not found:
                 continue
             stored = self._stored(piece, key)
+            self._check_sum(piece, key)
             for cut in found:
                 values = stored[cut.source]
                 self._check_dtype(piece, key, values.dtype, dtype)
@@ -79,6 +85,29 @@ class ShardFiles:
                 f"{self._remedy()}"
             )
         return stored
+
+    def _check_sum(self, piece: Piece, key: str) -> None:
+        """Of all that the file has of it, once."""
+        if not piece.checksum:
+            self._remark_that_nothing_is_checked()
+        elif (piece.file, key) not in self._checked:
+            self._checked.add((piece.file, key))
+            found = checksum(self._opened(self.folder / piece.file).get_tensor(key))
+            if found != piece.checksum:
+                raise MeshError(
+                    f"{self.folder / piece.file}: {key!r} is damaged: its checksum is {found}, and was "
+                    f"{readable(piece.checksum)} when it was saved. {self._remedy()}"
+                )
+
+    def _remark_that_nothing_is_checked(self) -> None:
+        if not self._has_remarked:
+            self._has_remarked = True
+            warnings.warn(
+                f"{self.folder} has no checksums, for an older softmesh saved it: damage in it would go unnoticed. "
+                "Save it again to have them.",
+                SoftmeshWarning,
+                stacklevel=2,
+            )
 
     def _check_dtype(self, piece: Piece, key: str, found: torch.dtype, wanted: torch.dtype) -> None:
         if found is not wanted:

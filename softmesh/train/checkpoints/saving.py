@@ -13,6 +13,7 @@ import torch
 from softmesh.distributed.placement_requests import axis_names
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.processes.context import DistributedContext, SingleProcess
+from softmesh.tensor.checksums import checksum
 from softmesh.train.checkpoints import folders, index, random_state
 from softmesh.train.checkpoints.index import Entry, Index, Piece
 from softmesh.train.checkpoints.model_state import (
@@ -92,8 +93,8 @@ def _own_part(model: Model, kept: OptimizerState | None, name: str) -> tuple[dic
 
     def add(key: str, parameter: str, values: torch.Tensor, dtype: str) -> None:
         held = model.held[parameter]
-        entries[key] = Entry(held.whole, dtype, (Piece(name, held),))
         tensors[key] = values.detach().cpu().contiguous()
+        entries[key] = Entry(held.whole, dtype, (Piece(name, held, checksum(tensors[key])),))
 
     for parameter, tensor in own.items():
         add(parameter_key(parameter), parameter, tensor.view_data(), tensor.dtype.name)

@@ -1,0 +1,24 @@
+"""The library that keeps mpirun's listeners on the loopback, for jobs of one host (loopback.c)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+_PRELOAD = "LD_PRELOAD"
+
+
+def library() -> Path | None:
+    """None where it was not compiled: mpirun then listens on every interface, as it does by itself."""
+    beside = (Path(__file__).with_name(f"_loopback{suffix}") for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in beside if path.exists()), None)
+
+
+def with_loopback_only(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of an mpirun that shall not be reached from other hosts; its ranks get the one it was."""
+    found = library()
+    if found is None or any(character in str(found) for character in " :"):  # they part the entries of the list
+        return dict(environ)
+    return {**environ, _PRELOAD: os.pathsep.join(filter(None, [str(found), environ.get(_PRELOAD, "")]))}

@@ -1,0 +1,139 @@
+"""However a job ends, what ended it is told as what it was, nothing is left of it, and nobody else could reach it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from marked_jobs import PROGRAMS, TT_RUN, Ended, line_of_ranks, line_with, run_job
+
+from softmesh.native import loopback
+
+pytestmark = pytest.mark.usefixtures("mpi")
+
+FAR = "300"  # seconds: longer than a job may take here
+RANKS_END_WITHIN = 2.0
+LONGEST = 100.0
+_LISTENS = "0A"  # the state of a socket, as /proc/net tells it
+_LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
+
+
+def ending(tmp_path, how: str, meanwhile=None, **environ: str) -> Ended:
+    command = [*TT_RUN, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
+    return run_job([*command, str(PROGRAMS / "ending.py"), how], tmp_path, meanwhile, SOFTMESH_TIMEOUT=FAR, **environ)
+
+
+@pytest.mark.parametrize(
+    ("how", "told", "comment"),
+    [("sys.exit(3)", "sys.exit(3)", "leaves"), ("SystemExit", "sys.exit('no weights')", "leaves with words")],
+)
+def test_a_rank_that_leaves_by_itself_is_told_so_with_its_line(tmp_path, how, told, comment):
+    job = ending(tmp_path, how)
+    assert f"softmesh: rank 1 left with {told}; rank 0 wait in barrier number 2 of world" in job.output, job.output
+    doing, line = job.place("rank 1")
+    assert (doing, line) == (f"left with {told}", line_with(comment, "ending.py"))
+    assert (job.code != 0, job.left) == (True, {})
+
+
+def test_a_rank_that_ends_at_once_is_told_with_its_own_exit_code(tmp_path):
+    job = ending(tmp_path, "os._exit(0)")
+    assert "softmesh: rank 1 died: exit code 0 without the end of its program, as by os._exit" in job.output, job.output
+    assert (job.code != 0, job.left) == (True, {})
+
+
+class WhileAsleep:
+    """Waits for all ranks to sleep, then does something to the job and notes when."""
+
+    def __init__(self, folder: Path, act) -> None:
+        self._folder, self._act = folder, act
+        self.pids: list[int] = []
+        self.at = 0.0
+
+    def __call__(self, launcher: int) -> None:
+        end = time.monotonic() + LONGEST
+        while not all((self._folder / f"asleep{rank}").exists() for rank in range(2)) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.1)  # what they wrote is complete
+        self.pids = [int((self._folder / f"asleep{rank}").read_text()) for rank in range(2)]
+        self.at = time.monotonic()
+        self._act(launcher)
+
+
+def children_of(parent: int, name: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = entry.read_text(errors="replace")
+        except OSError:
+            continue
+        if f"({name})" in text and int(text.rpartition(")")[2].split()[1]) == parent:
+            found.append(int(entry.parent.name))
+    return found
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path):
+    seconds: list[float] = []
+
+    def kill(launcher: int) -> None:
+        os.kill(launcher, signal.SIGKILL)
+        while any(runs(pid) for pid in asleep.pids) and time.monotonic() < asleep.at + LONGEST:
+            time.sleep(0.01)
+        seconds.append(time.monotonic() - asleep.at)
+
+    asleep = WhileAsleep(tmp_path, kill)
+    job = ending(tmp_path, "sleep", asleep)
+    assert (job.code, job.left) == (-signal.SIGKILL, {})
+    assert seconds[0] < RANKS_END_WITHIN
+
+
+def test_an_mpirun_that_is_killed_is_told_and_no_rank_is_blamed(tmp_path):
+    asleep = WhileAsleep(tmp_path, lambda launcher: os.kill(children_of(launcher, "prterun")[0], signal.SIGKILL))
+    job = ending(tmp_path, "sleep", asleep)
+    assert "softmesh: mpirun was killed by signal 9 (SIGKILL): its ranks ended with it" in job.output, job.output
+    assert not re.search(r"rank \d died", job.output), job.output
+    assert (job.code, job.left) == (128 + signal.SIGKILL, {})
+
+
+def listeners(pids: set[int]) -> set[str]:
+    """The addresses at which processes listen."""
+    sockets = {}
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == _LISTENS:
+                sockets[f"socket:[{words[9]}]"] = words[1].partition(":")[0]
+    found = set()
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                found.add(sockets.get(os.readlink(entry), ""))
+            except OSError:
+                continue
+    return found - {""}
+
+
+@pytest.mark.skipif(loopback.library() is None, reason="the library that keeps mpirun on the loopback was not compiled")
+def test_a_job_of_one_host_listens_on_the_loopback_alone(tmp_path):
+    seen: set[str] = set()
+
+    def look(launcher: int) -> None:
+        seen.update(listeners({launcher, *children_of(launcher, "prterun"), *asleep.pids}))
+        os.kill(launcher, signal.SIGTERM)
+
+    asleep = WhileAsleep(tmp_path, look)
+    job = ending(tmp_path, "sleep", asleep)
+    assert job.code == 128 + signal.SIGTERM, job.output
+    assert seen, "nobody listens at all: this looks in the wrong place"
+    assert seen <= set(_LOOPBACKS)
