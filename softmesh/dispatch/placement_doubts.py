@@ -40,8 +40,7 @@ def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[
                 yield Doubt(
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
                     f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
-                    f"cluster_axis={axis}){instead}.",
-                    is_certain=True,
+                    f"cluster_axis={axis}){instead}."
                 )
             else:
                 yield Doubt(

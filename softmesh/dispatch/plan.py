@@ -262,7 +262,7 @@ def result_distributions(
             word = Partial("sum") if use.index == UsesPartial.OWN_PRODUCT else at[use.index]
             assert word is not None
             misused.append(Misuse(use.index, axis, word, use.is_share))
-            answer = [Partial("sum") if use.is_share else LOCAL] * len(out_shapes)
+            answer = [LOCAL] * len(out_shapes)
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)
@@ -331,16 +331,11 @@ def describe_partial(
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "
             f"not one on the whole. Compute it plain, then ttnn.all_reduce(result, cluster_axis={axis}), then go on."
         )
-    if is_share:
-        return (
-            f"{op}: {argument} is {held}, and each of them adds the same: in the sum it counts {devices} times, unless "
-            f"it was divided by {devices} before. Missing before this: ttnn.all_reduce({argument}, "
-            f"cluster_axis={axis})."
-        )
+    share = f", unless what each of them adds was divided by {devices} before" if is_share else ""
     kind = word.op if isinstance(word, Partial) else "sum"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""
     return (
-        f"{op}: {argument} is {held}, and {op} of each is not a contribution to {op} of the whole. "
+        f"{op}: {argument} is {held}, and {op} of each is not a contribution to {op} of the whole{share}. "
         f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}."
     )
 

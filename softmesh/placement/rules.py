@@ -137,13 +137,10 @@ def additive(at: Situation) -> Placement:
     is_shared = all(word in (None, REPLICATE) for word in others)
     if len(partials) == 1 and op == "avg" and is_shared:
         return Partial("avg")
-    if (
-        len(partials) == 1
-        and op == "sum"
-        and all(map(_is_stacked, at.words, at.shapes, [at.out_shape] * len(at.words)))
-    ):
-        return Partial("sum")
-    return _first_partial(at, is_share=is_shared and len(partials) == 1 and op == "sum")
+    is_sum = len(partials) == 1 and op == "sum"
+    if is_sum and all(_is_stacked(word, shape, at.out_shape) for word, shape in zip(at.words, at.shapes, strict=True)):
+        return LOCAL
+    return _first_partial(at, is_share=is_shared and is_sum)
 
 
 def _is_stacked(word: Placement | None, shape: Dims | None, out_shape: Dims) -> bool:

@@ -491,22 +491,6 @@ def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
-def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
-    shape = list(x.shape)
-    if x.rank < 2:
-        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {shape}): ttnn.unsqueeze it.")
-    if alpha.shape != beta.shape:
-        raise MeshError(
-            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}: they "
-            "belong to the same channels."
-        )
-    if alpha.shape[-1:] != x.shape[-1:]:
-        raise MeshError(
-            f"snake_beta requires input.W == alpha.W, got {shape[-1]} vs {list(alpha.shape[-1:])}: alpha and beta have "
-            "a value for each of the last dim."
-        )
-
-
 _BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}
 _ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
 
