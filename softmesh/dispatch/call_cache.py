@@ -21,14 +21,16 @@ from softmesh.arguments import exact_key
 from softmesh.callsite import raw_call_site
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.rank_agreement import addresses_of
 from softmesh.dispatch.signature import BoundCall, Signature, listed
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.queues.queue_id import current_queue
-from softmesh.strictness import LENIENT
+from softmesh.strictness import LENIENT, is_strict
 from softmesh.tensor.footprint import room_for
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -160,12 +162,16 @@ class CallCache:
 
 
 class CompiledCall:
-    """`slots`: for each operand which of the given values it is, or (None) a constant."""
+    """`slots`: for each operand which of the given values it is, or (None) a constant.
+
+    `shared`: what the ranks of the mesh must agree on, for a call that they make together.
+    """
 
     __slots__ = (
         "_dist",
         "_presented",
         "_room",
+        "_shared",
         "_spec",
         "_topology",
         "compute",
@@ -181,7 +187,9 @@ class CompiledCall:
         slots: tuple[tuple[int | None, Any], ...],
         device: MeshDevice,
         named: dict[str, Any] | None,
+        shared: SharedCall | None,
     ) -> None:
+        self._shared = shared
         self.definition, self.plan, self.slots = definition, plan, slots
         self.compute = None if plan.is_view else plan.direct()
         output = plan.outputs[0]
@@ -192,6 +200,8 @@ class CompiledCall:
 
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device, given = call.device, call.given
+        if self._shared is not None and device.ranks is not None:
+            device.ranks.calls.note(self._shared, addresses_of(self._tensors(call)))
         device.note_launch(None)
         values = []
         for at, constant in self.slots:
@@ -258,6 +268,7 @@ def compiled(
     cache: CallCache,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    shared: SharedCall | None,
 ) -> CompiledCall | None:
     """For calls like this one, which has just been made; None where each of them must be made in full."""
     if not _is_plain(definition, plan, bound, call):
@@ -279,7 +290,7 @@ def compiled(
         else:
             slots.append((None, value))
     named = None if definition.present is None else bound.named
-    return CompiledCall(definition, plan, tuple(slots), call.device, named)
+    return CompiledCall(definition, plan, tuple(slots), call.device, named, shared)
 
 
 def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) -> bool:
@@ -292,6 +303,7 @@ def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) 
         or bound.target is not None
         or plan.problem is not None
         or plan.remarks
+        or (plan.doubts and is_strict())
         or (at is not None and bound.values[at] is not None)
         or (not plan.is_view and plan.program not in call.device.program_cache)
         # a tensor was read for its values, is written to, or was made by the op itself

@@ -15,6 +15,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import ShardOrientation, ShardSpec, TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.buffers.buffer_config import (
     BufferShardingArgs,
     DeviceLocalBufferConfig,
@@ -71,6 +72,7 @@ class GlobalSemaphore:
         self.cores = check_cores(where, "cores", cores)
         value = _checked_count("initial_value", initial_value)
         self.buffer = page_per_core(device, cores, _WORD, check_l1(where, buffer_type))
+        _tell_ranks(device, f"create_global_semaphore({self.cores}, {value})", self.address())
         self.reset_semaphore_value(value)
 
     def device(self) -> MeshDevice:
@@ -86,6 +88,12 @@ class GlobalSemaphore:
 
     def __repr__(self) -> str:
         return f"global_semaphore(address={self.address()}, value={self.value})"
+
+
+def _tell_ranks(device: MeshDevice, made: str, address: int) -> None:
+    """Memory that chips of other processes write to lies at one address on all of them."""
+    if device.ranks is not None:
+        device.ranks.calls.note(SharedCall(made), (address,))
 
 
 def _checked_count(name: str, value: object) -> int:
