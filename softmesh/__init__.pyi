@@ -1539,7 +1539,7 @@ def empty_like(
     memory_config: MemoryConfig | None = None,
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
@@ -1697,7 +1697,7 @@ def fill_cache(
 def fill_implicit_tile_padding(
     input_tensor: Tensor, fill_value: float, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,
@@ -2185,7 +2185,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | Sequence[int] | None = None,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet | MemoryConfig | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2198,7 +2198,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | Sequence[int],
+    grid: CoreCoord | Sequence[int] | CoreRangeSet,
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
