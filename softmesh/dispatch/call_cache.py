@@ -30,7 +30,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.queues.queue_id import current_queue
-from softmesh.strictness import LENIENT
+from softmesh.strictness import LENIENT, is_strict
 from softmesh.tensor.footprint import room_for
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -303,6 +303,7 @@ def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) 
         or bound.target is not None
         or plan.problem is not None
         or plan.remarks
+        or (plan.doubts and is_strict())
         or (at is not None and bound.values[at] is not None)
         or (not plan.is_view and plan.program not in call.device.program_cache)
         # a tensor was read for its values, is written to, or was made by the op itself

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from softmesh.dispatch.plan import CostRule, Plan
-from softmesh.dispatch.signature import BoundCall, Signature
+from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
@@ -25,7 +25,7 @@ UndefinedRule = Callable[[str, Signature, BoundCall], Marking | None]
 
 def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     """Each device reads its own piece: what is undefined in it comes to its result."""
-    undefined = propagated(op, call.tensors)
+    undefined = propagated(op, _read(signature, call))
     if undefined is None:
         return None
 
@@ -38,8 +38,26 @@ def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | No
 
 def warned_about(op: str, signature: Signature, call: BoundCall) -> None:
     """Devices read each other's pieces."""
-    for tensor in call.tensors:
+    for tensor in _read(signature, call):
         warn_if_undefined(tensor, op)
+
+
+# Arguments that an op writes to, or uses for what it likes: what they hold before does not count.
+_SCRATCH = ("buffer", "scratch", "persistent", "intermediate", "stats", "output", "workspace", "staging")
+
+
+def _read(signature: Signature, call: BoundCall) -> list[Tensor]:
+    """The operands that a call reads, of those that nothing was written to yet."""
+    if not any(t.storage.undefined is not None and t.storage.undefined.is_unwritten for t in call.tensors):
+        return call.tensors
+    given = ((signature.names[at], listed(call.values[at])) for at in signature.operand_at)
+    return [
+        tensor
+        for name, items in given
+        if not any(word in name for word in _SCRATCH)
+        for tensor in items
+        if isinstance(tensor, Tensor)
+    ]
 
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec

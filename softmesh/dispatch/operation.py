@@ -40,7 +40,7 @@ from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import warn_or_raise
+from softmesh.strictness import doubt, warn, warn_or_raise
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -145,6 +145,8 @@ class Operation(EntryPoint):
             made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
+            for at in definition.writes:
+                tensors[at].storage.note_write()
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
@@ -324,10 +326,14 @@ class Operation(EntryPoint):
 
 
 def _tell_remarks(plan: Plan) -> None:
-    if plan.problem is not None:
+    if plan.problem is not None and plan.is_share:
+        warn(plan.problem, PartialWarning)
+    elif plan.problem is not None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
     for remark in plan.remarks:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
+    for text in plan.doubts:
+        doubt(text, SoftmeshWarning)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

@@ -13,9 +13,11 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.placement_doubts import of_split_dims
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
+    Misuse,
     Output,
     Plan,
     bring_together,
@@ -273,15 +275,19 @@ class Planner:
         plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
         plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
-            index, axis, word = misused[0]
-            devices = dists[0].grid[axis]
-            plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
+            index, axis, word, _ = misused[0]
+            devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
+            label = self._operand_label(index)
+            plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
+        doubts = list(of_split_dims(self.op.name, dists[0], found[0]))
+        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
+        plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
 
-    def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[tuple[int, int, Placement]]:
+    def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""
         are_floats = any(FACTS[tensor.dtype].is_float for tensor in self.tensors)
         return [
-            (UsesPartial.OWN_PRODUCT, axis, word)
+            Misuse(UsesPartial.OWN_PRODUCT, axis, word)
             for dist, spec in zip(found, specs, strict=True)
             for axis, word in enumerate(dist.placements)
             if isinstance(word, Partial) and are_floats and not FACTS[spec.dtype].is_float

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from softmesh import epoch
 from softmesh.arguments import checked, checked_int, described, refused, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
@@ -83,6 +84,8 @@ class GlobalSemaphore:
 
     def reset_semaphore_value(self, reset_value: int) -> None:
         self.value = _checked_count("reset_value", reset_value)
+        if self.value:
+            epoch.invalidate()  # calls that were checked with another value of it
         words = torch.full((self.cores.num_cores(),), self.value, dtype=torch.int64).to(torch.uint32)
         self.device().mesh_command_queue().enqueue_write_mesh_buffer(self.buffer, words)
 
