@@ -104,3 +104,12 @@ def test_weights_handed_back_are_those_that_can_be_prepared(device, mirrored, dt
     assert torch.equal(ttnn.to_torch(kept), ttnn.to_torch(prepared))
     ready = ttnn.prepare_conv_transpose2d_bias(bias_tensor=bias, out_channels=32, device=device, conv_config=config)
     assert torch.equal(ttnn.to_torch(kept_bias), ttnn.to_torch(ready))
+
+
+def test_weights_handed_back_make_the_same_bits(device):
+    images, weight = ttnn.from_torch(random(2, 8, 8, 96), ttnn.bfloat16), ttnn.from_torch(random(89, 96, 3, 3))
+    sizes = {"batch_size": 2, "input_height": 8, "input_width": 8, "in_channels": 96, "out_channels": 89}
+    given = {**sizes, "kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 2, 2, 3), "device": device}
+    first, (kept, _) = ttnn.conv2d(input_tensor=images, weight_tensor=weight, return_weights_and_bias=True, **given)
+    again = ttnn.conv2d(input_tensor=images, weight_tensor=kept, **given)
+    assert torch.equal(ttnn.to_torch(first), ttnn.to_torch(again))

@@ -115,8 +115,8 @@ def _local(
     activation = None if config.activation is None else activation_function(config.activation, op)
 
     def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        meant = images[..., : geometry.in_channels]  # what lies behind them is padding
-        result = flattened(product(meant.reshape(*images.shape[:-4], *geometry[:4]), weight))
+        apart = images.reshape(*images.shape[:-4], *geometry[:3], images.shape[-1])[..., : geometry.in_channels]
+        result = flattened(product(apart, weight))
         result = result if bias is None else result + bias
         return result if activation is None else activation(result)
 

@@ -10,6 +10,7 @@ import torch
 
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.hardware.shape import roundup
 from softmesh.ops.conv.conv_weights import as_matrix, from_matrix
 from softmesh.ops.data_movement.image_layout import Sides, four_sides, images_are_flat, ints, pair
 from softmesh.placement import rules
@@ -18,7 +19,7 @@ from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 
-_ALIGNMENTS = (8, 16, 32)  # of channels in memory
+_CHANNEL_UNITS = (8, 16, 32)
 
 
 class Geometry(NamedTuple):
@@ -58,6 +59,11 @@ class Geometry(NamedTuple):
         return (1, 1, self.products, self.out_channels)
 
 
+def _filled_up(channels: int) -> tuple[int, ...]:
+    """What images may have in place of so many channels: a row of memory is filled up, and the rest is not read."""
+    return tuple(roundup(channels, unit) for unit in _CHANNEL_UNITS)
+
+
 def check_operands(
     op: str, geometry: Geometry, images: Operand, weight: Operand, bias: Operand | None, raw: tuple[int, ...]
 ) -> bool:
@@ -67,7 +73,8 @@ def check_operands(
         raise MeshError(
             f"{op}: groups={geometry.groups} must divide in_channels={channels} and out_channels={out_channels}."
         )
-    flat = images_are_flat(op, images, (n, height, width, _held_channels(images, geometry)))
+    given = images.shape[-1] if images.rank and images.shape[-1] in _filled_up(channels) else channels
+    flat = images_are_flat(op, images, (n, height, width, given))
     if weight.shape not in (raw, geometry.matrix_shape):
         raise MeshError(
             f"{op}: weight_tensor {list(weight.shape)} must be {list(raw)}: out_channels, in_channels / groups and "
@@ -76,13 +83,6 @@ def check_operands(
     if bias is not None and bias.shape != (1, 1, 1, out_channels):
         raise MeshError(f"{op}: bias_tensor {list(bias.shape)} must be [1, 1, 1, {out_channels}].")
     return flat
-
-
-def _held_channels(images: Operand, geometry: Geometry) -> int:
-    """Those of the images: as many as are convolved, or more, which pad them to what rows are aligned to."""
-    channels, held = geometry.in_channels, images.shape[-1] if images.rank else 0
-    is_padded = geometry.groups == 1 and held in {-(-channels // step) * step for step in _ALIGNMENTS}
-    return held if is_padded else channels
 
 
 def geometry_of(
@@ -189,7 +189,7 @@ def convolve(
     with full_float32(images.device):
         result = run(
             _fold_images(images, axes),
-            fold(weight, axes, groups),
+            fold(weight, axes, groups).contiguous(),  # prepared or not: torch sums in the order of memory
             math.prod(axes.extents[i] for i in axes.grouped) * groups,
         )
     return _unfold(result, axes, images.shape[lead], groups)

@@ -10,10 +10,11 @@ import torch
 
 from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
@@ -28,7 +29,7 @@ from softmesh.ops.data_movement.layout_conversion import all_cores
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.tensor import Tensor
 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
@@ -157,14 +158,30 @@ def _cache_rule(at: rules.Situation) -> rules.Placement:
     return splits[0] if len(set(splits)) == 1 else rules.LOCAL
 
 
-@operation(**_OPTIONS, controls="memory_config")
+class _FillPadding(Operation):
+    """Without padding there is nothing to fill: the tensor itself comes back."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        given = kwargs.get("input_tensor", args[0] if args else None)
+        if (
+            isinstance(given, Tensor)
+            and given.layout is Layout.TILE
+            and tuple(given.shape) == tuple(given.padded_shape)
+        ):
+            given.check_allocated(self.name)
+            return given
+        return super().invoke(args, kwargs, call)
+
+
+@operation(**_OPTIONS, controls="memory_config", kind=_FillPadding)
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
-    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding.
+    """The same values, and `fill_value` between them and the ends of their tiles.
 
     Ops that would read the padding on a chip (reductions over whole tiles) see the logical values alone.
     """
-    is_padded = tuple(input_tensor.spec.padded_shape) != input_tensor.shape
-    return Local(torch.clone, rules.keeping, keeps_memory=not is_padded, pad_value=fill_value)
+    if input_tensor.layout is not Layout.TILE:
+        raise MeshError("fill_implicit_tile_padding: the input must be in TILE layout: ttnn.to_layout makes it so.")
+    return Local(torch.clone, rules.keeping, pad_value=fill_value)
 
 
 @operation(

@@ -137,19 +137,15 @@ for _name, _entry in UNARY.items():
 
 
 def gelu_function(variant: GeluVariant) -> TorchFunction:
-    return _tanh_gelu if variant is GeluVariant.Tanh else _gelu
+    approximate = "tanh" if variant is GeluVariant.Tanh else "none"
 
+    def gelu_of(x: torch.Tensor) -> torch.Tensor:
+        made = F.gelu(x, approximate=approximate)
+        if not made.is_cpu or made.sum().isfinite():
+            return made
+        return torch.where(made.isnan(), x.clamp_min(0), made)  # torch's kernel makes NaN of infinities
 
-def _tanh_gelu(x: torch.Tensor) -> torch.Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-def _gelu(x: torch.Tensor) -> torch.Tensor:
-    """torch's kernel for CPUs makes nan of inf, where a chip has inf; looking for one costs less than a `where`."""
-    result = F.gelu(x)
-    if x.device.type == "cpu" and not torch.isfinite(result.detach().sum()):
-        return torch.where(x == math.inf, x, result)
-    return result
+    return gelu_of
 
 
 @operation(

@@ -223,6 +223,7 @@ _PAIRS: dict[str, Callable[[Any, Any], Tensor]] = {
         "add subtract multiply eq ne gt ge lt le logical_and logical_or logical_xor remainder fmod atan2 hypot xlogy "
         "gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift maximum minimum"
     ),
+    "nextafter": torch.nextafter,
     "ldexp": lambda a, b: a * 2.0**b,
     "logaddexp": lambda a, b: torch.log(torch.exp(a) + torch.exp(b)),
     "logaddexp2": lambda a, b: torch.log2(torch.exp2(a) + torch.exp2(b)),
@@ -279,11 +280,6 @@ def _pow(input_tensor: Any, exponent: Any) -> Tensor:
 @reference("where")
 def _where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
     return torch.where(predicate.bool(), true_value, false_value)
-
-
-@reference("nextafter")
-def _nextafter(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
-    return torch.nextafter(input_tensor_a, input_tensor_b)
 
 
 _BCAST: dict[BcastOpMath, Callable[[Tensor, Tensor], Tensor]] = {
