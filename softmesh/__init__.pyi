@@ -1502,7 +1502,7 @@ def empty_like(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
@@ -3018,35 +3018,6 @@ def moreh_full_like(
     layout: Layout | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor: ...
-def moreh_group_norm(
-    input: Tensor,
-    num_groups: int,
-    eps: float = 1e-05,
-    gamma: Tensor | None = None,
-    beta: Tensor | None = None,
-    *,
-    memory_config: MemoryConfig | None = None,
-    output: Tensor | None = None,
-    mean: object = None,
-    rstd: object = None,
-    are_required_outputs: Sequence[bool] | None = None,
-    compute_kernel_config: WormholeComputeKernelConfig | None = None,
-) -> list[Tensor | None]:
-    """[output, mean, rstd] of images [N, C, H, W], normalised in each of `num_groups` groups of channels."""
-def moreh_layer_norm(
-    input: Tensor,
-    normalized_dims: int,
-    eps: float = 1e-05,
-    gamma: Tensor | None = None,
-    beta: Tensor | None = None,
-    *,
-    memory_config: MemoryConfig | None = None,
-    output: Tensor | None = None,
-    mean: object = None,
-    rstd: object = None,
-    compute_kernel_config: WormholeComputeKernelConfig | None = None,
-) -> list[Tensor | None]:
-    """[output, mean, rstd] of a layer norm over the last `normalized_dims` dims."""
 @overload
 def mul_bw(
     grad_tensor: Tensor,

@@ -1,4 +1,4 @@
 # Written by `python -m softmesh.type_stubs`. Change the definitions, then write it anew.
 # mypy: disable-error-code="overload-cannot-match, overload-overlap, assignment, no-redef"
 
-from softmesh import moreh_dot as dot, moreh_group_norm as group_norm, moreh_layer_norm as layer_norm
+from softmesh import moreh_dot as dot

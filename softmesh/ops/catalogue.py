@@ -39,7 +39,7 @@ from softmesh.ops.golden import golden_functions
 from softmesh.ops.kv_cache import kv_cache, padded_kv_cache, paged_kv_cache
 from softmesh.ops.matmul import matmul, sparse_matmul
 from softmesh.ops.moe import gates, routed_experts
-from softmesh.ops.normalization import batch_norm, group_norm, layer_and_rms_norm, moreh_norms, softmax
+from softmesh.ops.normalization import batch_norm, group_norm, layer_and_rms_norm, softmax
 from softmesh.ops.pool import image_sampling, pooling
 from softmesh.ops.public_names import register_quasar_names
 from softmesh.ops.random import dropout_and_sampling

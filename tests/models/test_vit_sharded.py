@@ -225,6 +225,7 @@ def embedding(model: ViT, images: torch.Tensor, device: ttnn.MeshDevice) -> ttnn
     shards = sharded(LAYOUTS.HEIGHT_SHARDED, (SIDE * SIDE // PATCH, PATCH * 4), IMAGES, 1)
     pixels = put(sticks, device, layout=ttnn.ROW_MAJOR_LAYOUT, memory_config=shards)
     folded = ttnn.fold(pixels, PATCH, 1, collapse_output=True)
+    assert folded.memory_config().shard_spec.shape == [PATCHES, PATCH * PATCH * 4]  # each core has folded its own image
     folded = ttnn.to_memory_config(folded, memory_config=ttnn.L1_MEMORY_CONFIG)
     folded = ttnn.to_layout(folded, layout=ttnn.TILE_LAYOUT, dtype=BF8)
     x = ttnn.linear(

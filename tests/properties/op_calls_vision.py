@@ -21,8 +21,6 @@ TESTED_ELSEWHERE.update(
         # tests/unit/test_ops_vision.py
         *("adaptive_avg_pool2d", "adaptive_max_pool2d", "rotate", "experimental.multi_scale_deformable_attn"),
         *("experimental.quasar.fold", "experimental.convert_to_chw", "group_norm"),
-        # tests/unit/test_moreh_norms.py
-        *("moreh_layer_norm", "moreh_group_norm"),
         *("prim.batch_statistics", "prim.running_statistics"),
     }
 )

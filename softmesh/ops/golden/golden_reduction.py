@@ -155,20 +155,3 @@ def _register_norm(name: str, centred: bool) -> None:
 
 _register_norm("layer_norm", centred=True)
 _register_norm("rms_norm", centred=False)
-
-
-@reference("moreh_layer_norm")
-def _moreh_layer_norm(
-    input: Tensor, normalized_dims: int, eps: float = 1e-5, gamma: Tensor | None = None, beta: Tensor | None = None
-) -> list[Tensor | None]:
-    normalised = list(input.shape[-normalized_dims:])
-    weight, bias = (None if given is None else given.reshape(normalised) for given in (gamma, beta))
-    return [torch.nn.functional.layer_norm(input, normalised, weight, bias, eps), None, None]
-
-
-@reference("moreh_group_norm")
-def _moreh_group_norm(
-    input: Tensor, num_groups: int, eps: float = 1e-5, gamma: Tensor | None = None, beta: Tensor | None = None
-) -> list[Tensor | None]:
-    weight, bias = (None if given is None else given.flatten() for given in (gamma, beta))
-    return [torch.nn.functional.group_norm(input, num_groups, weight, bias, eps), None, None]
