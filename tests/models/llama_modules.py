@@ -246,26 +246,8 @@ class Attention:
         into = page_table if chunk_page_table is None else chunk_page_table
         for cache, new in zip(self.caches, (k, v), strict=True):
             ttnn.experimental.paged_fill_cache(cache, new, into, batch_idx=user)
-        if chunk_page_table is None:
-            attended = ttnn.transformer.scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                is_causal=True,
-                scale=config.head_dim**-0.5,
-                compute_kernel_config=HIFI4,
-                program_config=sdpa_program(64, 64),
-            )
-        else:
-            attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-                input_tensor_q=q,
-                input_tensor_k=self.caches[0],
-                input_tensor_v=self.caches[1],
-                page_table_tensor=page_table,
-                chunk_start_idx=start,
-                compute_kernel_config=HIFI4,
-                program_config=sdpa_program(32, 32),
-            )
+        pages = None if chunk_page_table is None else page_table
+        attended = self._attended((q, k, v), pages, start)
         attended = ttnn.reshape(attended, [1, self._heads["num_heads"], -1, config.head_dim])
         joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
         own = config.heads * config.head_dim // self._row.chips
@@ -278,6 +260,28 @@ class Attention:
             program_config=prefill_matmul(length, own, config.dim),
         )
         return self._row.reduce_scatter(result, DRAM)
+
+    def _attended(
+        self, heads: tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor], pages: ttnn.Tensor | None, start: int
+    ) -> ttnn.Tensor:
+        """Over the keys and values of a whole prompt, or (with pages) over all that the caches hold of it by now."""
+        if pages is None:
+            return ttnn.transformer.scaled_dot_product_attention(
+                *heads,
+                is_causal=True,
+                scale=self._config.head_dim**-0.5,
+                compute_kernel_config=HIFI4,
+                program_config=sdpa_program(64, 64),
+            )
+        return ttnn.transformer.chunked_scaled_dot_product_attention(
+            input_tensor_q=heads[0],
+            input_tensor_k=self.caches[0],
+            input_tensor_v=self.caches[1],
+            page_table_tensor=pages,
+            chunk_start_idx=start,
+            compute_kernel_config=HIFI4,
+            program_config=sdpa_program(32, 32),
+        )
 
 
 class Mlp:
