@@ -1,4 +1,4 @@
-"""A Llama decode step for a grid of chips, 8 x 4: weights cut along both axes, users cut over the columns.
+"""A Llama for a grid of chips, 8 x 4: weights cut along both axes, users cut over the columns.
 
 Each row holds an eighth of the heads and of the MLP's width, each column a quarter of the residual stream. A product
 whose inner dim is cut gives partial sums, which are gathered on a new dim and added up on every chip.
@@ -7,7 +7,8 @@ whose inner dim is cut gives partial sums, which are gathered on a new dim and a
 from __future__ import annotations
 
 import torch
-from llama_modules import Pair, Semaphores
+from chip_row import Semaphores
+from llama_modules import Pair
 from sharding import (
     ATTENTION,
     DRAM,
@@ -16,6 +17,7 @@ from sharding import (
     L1,
     L1_HEIGHT,
     LOFI,
+    NORM,
     TILE,
     core_grid,
     height_sharded,
@@ -120,6 +122,14 @@ class GalaxyNorm:
         ttnn.deallocate(stats)
         return result
 
+    def prefill(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        stats = ttnn.rms_norm_pre_all_gather(x, compute_kernel_config=NORM, dtype=ttnn.bfloat16)
+        stats = ttnn.reshape(stats, ttnn.Shape((1, 1, x.shape[-2], TILE)))
+        stats = self._grid.all_gather(stats, 3, 1, DRAM)
+        return ttnn.rms_norm_post_all_gather(
+            x, stats, epsilon=self._eps, weight=self._weight, compute_kernel_config=NORM
+        )
+
 
 class GalaxyAttention:
     def __init__(self, grid: Grid, config: LlamaConfig, weights: Weights, layer: int, users: int) -> None:
@@ -195,6 +205,30 @@ class GalaxyAttention:
         )
         return grid.all_reduce(dense, axis=0)
 
+    def prefill(
+        self, x: ttnn.Tensor, angles: Pair, turn: ttnn.Tensor, user: int, page_table: ttnn.Tensor
+    ) -> ttnn.Tensor:
+        """All tokens of one user, whose keys and values only the chips of its column keep."""
+        config, grid = self._config, self._grid
+        fused = ttnn.linear(x, self._wqkv, dtype=ttnn.bfloat16, memory_config=DRAM, compute_kernel_config=ATTENTION)
+        fused = grid.all_reduce(fused, axis=1, is_composite=True)
+        q, k, v = ttnn.experimental.nlp_create_qkv_heads(
+            fused, transpose_k_heads=False, memory_config=DRAM, **self._heads
+        )
+        q, k = (ttnn.experimental.rotary_embedding_llama(y, *angles, turn, is_decode_mode=False) for y in (q, k))
+        q, k, v = (ttnn.typecast(y, dtype=ttnn.bfloat8_b) for y in (q, k, v))
+        column, place = divmod(user, self._own_users)
+        for cache, new in zip(self.caches, (k, v), strict=True):
+            pieces = ttnn.get_device_tensors(ttnn.clone(new))[column :: grid.shape[1]]
+            own = ttnn.combine_device_tensors(tensors=pieces)
+            ttnn.experimental.paged_fill_cache(cache, own, page_table, batch_idx=place)
+        attended = ttnn.transformer.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=config.head_dim**-0.5, program_config=sdpa_program(32, 32)
+        )
+        joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+        dense = ttnn.linear(joined, self._wo, dtype=ttnn.bfloat16, memory_config=DRAM, compute_kernel_config=ATTENTION)
+        return grid.all_reduce(dense, axis=0)
+
 
 class GalaxyMlp:
     def __init__(self, grid: Grid, config: LlamaConfig, weights: Weights, layer: int) -> None:
@@ -244,6 +278,7 @@ class GalaxyLlama:
         self._turn = grid.put(
             turn.repeat(1, 1, self._own_users, 1), (None, None), memory=height_sharded(TILE, self._cores)
         )
+        self._one_turn = grid.put(turn, (None, None))
         self._layers = [
             (
                 GalaxyNorm(grid, weights[f"{layer}.attention_norm"], config.eps),
@@ -264,6 +299,23 @@ class GalaxyLlama:
             found.append(ttnn.interleaved_to_sharded(rows, height_sharded(self.config.head_dim, self._cores)))
         return found[0], found[1]
 
+    def prefill(self, tokens: ttnn.Tensor, user: int, page_table: ttnn.Tensor) -> ttnn.Tensor:
+        """Logits [1, 1, 32, vocab / rows] of the last tokens of one user."""
+        length = tokens.shape[-1]
+        tables = [ttnn.to_layout(table, ttnn.TILE_LAYOUT)[:, :, :length, :] for table in self._tables]
+        x = ttnn.unsqueeze_to_4D(ttnn.embedding(tokens, self._embedding, layout=ttnn.TILE_LAYOUT))
+        for first, attention, second, mlp in self._layers:
+            angles = (tables[0], tables[1])
+            attended = attention.prefill(first.prefill(x), angles, self._one_turn, user, page_table)
+            middle = ttnn.add(x, attended, memory_config=DRAM)
+            x = ttnn.add(middle, mlp(second.prefill(middle)), memory_config=DRAM, dtype=ttnn.bfloat16)
+        x = ttnn.slice(x, (0, 0, length - TILE, 0), (1, 1, length, x.shape[-1]))
+        return self._logits(self._norm.prefill(x))
+
+    def _logits(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        logits = ttnn.linear(x, self._output, dtype=ttnn.bfloat16, compute_kernel_config=HIFI2, memory_config=L1)
+        return self.grid.all_reduce(logits, axis=1, is_composite=True)
+
     def decode(
         self, tokens: ttnn.Tensor, positions: ttnn.Tensor, rope_ids: ttnn.Tensor, page_table: ttnn.Tensor
     ) -> ttnn.Tensor:
@@ -277,6 +329,4 @@ class GalaxyLlama:
             middle = ttnn.add(x, ttnn.to_memory_config(attended, residual), memory_config=residual)
             product = ttnn.to_memory_config(mlp(second(middle)), residual)
             x = ttnn.add(middle, product, memory_config=residual, dtype=ttnn.bfloat16)
-        x = ttnn.to_memory_config(self._norm(x), L1)
-        logits = ttnn.linear(x, self._output, dtype=ttnn.bfloat16, compute_kernel_config=HIFI2, memory_config=L1)
-        return self.grid.all_reduce(logits, axis=1, is_composite=True)
+        return self._logits(ttnn.to_memory_config(self._norm(x), L1))

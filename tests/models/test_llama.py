@@ -33,7 +33,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[ttnn.MeshDevice]:
     system, shape, fabric = request.param
     ttnn.use_system(system)
     ttnn.set_fabric_config(fabric)
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape), trace_region_size=1 << 20)
     yield mesh
     ttnn.close_mesh_device(mesh)
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
@@ -138,13 +138,27 @@ def test_a_prompt_in_chunks_is_the_whole_prompt(opened, weights):
 
 
 @on(GRID)
-def test_decode_on_a_grid(opened, weights):
+def test_decode_after_a_prefill_on_a_grid(opened, weights):
     users, columns = 32, opened.shape[1]
     program, torch_model = GalaxyLlama(opened, CONFIG, weights, users), TorchLlama(CONFIG, weights, users)
     put = program.grid.put
     own = users // columns
     table = put(page_table(users), (None, 0), ttnn.int32, ROW_MAJOR)
+    composer = ttnn.ConcatMesh2dToTensor(opened, dims=(3, 1), mesh_shape=tuple(opened.shape))
+
+    def logits(result: ttnn.Tensor) -> torch.Tensor:
+        each_column = ttnn.to_torch(result, mesh_composer=composer).float()[0]
+        assert all(torch.equal(column, each_column[0]) for column in each_column)
+        return each_column[0]
+
     positions = torch.zeros(users).long()
+    for user in (3, 20):
+        prompt = random_ids(1, 64, seed=user)
+        result = program.prefill(put(prompt[None, None], (None, None), ttnn.uint32, ROW_MAJOR), user, table)
+        alone = TorchLlama(CONFIG, weights, 1)
+        assert_alike(logits(result), alone.forward(prompt, torch.zeros(1).long())[0, -TILE:])
+        torch_model.caches[:, :, user] = alone.caches[:, :, 0]
+        positions[user] = 64
     for step in range(2):
         tokens = random_ids(users, 1, seed=step)
         rope_ids = torch.nn.functional.pad(positions.reshape(columns, own), (0, TILE - own))
@@ -154,8 +168,45 @@ def test_decode_on_a_grid(opened, weights):
             put(rope_ids, (None, 0), ttnn.uint32, ROW_MAJOR),
             table,
         )
-        composer = ttnn.ConcatMesh2dToTensor(opened, dims=(3, 1), mesh_shape=tuple(opened.shape))
-        each_column = ttnn.to_torch(result, mesh_composer=composer).float()[0]
-        assert all(torch.equal(column, each_column[0]) for column in each_column)
-        assert_alike(each_column[0], torch_model.forward(tokens, positions)[:, 0])
+        assert_alike(logits(result), torch_model.forward(tokens, positions)[:, 0])
         positions += 1
+
+
+@on(ROW)
+def test_a_traced_prefill_takes_other_prompts_and_pages(opened, weights):
+    program = MeshLlama(opened, CONFIG, weights, 2)
+    given = [ids(random_ids(1, 64)[None, None], opened), ids(page_table(2)[:1], opened, ttnn.int32)]
+    program.prefill(given[0], 0, given[1])
+    trace = ttnn.begin_trace_capture(opened, cq_id=0)
+    result = program.prefill(given[0], 0, given[1])
+    ttnn.end_trace_capture(opened, trace, cq_id=0)
+    for user in (1, 0):
+        prompt, pages = random_ids(1, 64, seed=user), page_table(2)[user : user + 1]
+        for values, buffer in zip((prompt[None, None], pages), given, strict=True):
+            host = ttnn.from_torch(
+                values, buffer.dtype, layout=ROW_MAJOR, mesh_mapper=ttnn.ReplicateTensorToMesh(opened)
+            )
+            ttnn.copy_host_to_device_tensor(host, buffer)
+        ttnn.execute_trace(opened, trace, cq_id=0, blocking=False)
+        torch_model = TorchLlama(CONFIG, weights, 1)
+        assert_alike(logits_of(result, opened), torch_model.forward(prompt, torch.zeros(1).long())[0, -TILE:])
+        by_head = ttnn.ConcatMeshToTensor(opened, dim=1)
+        keys = ttnn.to_torch(program.layers[0][1].caches[0], mesh_composer=by_head).float()
+        written = keys[pages[0, :2]].transpose(0, 1).flatten(1, 2)
+        assert_alike(written, torch_model.caches[0, 0, 0, :, :64])
+
+
+@pytest.mark.parametrize("opened", [("T3000", (2, 4), ttnn.FabricConfig.FABRIC_1D)], ids=["T3000"], indirect=True)
+def test_every_submesh_serves_users_of_its_own(opened, weights):
+    submeshes = opened.create_submeshes(ttnn.MeshShape(1, 2))
+    tables = [ids(page_table(2), submesh, ttnn.int32) for submesh in submeshes]
+    programs = [MeshLlama(submesh, CONFIG, weights, 2) for submesh in submeshes]
+    start = torch.zeros(2).long()
+    results = []
+    for number, (submesh, program, table) in enumerate(zip(submeshes, programs, tables, strict=True)):
+        tokens = random_ids(2, 1, seed=number)
+        where = ids(start, submesh, ttnn.int32), program.rope.ids(start, submesh)
+        results.append((tokens, submesh, program.decode(ids(in_a_tile(tokens), submesh), *where, table)))
+    for tokens, submesh, result in results:
+        expected = TorchLlama(CONFIG, weights, 2).forward(tokens, start)[:, 0]
+        assert_alike(logits_of(result, submesh)[:2], expected)
