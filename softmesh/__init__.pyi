@@ -1653,7 +1653,7 @@ def fill_cache(
 def fill_implicit_tile_padding(
     input_tensor: Tensor, fill_value: float, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,

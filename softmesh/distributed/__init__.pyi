@@ -1852,7 +1852,7 @@ def fill_implicit_tile_padding(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """The same values, with `fill_value` between them and the ends of their tiles; the input itself without padding."""
+    """The same values, and `fill_value` between them and the ends of their tiles."""
 def fill_ones_rm(
     N: int,
     C: int,

@@ -81,7 +81,6 @@ COVERED_BY = [
         prepare_conv_weights
     """),
     Covered("unit/test_fused_collectives.py", "experimental.halo_scatter"),
-    Covered("unit/test_moreh_norms.py", "moreh_group_norm moreh_layer_norm"),
     Covered("unit/test_moe.py", """
         experimental.deepseek.moe.deepseek_moe_gate experimental.deepseek.moe.generalized_moe_gate
         experimental.deepseek_grouped_gate experimental.deepseek_moe_fast_reduce_nc
