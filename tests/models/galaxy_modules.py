@@ -7,7 +7,8 @@ whose inner dim is cut gives partial sums, which are gathered on a new dim and a
 from __future__ import annotations
 
 import torch
-from llama_modules import Pair, Semaphores
+from chip_row import Semaphores
+from llama_modules import Pair
 from sharding import (
     ATTENTION,
     DRAM,

@@ -6,9 +6,8 @@ stream; norms gather the stream in decode, and their statistics in prefill.
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import torch
+from chip_row import Row
 from sharding import (
     ATTENTION,
     DRAM,
@@ -34,89 +33,6 @@ from torch_llama import LlamaConfig, Weights, angles
 import softmesh as ttnn
 
 Pair = tuple[ttnn.Tensor, ttnn.Tensor]
-
-
-class Semaphores:
-    """Two sets for each kind of collective, used in turn, so that one may begin before the last has ended."""
-
-    def __init__(self, device: ttnn.MeshDevice) -> None:
-        grid = device.compute_with_storage_grid_size()
-        cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(grid.x - 1, grid.y - 1))})
-
-        def made(count: int) -> list[object]:
-            return [ttnn.create_global_semaphore(device, cores, 0) for _ in range(count)]
-
-        self._gather, self._scatter = cycle([made(2), made(2)]), cycle([made(3), made(3)])
-        self._barrier = cycle(made(2))
-
-    def gather(self) -> dict[str, object]:
-        return {"multi_device_global_semaphore": next(self._gather), "barrier_semaphore": next(self._barrier)}
-
-    def scatter(self) -> dict[str, object]:
-        return {"multi_device_global_semaphore": next(self._scatter), "barrier_semaphore": next(self._barrier)}
-
-
-_LINK = {"num_links": 1, "chunks_per_sync": 10, "num_workers_per_link": 2, "num_buffers_per_channel": 2}
-
-
-class Row:
-    """The chips that share the model, and their collectives; alone, a chip has nothing to exchange."""
-
-    def __init__(self, device: ttnn.MeshDevice) -> None:
-        self.device, self.chips = device, device.get_num_devices()
-        self.topology = ttnn.Topology.Ring if self.chips == 8 else ttnn.Topology.Linear
-        self.semaphores = Semaphores(device)
-
-    def all_gather(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        if self.chips == 1:
-            return ttnn.to_memory_config(x, memory)
-        return ttnn.experimental.all_gather_async(
-            x, dim=3, topology=self.topology, memory_config=memory, **self.semaphores.gather(), **_LINK
-        )
-
-    def reduce_scatter(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        if self.chips == 1:
-            return x
-        result = ttnn.experimental.reduce_scatter_minimal_async(
-            x,
-            dim=3,
-            memory_config=memory,
-            intermediate_memory_config=DRAM,
-            topology=self.topology,
-            **self.semaphores.scatter(),
-            **_LINK,
-        )
-        ttnn.deallocate(x)
-        return result
-
-    def weight(self, values: torch.Tensor, dtype: ttnn.DataType, dim: int, is_dram_sharded: bool = True) -> ttnn.Tensor:
-        k, n = values.shape
-        part = (k, n // self.chips) if dim == -1 else (k // self.chips, n)
-        return ttnn.as_tensor(
-            values[None, None],
-            dtype=dtype,
-            layout=ttnn.TILE_LAYOUT,
-            device=self.device,
-            memory_config=dram_sharded(self.device, *part) if is_dram_sharded else DRAM,
-            mesh_mapper=ttnn.ShardTensorToMesh(self.device, dim=dim),
-            cache_file_name=None,
-        )
-
-    def replicated(
-        self,
-        values: torch.Tensor,
-        dtype: ttnn.DataType = ttnn.bfloat16,
-        layout: ttnn.Layout = ttnn.TILE_LAYOUT,
-        memory: ttnn.MemoryConfig = DRAM,
-    ) -> ttnn.Tensor:
-        return ttnn.as_tensor(
-            values,
-            dtype=dtype,
-            layout=layout,
-            device=self.device,
-            memory_config=memory,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(self.device),
-        )
 
 
 class RmsNorm:
@@ -330,26 +246,8 @@ class Attention:
         into = page_table if chunk_page_table is None else chunk_page_table
         for cache, new in zip(self.caches, (k, v), strict=True):
             ttnn.experimental.paged_fill_cache(cache, new, into, batch_idx=user)
-        if chunk_page_table is None:
-            attended = ttnn.transformer.scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                is_causal=True,
-                scale=config.head_dim**-0.5,
-                compute_kernel_config=HIFI4,
-                program_config=sdpa_program(64, 64),
-            )
-        else:
-            attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-                input_tensor_q=q,
-                input_tensor_k=self.caches[0],
-                input_tensor_v=self.caches[1],
-                page_table_tensor=page_table,
-                chunk_start_idx=start,
-                compute_kernel_config=HIFI4,
-                program_config=sdpa_program(32, 32),
-            )
+        pages = None if chunk_page_table is None else page_table
+        attended = self._attended((q, k, v), pages, start)
         attended = ttnn.reshape(attended, [1, self._heads["num_heads"], -1, config.head_dim])
         joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
         own = config.heads * config.head_dim // self._row.chips
@@ -362,6 +260,28 @@ class Attention:
             program_config=prefill_matmul(length, own, config.dim),
         )
         return self._row.reduce_scatter(result, DRAM)
+
+    def _attended(
+        self, heads: tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor], pages: ttnn.Tensor | None, start: int
+    ) -> ttnn.Tensor:
+        """Over the keys and values of a whole prompt, or (with pages) over all that the caches hold of it by now."""
+        if pages is None:
+            return ttnn.transformer.scaled_dot_product_attention(
+                *heads,
+                is_causal=True,
+                scale=self._config.head_dim**-0.5,
+                compute_kernel_config=HIFI4,
+                program_config=sdpa_program(64, 64),
+            )
+        return ttnn.transformer.chunked_scaled_dot_product_attention(
+            input_tensor_q=heads[0],
+            input_tensor_k=self.caches[0],
+            input_tensor_v=self.caches[1],
+            page_table_tensor=pages,
+            chunk_start_idx=start,
+            compute_kernel_config=HIFI4,
+            program_config=sdpa_program(32, 32),
+        )
 
 
 class Mlp:

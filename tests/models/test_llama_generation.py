@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from llama_modules import MeshLlama, Row
+from chip_row import Row
+from llama_modules import MeshLlama
 from token_sampling import USERS, Choice, Penalties, Sampler
 from torch_llama import LlamaConfig, TorchLlama, Weights, random_weights
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from llama_modules import Row
+from chip_row import Row
 from sharding import DRAM, L1, LOFI, TILE, prefill_matmul
 from torch_llama import pcc
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from llama_modules import Row
+from chip_row import Row
 from sharding import DRAM
 
 import softmesh as ttnn

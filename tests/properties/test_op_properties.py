@@ -109,7 +109,7 @@ IDLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "unsqueeze_to_4D": (lambda x: ttnn.unsqueeze_to_4D(x), "shared"),
     "to_layout": (lambda x: ttnn.to_layout(x, ttnn.TILE_LAYOUT), "shared"),
     "to_memory_config": (lambda x: ttnn.to_memory_config(x, ttnn.DRAM_MEMORY_CONFIG), "shared?"),
-    "fill_implicit_tile_padding": (lambda x: ttnn.fill_implicit_tile_padding(x, 1.0), "shared"),
+    "fill_implicit_tile_padding": (lambda x: ttnn.fill_implicit_tile_padding(x, 1.0), "itself"),
     "typecast": (lambda x: ttnn.typecast(x, x.dtype), "new"),
     "clone": (lambda x: ttnn.clone(x), "new"),
     "identity": (lambda x: ttnn.identity(x), "new"),

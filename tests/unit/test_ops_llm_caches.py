@@ -112,9 +112,9 @@ def test_every_user_of_a_sharded_token_has_a_core(device, cores):
         update(target, token, update_idxs=[3] * USERS)
         assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3] * USERS))
         return
-    with pytest.raises(MeshError, match="lies on num_cores=2 cores and must have one for each of its 4 users"):
+    with pytest.raises(MeshError, match=r"num_cores \(2\) must equal the number of users \(4\)"):
         update(target, token, update_idxs=[3] * USERS)
-    with pytest.raises(MeshError, match="num_cores=2"):
+    with pytest.raises(MeshError, match="num_cores"):
         fused(target, token, target, token, update_idxs=[3] * USERS)
 
 
