@@ -129,7 +129,9 @@ class Storage:
 
     def tell_sharers(self) -> None:
         """It was written to: whatever lies in the same memory has these values too, in a shape of its own."""
-        others = [other for other in self.sharers() if other is not self]
+        if not isinstance(self._memory, SharedMemory):
+            return
+        others = [other for other in self._memory.living() if other is not self]
         if others and self.data is not None and not self.data.requires_grad:
             self.data = without_view_base(self.data)  # so that the owners of the values can be counted
             for other in others:
