@@ -136,14 +136,17 @@ class Storage:
 
     def tell_sharers(self) -> None:
         """It was written to: whatever lies in the same memory has these values too, in a shape of its own."""
-        if isinstance(self._memory, SharedMemory):
-            for other in self._memory.living():
-                if other is not self:
-                    other._take_values_of(self)
+        if not isinstance(self._memory, SharedMemory):
+            return
+        others = [other for other in self._memory.living() if other is not self]
+        if others and self.data is not None and not self.data.requires_grad:
+            self.data = without_view_base(self.data)  # so that the owners of the values can be counted
+            for other in others:
+                other._take_values_of(self)
 
     def _take_values_of(self, written: Storage) -> None:
         mine, new, dist = self.data, written.data, written.dist
-        if mine is None or new is None or mine.requires_grad or new.requires_grad:
+        if mine is None or new is None or mine.requires_grad:
             return  # a graph of gradients keeps the values that it was made of
         shape, of_written = mine.shape[self.dist.lead :], new.shape[dist.lead :]
         if self.dist.coordinates() != dist.coordinates():  # one of them is some devices' part
@@ -155,7 +158,7 @@ class Storage:
         if shape != of_written:
             words = (reshaping(Situation((word,), (of_written,), (shape,))) for word in dist.placements)
             dist = dist.with_placements(tuple(words))
-        self.data = new.reshape(*dist.extents, *shape)
+        self.data = without_view_base(new.reshape(*dist.extents, *shape))
         self.dist, self.undefined = dist, written.undefined
 
     def release(self) -> None:
@@ -195,7 +198,7 @@ class Storage:
             and old.shape == data.shape
             and old.dtype == data.dtype
             and not (old.requires_grad or data.requires_grad)
-            and is_sole_owner(old)
+            and self._is_own(old)
         ):
             old.copy_(data)
         else:
@@ -207,7 +210,7 @@ class Storage:
     def writable(self) -> torch.Tensor:
         """The data, safe to change in place; tell_sharers() is for afterwards."""
         assert self.data is not None
-        if not is_sole_owner(self.data):
+        if not self._is_own(self.data):
             self.data = self.data.clone()
         self.note_write()
         return self.data
@@ -216,6 +219,10 @@ class Storage:
         """Something was written to it: it is no longer memory and nothing more."""
         if self.undefined is not None and self.undefined.is_unwritten:
             self.undefined = None
+
+    def _is_own(self, data: torch.Tensor) -> bool:
+        """Whether nothing reads these values but what lies in its memory, and is to see the new ones."""
+        return is_sole_owner(data) or (isinstance(self._memory, SharedMemory) and self._memory.owns(data))
 
     def piece(self, position: int) -> torch.Tensor:
         """A view of what the device at this position of the flattened grid holds."""
@@ -277,6 +284,14 @@ class SharedMemory:
         if len(self._holders) > _MANY:
             self._holders = [holder for holder in self._holders if holder() is not None]
         self._holders.append(ref(storage))
+
+    def owns(self, data: torch.Tensor) -> bool:
+        """Whether nobody but the storages that lie here reads these values; they see what is written over them."""
+        if data.requires_grad or data.is_inference() or not data.is_contiguous():
+            return False
+        held = [storage.data for storage in self.living() if storage.data is not None]
+        held = [values for values in held if not values.requires_grad and share_memory(values, data)]
+        return storage_owners(data.untyped_storage()._cdata) <= len(held) + 1
 
     def living(self) -> list[Storage]:
         return [storage for holder in self._holders if (storage := holder()) is not None]

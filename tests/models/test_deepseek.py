@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from galaxy_modules import Grid
+from machines import opened_on
 from sharding import DRAM, GRID, HIFI2, L1, TILE, height_sharded, sdpa_program
 from torch_llama import normed, pcc
 
@@ -26,13 +27,8 @@ Weights = dict[str, torch.Tensor]
 
 @pytest.fixture
 def grid() -> Iterator[Grid]:
-    ttnn.use_system("T3000")
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(ROWS, COLUMNS))
-    yield Grid(mesh)
-    ttnn.close_mesh_device(mesh)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
+    with opened_on("T3000", (ROWS, COLUMNS), ttnn.FabricConfig.FABRIC_1D) as mesh:
+        yield Grid(mesh)
 
 
 def drawn(*shape: int, seed: int) -> torch.Tensor:

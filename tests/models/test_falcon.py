@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from machines import opened_on
 from sharding import DRAM, HIFI2, L1, TILE
 from torch_llama import pcc
 
@@ -21,9 +22,8 @@ HIDDEN_SCORE = -100000.0
 
 @pytest.fixture
 def device() -> Iterator[ttnn.MeshDevice]:
-    opened = ttnn.open_device(device_id=0, l1_small_size=1 << 14)
-    yield opened
-    ttnn.close_device(opened)
+    with opened_on("N150", (1, 1), l1_small_size=1 << 14) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import torch
 from galaxy_modules import GalaxyLlama
 from llama_modules import MeshLlama
+from machines import opened_on
 from torch_llama import LlamaConfig, TorchLlama, Weights, pcc, random_weights
 
 import softmesh as ttnn
@@ -30,14 +31,8 @@ def weights() -> Weights:
 @pytest.fixture
 def opened(request: pytest.FixtureRequest) -> Iterator[ttnn.MeshDevice]:
     """A machine and a mesh on it, with the fabric that its collectives ask for."""
-    system, shape, fabric = request.param
-    ttnn.use_system(system)
-    ttnn.set_fabric_config(fabric)
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape), trace_region_size=1 << 20)
-    yield mesh
-    ttnn.close_mesh_device(mesh)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
+    with opened_on(*request.param, trace_region_size=1 << 20) as mesh:
+        yield mesh
 
 
 CHIP = ("N150", (1, 1), ttnn.FabricConfig.DISABLED)

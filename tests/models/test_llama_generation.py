@@ -12,6 +12,7 @@ import pytest
 import torch
 from chip_row import Row
 from llama_modules import MeshLlama
+from machines import opened_on
 from token_sampling import USERS, Choice, Penalties, Sampler
 from torch_llama import LlamaConfig, TorchLlama, Weights, random_weights
 
@@ -30,13 +31,10 @@ def weights() -> Weights:
 
 @pytest.fixture(params=[(1, 1), (1, 8)], ids=["N150", "T3000"])
 def mesh(request: pytest.FixtureRequest) -> Iterator[ttnn.MeshDevice]:
-    ttnn.use_system("N150" if request.param == (1, 1) else "T3000")
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING if request.param == (1, 8) else ttnn.FabricConfig.DISABLED)
-    opened = ttnn.open_mesh_device(ttnn.MeshShape(*request.param), trace_region_size=1 << 20, num_command_queues=2)
-    yield opened
-    ttnn.close_mesh_device(opened)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
+    is_row = request.param == (1, 8)
+    system, fabric = ("T3000", ttnn.FabricConfig.FABRIC_1D_RING) if is_row else ("N150", ttnn.FabricConfig.DISABLED)
+    with opened_on(system, request.param, fabric, trace_region_size=1 << 20, num_command_queues=2) as opened:
+        yield opened
 
 
 class Generator:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from chip_row import Row
+from machines import opened_on
 from sharding import DRAM, L1, LOFI, TILE, prefill_matmul
 from torch_llama import pcc
 
@@ -22,13 +23,8 @@ NEVER = float("-inf")
 
 @pytest.fixture
 def row() -> Iterator[Row]:
-    ttnn.use_system("T3000")
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING)
-    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, EXPERTS))
-    yield Row(mesh)
-    ttnn.close_mesh_device(mesh)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
+    with opened_on("T3000", (1, EXPERTS), ttnn.FabricConfig.FABRIC_1D_RING) as mesh:
+        yield Row(mesh)
 
 
 def drawn(*shape: int, seed: int) -> torch.Tensor:

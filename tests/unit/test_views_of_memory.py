@@ -27,7 +27,7 @@ def raised_in_place(x: ttnn.Tensor) -> None:
 
 
 def copied_from_the_host(x: ttnn.Tensor) -> None:
-    host = ttnn.from_torch(torch.full(tuple(x.shape), 7.0), ttnn.float32, layout=ttnn.TILE_LAYOUT)
+    host = ttnn.from_torch(torch.full(tuple(x.shape), 7.0), ttnn.float32, layout=x.layout)
     ttnn.copy_host_to_device_tensor(host, x)
 
 
@@ -50,6 +50,33 @@ def test_a_write_through_one_is_seen_through_the_other(device, look, write):
         write(alone)
         assert torch.equal(values(x), values(alone))
         assert torch.equal(values(seen), values(alone))
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_later_writes_copy_nothing_for_the_sake_of_a_view(device, write):
+    x = put(random(2, 32, 64), device)
+    seen = ttnn.reshape(x, [64, 64])
+    write(x)
+    places = set()
+    for written in (x, seen, x, seen):
+        write(written)
+        places.add(written.storage.data.data_ptr())
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("layout", [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT])
+def test_what_is_no_view_keeps_its_values(device, write, layout):
+    x = put(random(2, 32, 64), device, layout=layout)
+    seen = ttnn.reshape(x, [64, 64])
+    for written in (x, seen):
+        write(written)
+        on_host, part = ttnn.to_torch(x), ttnn.slice(x, [1, 0, 0], [2, 32, 64])
+        flat, kept = ttnn.reshape(x, [2, 64, 32]), values(x).clone()
+        write(seen)
+        assert torch.equal(on_host, kept)
+        assert torch.equal(ttnn.to_torch(part), kept[1:])
+        assert torch.equal(ttnn.to_torch(flat), kept.reshape(2, 64, 32))
 
 
 def test_splits_go_over_to_the_other_shape(mesh):
