@@ -30,7 +30,7 @@ Data = torch.Tensor | None
 JOINT = "transformer.ring_joint_scaled_dot_product_attention"
 LATENT = "transformer.ring_mla"
 DISTRIBUTED = "transformer.ring_distributed_scaled_dot_product_attention"
-_JOINT_Q = 4  # among the operands of ring_joint_attention
+_JOINT_Q, _LENGTH = 4, 7  # among the operands of ring_joint_attention
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,10 @@ def ring_joint_attention(
         joint_q: Data,
         joint_k: Data,
         joint_v: Data,
-        end: int,
+        end: torch.Tensor | int,
         sink: Data = None,
     ) -> tuple[torch.Tensor, ...]:
+        end = int(end.max()) if isinstance(end, torch.Tensor) else end
         k, v = (order.sequence(x)[..., :end, :] for x in (k, v))
         if joint_k is not None and joint_v is not None:
             k, v = (concat_on_mesh((x, y[..., :logical_l, :]), -2) for x, y in ((k, joint_k), (v, joint_v)))
@@ -177,7 +178,8 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
 
     def rule(at: rules.Situation) -> list[rules.Placement]:
         rules.refuse_partial(at)
-        tensors = [word for i, word in enumerate(at.words) if i != place_at and word is not None]
+        numbers = (place_at, _LENGTH)
+        tensors = [word for i, word in enumerate(at.words) if i not in numbers and word is not None]
         if isinstance(at.words[place_at], rules.Shard):
             joint_q = at.words[_JOINT_Q] if joint else None
             own_parts = {0, place_at} | ({_JOINT_Q} if joint_q is rules.Shard(2) else set())
