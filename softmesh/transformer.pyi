@@ -225,8 +225,8 @@ def ring_distributed_scaled_dot_product_attention(
     memory_config: MemoryConfig | None = None,
     program_config: HardwareConfig | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
-    page_table: object = None,
-    chunk_start_idx: object = None,
+    page_table: Tensor | None = None,
+    chunk_start_idx: int | None = None,
 ) -> Tensor:
     """Causal attention of chunks i and 2n - 1 - i of 2n, on device i of a ring of n; all hold all of q, k and v."""
 def ring_joint_scaled_dot_product_attention(

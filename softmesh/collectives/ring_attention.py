@@ -187,15 +187,18 @@ def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
 
 @composite(
     DISTRIBUTED,
-    f"{_THREE} ring_size:int ring_id:int? | scale? memory_config? program_config? compute_kernel_config? page_table? "
-    "chunk_start_idx?",
+    f"{_THREE} ring_size:int ring_id:int? | scale? memory_config? program_config? compute_kernel_config? "
+    "page_table:tensor? chunk_start_idx:int?",
 )
 def ring_distributed_scaled_dot_product_attention(**given: Any) -> Tensor:
     """Causal attention of chunks i and 2n - 1 - i of 2n, on device i of a ring of n; all hold all of q, k and v.
 
-    Without `ring_id`, i is the device's index along the mesh axis of `ring_size` devices.
+    Without `ring_id`, i is the device's index along the mesh axis of `ring_size` devices. With `page_table` k and v
+    are blocks of a cache, and q is a part of the sequence that starts at `chunk_start_idx`.
     """
-    _refuse(DISTRIBUTED, given, "page_table chunk_start_idx")
+    table, start = given.get("page_table"), given.get("chunk_start_idx")
+    if (table is None) != (start is None):
+        raise ArgumentError(f"{DISTRIBUTED}: pass page_table and chunk_start_idx, or none of them.")
     q, size, place = given["input_tensor_q"], given["ring_size"], given.get("ring_id")
     if place is None:
         place = _place_in_ring(q, size)
@@ -208,6 +211,8 @@ def ring_distributed_scaled_dot_product_attention(**given: Any) -> Tensor:
             given["input_tensor_k"],
             given["input_tensor_v"],
             place,
+            table,
+            start or 0,
             devices=size,
             scale=given.get("scale"),
             memory_config=given.get("memory_config"),

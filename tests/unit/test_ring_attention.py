@@ -242,6 +242,31 @@ def test_an_indexer_gathers_the_keys_that_it_scores(mesh):
     assert_close(scores, expected.masked_fill(hidden, float("-inf")))
 
 
+@pytest.mark.parametrize("start", [0, 32])
+def test_shares_of_a_chunk_see_the_pages_up_to_their_own_positions(mesh, start):
+    rows, block = 64, 16
+    q, k, v = random(1, 4, rows, WIDTH), random(1, 2, 96, WIDTH), random(1, 2, 96, WIDTH)
+    pages = torch.randperm(8)[:6]
+    caches = [torch.zeros(8, 2, block, WIDTH) for _ in range(2)]
+    for cache, x in zip(caches, (k, v), strict=True):
+        cache[pages] = x[0].unflatten(1, (6, block)).transpose(0, 1)
+    table = put(pages.reshape(1, 6), mesh, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    share = ttnn.transformer.ring_distributed_scaled_dot_product_attention
+    operands = [put(x, mesh) for x in (q, *caches)]
+    out = share(*operands, 4, page_table=table, chunk_start_idx=start)
+    keys = start + rows
+    mask = torch.arange(keys) <= torch.arange(start, keys).unsqueeze(-1)
+    whole = attention(q, *(x[:, :, :keys].repeat_interleave(2, 1) for x in (k, v)), mask)
+    for place, piece in enumerate(ttnn.get_device_tensors(out)[:4]):
+        chunks = whole.chunk(8, 2)
+        wanted = torch.cat([chunks[place], chunks[7 - place]], 2)
+        torch.testing.assert_close(ttnn.to_torch(piece), wanted, atol=1e-4, rtol=1e-4)
+    with pytest.raises(MeshError, match="reach beyond the 96 positions"):
+        share(*operands, 4, page_table=table, chunk_start_idx=64)
+    with pytest.raises(ArgumentError, match="or none of them"):
+        share(*operands, 4, page_table=table)
+
+
 @pytest.mark.parametrize("as_tensor", [False, True])
 def test_one_sequence_of_several_caches_is_gathered(mesh, as_tensor):
     q, k, v = random(1, 4, N, WIDTH), random(3, 4, N, WIDTH), random(3, 4, N, WIDTH)
