@@ -20,7 +20,7 @@ from softmesh.ops.attention.sequence_parallel import (
     ring_latent_attention,
 )
 from softmesh.ops.attention.sparse_attention import indexer_score_dsa
-from softmesh.ops.data_movement.slice_and_pad import slice_write
+from softmesh.ops.data_movement.slice_and_pad import slice_, slice_write
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.tensor import Tensor
@@ -39,15 +39,16 @@ _RING = (
     "dim multi_device_global_semaphore num_links cluster_axis mesh_device topology subdevice_id? "
     "scale? compute_kernel_config? program_config"
 )
-_CACHED = (
-    "kv_cache_batch_idx? kv_actual_isl? slot_id? kv_actual_isl_tensor? kv_cache_num_layers? kv_cache_layer_idx? "
-    "kv_valid_end_tensor?"
-)
+_CACHED = "kv_actual_isl? slot_id? kv_actual_isl_tensor? kv_cache_num_layers? kv_cache_layer_idx? kv_valid_end_tensor?"
 
 
 def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Tensor:
-    """All pieces along dim 2, in the buffer. One that is longer keeps what it held behind them."""
+    """All pieces along dim 2, in the buffer. One that is longer keeps what it held behind them.
+
+    Of caches of several sequences, with `kv_cache_batch_idx`, those of one.
+    """
     route = route_of(given)
+    part = _sequence_of(part, given.get("kv_cache_batch_idx"))
     at, axis, mesh = given["dim"], given["cluster_axis"], part.device()
     pieces = 1 if mesh is None else mesh.shape[axis]
     is_longer = buffer is not None and buffer.shape[at] > part.shape[at] * pieces
@@ -56,6 +57,16 @@ def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Ten
     whole = cast(Tensor, all_gather(part, at, cluster_axis=axis, **route))
     slice_write(whole, buffer, [0] * 4, list(whole.shape), [1] * 4)
     return whole
+
+
+def _sequence_of(caches: Tensor, batch: int | None) -> Tensor:
+    if batch is None:
+        return caches
+    if not 0 <= batch < caches.shape[0]:
+        raise MeshError(
+            f"kv_cache_batch_idx={batch} must lie within 0 to {caches.shape[0] - 1}: the caches are {caches.shape}."
+        )
+    return cast(Tensor, slice_(caches, [batch, 0, 0, 0], [batch + 1, *list(caches.shape)[1:]]))
 
 
 def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:
@@ -83,7 +94,7 @@ def _refuse(op: str, given: dict[str, Any], names: str) -> None:
 def _joint_attention(op: str, given: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     q = given["input_tensor_q"]
     check_strategy(op, given["joint_strategy"])
-    if given["logical_n"] < 1:
+    if isinstance(given["logical_n"], int) and given["logical_n"] < 1:
         raise MeshError(f"{op}: logical_n={given['logical_n']} must be at least 1: the length of the sequence.")
     devices, place = _ring(op, q, given)
     k = _gathered(given["input_tensor_k"], given["persistent_output_buffer_k"], given)
@@ -123,9 +134,9 @@ def _joint_tensors(op: str, given: dict[str, Any]) -> list[Tensor | None]:
 @composite(
     JOINT,
     f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
-    f"logical_n:int logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
+    f"logical_n logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
     f"attention_sink? sliding_window_size? circular_kv_cache? persistent_output_buffer_joint_k? "
-    f"persistent_output_buffer_joint_v? {_CACHED}",
+    f"persistent_output_buffer_joint_v? kv_cache_batch_idx:int? {_CACHED}",
 )
 def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """(the result of the device's own queries, that of the joint ones, their largest scores and then their sums).
@@ -141,7 +152,7 @@ def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tenso
 @composite(
     _EXPERIMENTAL,
     f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
-    f"logical_n:int {_RING} num_workers_per_link? num_buffers_per_channel?",
+    f"logical_n {_RING} num_workers_per_link? num_buffers_per_channel?",
 )
 def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """ring_joint_scaled_dot_product_attention, by other kernels."""
@@ -151,7 +162,7 @@ def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, T
 @composite(
     LATENT,
     "input_tensor_q:tensor input_tensor_kv:tensor | persistent_output_buffer_kv:tensor head_dim_v:int logical_n:int "
-    f"{_RING} ccl_core_grid_offset use_column_major_ccl? is_balanced? {_CACHED}",
+    f"{_RING} ccl_core_grid_offset use_column_major_ccl? is_balanced? kv_cache_batch_idx:int? {_CACHED}",
 )
 def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
     """(causal latent attention of the device's own queries, the logarithms of its sums)"""
@@ -176,15 +187,18 @@ def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
 
 @composite(
     DISTRIBUTED,
-    f"{_THREE} ring_size:int ring_id:int? | scale? memory_config? program_config? compute_kernel_config? page_table? "
-    "chunk_start_idx?",
+    f"{_THREE} ring_size:int ring_id:int? | scale? memory_config? program_config? compute_kernel_config? "
+    "page_table:tensor? chunk_start_idx:int?",
 )
 def ring_distributed_scaled_dot_product_attention(**given: Any) -> Tensor:
     """Causal attention of chunks i and 2n - 1 - i of 2n, on device i of a ring of n; all hold all of q, k and v.
 
-    Without `ring_id`, i is the device's index along the mesh axis of `ring_size` devices.
+    Without `ring_id`, i is the device's index along the mesh axis of `ring_size` devices. With `page_table` k and v
+    are blocks of a cache, and q is a part of the sequence that starts at `chunk_start_idx`.
     """
-    _refuse(DISTRIBUTED, given, "page_table chunk_start_idx")
+    table, start = given.get("page_table"), given.get("chunk_start_idx")
+    if (table is None) != (start is None):
+        raise ArgumentError(f"{DISTRIBUTED}: pass page_table and chunk_start_idx, or none of them.")
     q, size, place = given["input_tensor_q"], given["ring_size"], given.get("ring_id")
     if place is None:
         place = _place_in_ring(q, size)
@@ -197,6 +211,8 @@ def ring_distributed_scaled_dot_product_attention(**given: Any) -> Tensor:
             given["input_tensor_k"],
             given["input_tensor_v"],
             place,
+            table,
+            start or 0,
             devices=size,
             scale=given.get("scale"),
             memory_config=given.get("memory_config"),

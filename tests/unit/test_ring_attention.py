@@ -242,10 +242,58 @@ def test_an_indexer_gathers_the_keys_that_it_scores(mesh):
     assert_close(scores, expected.masked_fill(hidden, float("-inf")))
 
 
+@pytest.mark.parametrize("start", [0, 32])
+def test_shares_of_a_chunk_see_the_pages_up_to_their_own_positions(mesh, start):
+    rows, block = 64, 16
+    q, k, v = random(1, 4, rows, WIDTH), random(1, 2, 96, WIDTH), random(1, 2, 96, WIDTH)
+    pages = torch.randperm(8)[:6]
+    caches = [torch.zeros(8, 2, block, WIDTH) for _ in range(2)]
+    for cache, x in zip(caches, (k, v), strict=True):
+        cache[pages] = x[0].unflatten(1, (6, block)).transpose(0, 1)
+    table = put(pages.reshape(1, 6), mesh, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    share = ttnn.transformer.ring_distributed_scaled_dot_product_attention
+    operands = [put(x, mesh) for x in (q, *caches)]
+    out = share(*operands, 4, page_table=table, chunk_start_idx=start)
+    keys = start + rows
+    mask = torch.arange(keys) <= torch.arange(start, keys).unsqueeze(-1)
+    whole = attention(q, *(x[:, :, :keys].repeat_interleave(2, 1) for x in (k, v)), mask)
+    for place, piece in enumerate(ttnn.get_device_tensors(out)[:4]):
+        chunks = whole.chunk(8, 2)
+        wanted = torch.cat([chunks[place], chunks[7 - place]], 2)
+        torch.testing.assert_close(ttnn.to_torch(piece), wanted, atol=1e-4, rtol=1e-4)
+    with pytest.raises(MeshError, match="reach beyond the 96 positions"):
+        share(*operands, 4, page_table=table, chunk_start_idx=64)
+    with pytest.raises(ArgumentError, match="or none of them"):
+        share(*operands, 4, page_table=table)
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_one_sequence_of_several_caches_is_gathered(mesh, as_tensor):
+    q, k, v = random(1, 4, N, WIDTH), random(3, 4, N, WIDTH), random(3, 4, N, WIDTH)
+    length = put(torch.tensor([50]), mesh, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT) if as_tensor else 50
+    buffers = [put(torch.zeros(1, 4, N, WIDTH), mesh, (S(1), R)) for _ in range(2)]
+    out = ttnn.transformer.ring_joint_scaled_dot_product_attention(
+        *(put(x, mesh, (S(1), S(2))) for x in (q, k, v)),
+        persistent_output_buffer_k=buffers[0],
+        persistent_output_buffer_v=buffers[1],
+        joint_strategy="rear",
+        logical_n=length,
+        kv_cache_batch_idx=2,
+        ccl_core_grid_offset=(0, 0),
+        **route(mesh),
+    )[0]
+    assert_close(out, attention(q, k[2:], v[2:], (torch.arange(N) < 50).expand(N, N)))
+    assert torch.equal(ttnn.compose(buffers[0]), k[2:])
+
+
 def test_rings_name_what_does_not_fit(mesh):
     own, joint = qkv(), qkv(L)
-    with pytest.raises(NotModelled, match="kv_cache_batch_idx is not modelled"):
+    with pytest.raises(NotModelled, match="kv_actual_isl is not modelled"):
+        ring(mesh, own, logical_n=N, kv_actual_isl=1)
+    with pytest.raises(MeshError, match="kv_cache_batch_idx=1 must lie within 0 to 0"):
         ring(mesh, own, logical_n=N, kv_cache_batch_idx=1)
+    with pytest.raises(MeshError, match="logical_n=0 must be at least 1"):
+        ring(mesh, own, logical_n=0)
     with pytest.raises(MeshError, match="a causal sequence has no joint one"):
         ring(mesh, own, joint, logical_n=N, is_causal=True)
     with pytest.raises(ArgumentError, match="or none of them"):

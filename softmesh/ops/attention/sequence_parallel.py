@@ -21,6 +21,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.blockwise import Attended, attended
 from softmesh.ops.attention.key_ranges import ranges_in_order
+from softmesh.ops.attention.page_tables import check_table, positions_in_order
 from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_sink, check_window
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
@@ -30,7 +31,7 @@ Data = torch.Tensor | None
 JOINT = "transformer.ring_joint_scaled_dot_product_attention"
 LATENT = "transformer.ring_mla"
 DISTRIBUTED = "transformer.ring_distributed_scaled_dot_product_attention"
-_JOINT_Q = 4  # among the operands of ring_joint_attention
+_JOINT_Q, _LENGTH = 4, 7  # among the operands of ring_joint_attention
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,10 @@ def ring_joint_attention(
         joint_q: Data,
         joint_k: Data,
         joint_v: Data,
-        end: int,
+        end: torch.Tensor | int,
         sink: Data = None,
     ) -> tuple[torch.Tensor, ...]:
+        end = int(end.max()) if isinstance(end, torch.Tensor) else end
         k, v = (order.sequence(x)[..., :end, :] for x in (k, v))
         if joint_k is not None and joint_v is not None:
             k, v = (concat_on_mesh((x, y[..., :logical_l, :]), -2) for x, y in ((k, joint_k), (v, joint_v)))
@@ -177,7 +179,8 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
 
     def rule(at: rules.Situation) -> list[rules.Placement]:
         rules.refuse_partial(at)
-        tensors = [word for i, word in enumerate(at.words) if i != place_at and word is not None]
+        numbers = (place_at, _LENGTH)
+        tensors = [word for i, word in enumerate(at.words) if i not in numbers and word is not None]
         if isinstance(at.words[place_at], rules.Shard):
             joint_q = at.words[_JOINT_Q] if joint else None
             own_parts = {0, place_at} | ({_JOINT_Q} if joint_q is rules.Shard(2) else set())
@@ -193,36 +196,65 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
     return rule
 
 
-@operation(DISTRIBUTED, controls="memory_config", tuning="program_config compute_kernel_config")
+@operation(DISTRIBUTED, precision="data", controls="memory_config", tuning="program_config compute_kernel_config")
 def ring_distributed_attention(
-    q: Operand, k: Operand, v: Operand, place: Value, *, devices: int, scale: float | None = None
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    place: Value,
+    page_table: Operand | None = None,
+    start: Value = 0,
+    *,
+    devices: int,
+    scale: float | None = None,
 ) -> Local:
     """Causal attention of one device's share of the queries: of 2n chunks of the sequence, i and 2n - 1 - i.
 
-    All devices hold all of q, k and v; the result has the device's two chunks, one behind the other.
+    All devices hold all of q, k and v; the result has the device's two chunks, one behind the other. With a page
+    table k and v are blocks of a cache, and the first query has position `start`.
     """
     check_rank_4(DISTRIBUTED, q, k, v)
     check_groups(DISTRIBUTED, q.shape[1], k.shape[1])
-    if q.shape[2] % (2 * devices) or k.shape[2] != q.shape[2]:
+    rows, is_paged = q.shape[2], page_table is not None
+    if rows % (2 * devices) or (not is_paged and k.shape[2] != rows):
         raise MeshError(
             f"{DISTRIBUTED}: q {list(q.shape)} and k {list(k.shape)} must have one sequence, cut into "
             f"{2 * devices} chunks: two for each of ring_size={devices}."
         )
-    order = SequenceOrder(devices, q.shape[2], is_balanced=True)
+    if page_table is not None:
+        check_table(DISTRIBUTED, page_table, q.shape[0])
+    order = SequenceOrder(devices, rows, is_balanced=True)
     factor = q.shape[3] ** -0.5 if scale is None else scale
-    length = k.shape[2]
 
-    def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: torch.Tensor | int) -> torch.Tensor:
-        lead = q.dim() - 4
-        where = torch.full((1,) * (lead + 1), place) if isinstance(place, int) else place.long()
+    def compute(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: torch.Tensor | int, table: Data, start: int
+    ) -> torch.Tensor:
+        if table is not None:
+            k, v = (_rows_of_pages(x, table, start + rows) for x in (k, v))
+        where = torch.full((1,) * (q.dim() - 3), place) if isinstance(place, int) else place.long()
         asking = order.of_part(where.to(q.device))
         mine = torch.take_along_dim(q, asking.reshape(*asking.shape[:-1], 1, 1, -1, 1), -2)
-        return attended(mine, k, v, ranges_in_order(asking, length, True, None), factor).values
+        seen = ranges_in_order(asking + start, k.shape[-2], True, None)
+        return attended(mine.float(), k.float(), v.float(), seen, factor).values
 
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         kinds = set(at.words[:3])
-        is_alike = len(kinds) == 1 and at.word in (rules.Shard(0), rules.Shard(1))
+        is_alike = len(kinds) == 1 and at.word in ((rules.Shard(1),) if is_paged else (rules.Shard(0), rules.Shard(1)))
         return at.word if is_alike and not isinstance(at.words[3], rules.Shard) else rules.LOCAL
 
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * length))
+    keys = rows if page_table is None else page_table.shape[1] * k.shape[2]
+    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
+
+
+def _rows_of_pages(cache: torch.Tensor, table: torch.Tensor, keys: int) -> torch.Tensor:
+    """The first `keys` positions of each user."""
+    block = cache.shape[-2]
+    if keys > table.shape[-1] * block:
+        raise MeshError(
+            f"{DISTRIBUTED}: queries up to position {keys - 1} reach beyond the {table.shape[-1] * block} positions of "
+            "the page table. Give each user more pages."
+        )
+    pages = table[..., : -(-keys // block)].long()
+    needed = torch.tensor([pages.shape[-1]], device=cache.device)
+    return positions_in_order(DISTRIBUTED, cache, pages, needed)[..., :keys, :]
