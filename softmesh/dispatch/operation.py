@@ -154,8 +154,8 @@ class Operation(EntryPoint):
             made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
-            for at in definition.writes:
-                tensors[at].storage.note_write()
+            for tensor in made if recording is not None else [tensors[at] for at in definition.writes]:
+                tensor.storage.note_write()  # of a trace: what its inputs hold is what they hold at a replay
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made

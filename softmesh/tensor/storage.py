@@ -245,6 +245,7 @@ class Storage:
         if self.dist.extents != dist.extents:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
         self.writable()[stored_index(self.dist, position)] = values
+        self.note_write()
         if self.undefined is not None:
             self.undefined = self.undefined.without(self.dist.coordinates()[position])
 

@@ -87,11 +87,7 @@ def _forward(
     try:
         return run.forward(function, model, batch)
     except PartialError as error:
-        first = next((op for op in run.ops if op.problem is not None), None)
-        if first is None or first.problem is None:
-            comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
-        else:
-            comparison.findings.append(Finding("forward", first.describe(), first.problem, first.path))
+        comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
         return None
 
 

@@ -92,7 +92,7 @@ def refuses(scene: Scene, attempt: Callable[[Scene], Any], *fragments: str) -> t
 WRONG_DTYPE: dict[str, tuple[Callable[[Scene], Any], tuple[str, ...]]] = {
     "bits of floats": (
         lambda s: ttnn.bitwise_and(s.wide, s.wide),
-        ("input_tensor_a", "must hold integers", "DataType.FLOAT32"),
+        ("input_tensor_a", "is not supported for binary operation", "DataType.FLOAT32"),
     ),
     "floats as row numbers": (
         lambda s: ttnn.embedding(s.wide, s.square),

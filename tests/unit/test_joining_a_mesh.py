@@ -15,6 +15,8 @@ from softmesh.processes.waits import Group
 class Pretended(SingleProcess):
     """Rank 0 of some that are not there; remembers whom it would have met."""
 
+    one_host = False  # they share no memory
+
     def __init__(self, ranks: Sequence[int], met: list[tuple[int, ...]]) -> None:
         super().__init__()
         self.size, self.group, self.met = len(ranks), Group("pretended", tuple(ranks)), met

@@ -108,12 +108,10 @@ def test_linear_ops_carry_a_partial_sum_along(linear, mesh: ttnn.MeshDevice) -> 
     [
         ttnn.gelu,
         ttnn.exp,
-        lambda p: ttnn.add(p, 1.0),
         lambda p: p * p,
         lambda p: ttnn.max(p, dim=0),
         lambda p: ttnn.softmax(p, dim=-1),
         lambda p: ttnn.rms_norm(p),
-        lambda p: ttnn.add(p, ttnn.ones((32, 32), ttnn.float32, ttnn.TILE_LAYOUT, p.device())),
         lambda p: ttnn.div(1.0, p),
     ],
 )
@@ -126,6 +124,23 @@ def test_other_ops_on_a_partial_sum_name_the_missing_collective(non_linear, mesh
     monkeypatch.setenv("SOFTMESH_STRICT", "1")
     with pytest.raises(ttnn.PartialError, match="all_reduce"):
         non_linear(p)
+
+
+@pytest.mark.parametrize("strict", ["0", "1"])
+@pytest.mark.parametrize(
+    "adds",
+    [
+        lambda p: ttnn.add(p, 1.0),
+        lambda p: ttnn.add(p, ttnn.ones((32, 32), ttnn.float32, ttnn.TILE_LAYOUT, p.device())),
+        lambda p: ttnn.subtract(p, 1.0),
+    ],
+)
+def test_what_each_device_adds_to_a_partial_sum_may_be_its_share(adds, strict, mesh, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("SOFTMESH_STRICT", strict)
+    with pytest.warns(ttnn.PartialWarning, match=r"divided by 4 before.*all_reduce\(.*cluster_axis=1\)") as caught:
+        result = adds(partial(mesh))
+    assert caught[0].filename == __file__
+    assert ttnn.placements(result)[1] is ttnn.Local()
 
 
 def test_a_bias_or_an_activation_on_a_partial_product_is_told(mesh: ttnn.MeshDevice) -> None:

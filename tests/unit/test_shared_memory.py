@@ -14,8 +14,9 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.processes import block_allocator
 from softmesh.processes.block_allocator import ALL, SLOTS, BlockAllocator, rounded
-from softmesh.processes.context import SingleProcess, byte_view
+from softmesh.processes.context import DistributedContext, SingleProcess, byte_view
 from softmesh.processes.exchange import AllGatherExchange, AllToAllExchange, ExchangeLayout, RankGroup
+from softmesh.processes.lockstep import Lockstep
 from softmesh.processes.shared_memory import SHARED_MEMORY, SPAN, Segment, shared_segment
 from softmesh.processes.shm_barrier import ShmBarrier
 from softmesh.processes.waits import Group, waiting
@@ -225,17 +226,21 @@ class Speaking(Rank):
 Groups = Callable[[int], list[RankGroup]]
 
 
+def grouped(context: DistributedContext) -> RankGroup:
+    return RankGroup(context, Lockstep(context))
+
+
 @pytest.fixture(params=["shared memory", "messages"])
 def groups(request: pytest.FixtureRequest, segments: Callable[[int], list[Segment]]) -> Groups:
     def in_memory(count: int) -> list[RankGroup]:
-        found = [RankGroup(Rank(rank, count)) for rank in range(count)]
+        found = [grouped(Rank(rank, count)) for rank in range(count)]
         for group, place in zip(found, places(segments, count), strict=True):
             group._barrier_is_known, group._barrier = True, place
         return found
 
     def by_messages(count: int) -> list[RankGroup]:
         said, all_there = [b""] * count, threading.Barrier(count)
-        return [RankGroup(Speaking(rank, said, all_there)) for rank in range(count)]
+        return [grouped(Speaking(rank, said, all_there)) for rank in range(count)]
 
     return in_memory if request.param == "shared memory" else by_messages
 

@@ -164,7 +164,7 @@ def test_a_forgotten_reduce_is_named_in_strict_mode_too(gpt: GPT, monkeypatch: p
     monkeypatch.setattr(RowParallelLinear, "forward", row_without_reduce)
     (finding,) = check(gpt, batch(mesh_of(gpt))).findings
     assert finding.path == "blocks.0.attention.out"
-    assert "Missing before this: ttnn.all_reduce(input_tensor_a, cluster_axis=1)" in finding.message
+    assert "missing all_reduce over mesh axis 'tp'" in finding.message
 
 
 def test_a_bias_added_before_the_reduce_is_named(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,7 @@ def _output(stages: Stages, number: int, inputs: list[Tensor], specs: Specs) -> 
     part = stages.part(number)
     assert part is not None
     given = inputs[0] if number == 0 else allocate_tensor_on_device(specs[number - 1], stages.mesh(number))
+    given.storage.note_write()  # of what is made of it only the spec is read
     with torch.no_grad():
         return plain_spec(number, part(given))
 
