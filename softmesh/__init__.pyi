@@ -3310,7 +3310,6 @@ def moreh_dot_backward(
 def moreh_fold(
     input: Tensor,
     output: Tensor | None = None,
-    *,
     output_size: Sequence[int] = (),
     kernel_size: Sequence[int] = (),
     dilation: Sequence[int] = (1, 1),

@@ -3861,13 +3861,13 @@ def moreh_dot_backward(
 def moreh_fold(
     input: Tensor,
     output: Tensor | None = None,
-    *,
     output_size: Sequence[int] = (),
     kernel_size: Sequence[int] = (),
     dilation: Sequence[int] = (1, 1),
     padding: Sequence[int] = (0, 0),
     stride: Sequence[int] = (1, 1),
     memory_config: MemoryConfig | None = None,
+    *,
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
