@@ -1608,7 +1608,7 @@ def empty_like(
     memory_config: MemoryConfig | None = None,
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,

@@ -40,8 +40,19 @@ def is_strict() -> bool:
 
 def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[MeshError]) -> None:
     """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error."""
-    site = user_call_site()
     if is_strict():
-        raise error(f"{message} [{site}]")
+        raise error(f"{message} [{user_call_site()}]")
+    warn(message, warning)
+
+
+def doubt(message: str, warning: type[SoftmeshWarning]) -> None:
+    """A warning that is told in strict mode only: right programs may do the same."""
+    if is_strict():
+        warn(message, warning)
+
+
+def warn(message: str, warning: type[SoftmeshWarning]) -> None:
+    """At the user's line, told once there as Python's own are; in strict mode too."""
+    site = user_call_site()
     told = _WARNED.setdefault(site.file, {})
     warnings.warn_explicit(message, warning, site.file, site.line, registry=told)

@@ -169,6 +169,13 @@ def _check_semaphore(op: str, name: str, semaphore: GlobalSemaphore, mesh: MeshD
                 "ttnn.create_global_semaphore(mesh_device, ...) of their mesh."
             )
         covered = parent  # whose chips include those of its part
+    if semaphore.value:
+        warn_or_raise(
+            f"{op}: {name} stands at {semaphore.value} as the call begins: the op counts from 0, and would take what "
+            "has not come yet for what has. Call ttnn.reset_global_semaphore_value(semaphore, 0) first.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _check_sub_device(op: str, name: str, value: SubDeviceId, mesh: MeshDevice) -> None:

@@ -7,7 +7,7 @@ mesh and a fabric, and the plan is cached; then it is one torch expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,27 +21,26 @@ from softmesh.collectives.argument_checks import (
     check_resources,
     output_names,
 )
-from softmesh.collectives.collective_spec import CollectiveSpec, check_fabric
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_fabric
 from softmesh.collectives.device_groups import Group, group_of, spread
 from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
 from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.definition import Definition, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
+from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_sum
 from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
 from softmesh.dispatch.planner import Planner
-from softmesh.dispatch.signature import Signature, listed
-from softmesh.dispatch.undefined_values import carried_over, warned_about
+from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import is_lenient
-from softmesh.tensor.dtype import facts
+from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -90,7 +89,20 @@ class CollectivePlanner(Planner):
             plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
         if moved.only_sums:
             plan.problem = self._wrong_kind(groups[0])
+        doubts = list(self._doubts(groups[0], moved))
+        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
+        plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
         return plan, plan.finish(raw)
+
+    def _doubts(self, group: Group, moved: GroupComputation) -> Iterable[Doubt]:
+        name = self.op.name
+        if moved.only_sums:
+            return of_a_sum(name, group.dist, group.axes)
+        if name not in _GATHERS:
+            return ()
+        rank = len(self.tensors[0].shape)
+        dim = self.values[self.op.signature.places["dim"]] % rank
+        return of_a_gather(name, group.dist, group.axes, dim, self.tensors[0].shape[dim])
 
     def _wishes(self) -> tuple[Any, Any]:
         """The topology and the number of links that this call names."""
@@ -137,7 +149,7 @@ class CollectivePlanner(Planner):
         return [target.spec for target in targets]
 
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
-        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
         steps = iter(
             chain(_spreader(dist, group), lift) for dist, group, lift in zip(dists, groups, widened, strict=True)
         )
@@ -168,6 +180,7 @@ def _spreader(dist: Distribution, group: Group) -> Any:
     return lambda data: spread(data, dist, group)
 
 
+_GATHERS = ("all_gather", "experimental.all_gather_async")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {
     "all_reduce": "Mesh device is required for all_reduce operation:",

@@ -14,13 +14,15 @@ import torch
 from softmesh.autograd.activation_offload import reload_values
 from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.autograd.leaves import gradient_distribution
+from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import Output, Plan
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
-from softmesh.placement.placements import LOCAL
+from softmesh.placement.placements import LOCAL, Replicate
 from softmesh.runtime.grad_mode import natively
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -56,6 +58,7 @@ class CollectiveOp(torch.autograd.Function):
         made = plan.run(own)
         ctx.mark_non_differentiable(*(result for result in made if not result.is_floating_point()))
         ctx.op, ctx.plan, ctx.values, ctx.own = op, plan, _without_history(values), own
+        ctx.site = raw_call_site()
         return tuple(result.view_as(result) for result in made)
 
     @staticmethod
@@ -69,6 +72,7 @@ class CollectiveOp(torch.autograd.Function):
             if conjugate is not None and gradients[0] is not None and rank >= _FEWEST_DIMS:
                 gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
+                _warn_if_summed_again(op.name, gradient, names["cluster_axis"], ctx.site)
                 found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
             else:
                 found = _derived(op, plan, ctx.values, tensors, gradients)
@@ -79,6 +83,22 @@ class CollectiveOp(torch.autograd.Function):
             for gradient, value, need in zip(answer, ctx.own, ctx.needs_input_grad[3:], strict=True)
         ]
         return None, None, None, *shaped
+
+
+def _warn_if_summed_again(op: str, gradient: Tensor, axis: int | None, site: RawSite) -> None:
+    """A loss that every device computes alike counts once for each of them where a sum is derived."""
+    dist = gradient.view_distribution()
+    if op != "all_reduce" or axis is None or len(dist.grid) <= axis:
+        return
+    devices = dist.grid[axis]
+    if devices > 1 and isinstance(dist.placements[axis], Replicate):
+        warn_or_raise(
+            f"backward: the gradient that comes to all_reduce ({resolved(site)}) is the same on {devices} devices "
+            f"along mesh axis {axis}, and its backward pass adds it up again: gradients before it are {devices} times "
+            "too large. Use softmesh.train's all_reduce(x, axis, noop_backward=True), which hands it on as it is.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def as_tensor(gradient: torch.Tensor, output: Output, like: Tensor) -> Tensor:

@@ -26,8 +26,7 @@ from softmesh.collectives.overload_signatures import definition_of
 from softmesh.collectives.schedules.executor import run
 from softmesh.collectives.schedules.generators import schedule_for
 from softmesh.collectives.schedules.language import Schedule
-from softmesh.dispatch.call_cache import Call
-from softmesh.dispatch.compiled_call import bound_values
+from softmesh.dispatch.call_cache import Call, bound_values
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation

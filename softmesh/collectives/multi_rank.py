@@ -51,7 +51,7 @@ def with_split_work(compute: object, peers: PeerRanks, data: torch.Tensor, is_wh
     if not data.is_cpu:  # a GPU adds in its own way
         return None
     if isinstance(compute, AllReduce):
-        return _summed(compute, peers, data) or _checked(peers, all_columns(compute, peers, data))
+        return _summed(compute, peers, data) or all_columns(compute, peers, data)
     if isinstance(compute, ReduceScatter) and is_whole:
         return _scattered(compute, peers, data)
     return None
@@ -79,7 +79,6 @@ def _gathered(all_gather: AllGather, peers: PeerRanks, data: torch.Tensor) -> Co
     is_spread, is_turned = tuple(own) != tuple(data.shape), order != sorted(order)
 
     def gather(data: torch.Tensor) -> torch.Tensor:
-        peers.check(data)
         pieces = data.expand(own) if is_spread else data
         if is_turned:
             pieces = pieces.permute(order)
@@ -88,14 +87,6 @@ def _gathered(all_gather: AllGather, peers: PeerRanks, data: torch.Tensor) -> Co
         return found if data.is_cpu else found.to(data.device)
 
     return gather
-
-
-def _checked(peers: PeerRanks, compute: Compute) -> Compute:
-    def checked(data: torch.Tensor) -> torch.Tensor:
-        peers.check(data)
-        return compute(data)
-
-    return checked
 
 
 def _summed(all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor) -> Compute | None:
@@ -118,7 +109,6 @@ def _summed(all_reduce: AllReduce, peers: PeerRanks, data: torch.Tensor) -> Comp
     cut = (*data.shape[:lead], count, columns // count)
 
     def total(data: torch.Tensor) -> torch.Tensor:
-        peers.check(data)
         finish = add(data.reshape(cut).unbind(lead))
         assembly.open(lambda places: finish(places[0]))
         return assembly.keep()
@@ -146,7 +136,6 @@ def _scattered(reduce_scatter: ReduceScatter, peers: PeerRanks, data: torch.Tens
     here = _group_here(group, block, peers.axes)
 
     def scatter(data: torch.Tensor) -> torch.Tensor:
-        peers.check(data)
         finish = add(data.reshape(cut).permute(order).reshape(parts).unbind(0))
         found = data.new_empty((*left, math.prod(kept)))
         finish(found)

@@ -43,9 +43,6 @@ class PeerRanks:
     def count(self) -> int:
         return self.group.context.size
 
-    def check(self, data: torch.Tensor) -> None:
-        self.ranks.check(self.op, data, self.group)
-
     def joined_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of all their blocks side by side."""
         return tuple(n * self.block.hosts[axis] if axis in self.axes else n for axis, n in enumerate(shape))

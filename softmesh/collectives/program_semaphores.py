@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.hardware.enums import BufferType
-from softmesh.runtime.buffers.global_buffers import page_per_core
-from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.pool import Pool
 
 Kinds = list[BufferType]
-_WORD = 4  # bytes
+
+
+class ProgramSemaphore:
+    """One of them: the smallest piece that each bank gives, for as long as this object is kept."""
+
+    __slots__ = ("__weakref__", "_claim", "_op")
+
+    def __init__(self, op: str, pool: Pool) -> None:
+        self._op = op
+        each = pool.region.grain
+        self._claim = pool.allocate(each, each * pool.region.banks, self)
+
+    def __str__(self) -> str:
+        return f"a semaphore of {self._op}"
 
 
 def _where_there_is(device: MeshDevice) -> BufferType:
@@ -50,15 +61,14 @@ _SEMAPHORES: dict[str, Callable[[MeshDevice, dict[str, Any]], Kinds]] = {
 }
 
 
-def semaphores_of(op: str) -> Callable[[MeshDevice, dict[str, Any]], Sequence[MeshBuffer]] | None:
+def semaphores_of(op: str) -> Callable[[MeshDevice, dict[str, Any]], Sequence[ProgramSemaphore]] | None:
     """What makes those of a program of this op; None for one that makes none."""
     kinds = _SEMAPHORES.get(op)
     if kinds is None:
         return None
 
-    def make(device: MeshDevice, given: dict[str, Any]) -> list[MeshBuffer]:
-        grid = device.compute_with_storage_grid_size()
-        cores = CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(grid.x - 1, grid.y - 1))])
-        return [page_per_core(device, cores, _WORD, kind) for kind in kinds(device, given)]
+    def make(device: MeshDevice, given: dict[str, Any]) -> list[ProgramSemaphore]:
+        pools = device.memory.pools
+        return [ProgramSemaphore(op, pools[kind]) for kind in kinds(device, given)]
 
     return make

@@ -14,12 +14,11 @@ from softmesh.collectives.overload_signatures import Arguments, overloaded_colle
 from softmesh.collectives.torch_expressions import picked
 from softmesh.collectives.ttnn_collectives import checked_axis, why_alone
 from softmesh.collectives.undefined_results import poison, writing_one_device
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.call_cache import Call
+from softmesh.dispatch.definition import Marking
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
-from softmesh.dispatch.signature import Signature
-from softmesh.dispatch.undefined_values import Marking
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, distribution

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.dispatch.bound_call import BoundCall
-from softmesh.dispatch.signature import Signature
-from softmesh.dispatch.undefined_values import Marking
+from softmesh.dispatch.definition import Marking
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts

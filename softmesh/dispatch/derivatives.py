@@ -18,7 +18,7 @@ from softmesh.autograd.activation_offload import reload_values
 from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.dispatch.plan import Plan
 from softmesh.runtime.grad_mode import keeps_graph
-from softmesh.tensor.dtype import facts
+from softmesh.tensor.dtype import FACTS
 
 Extents = tuple[int, ...]
 
@@ -54,7 +54,7 @@ def _is_uniform(plan: Plan, needs: Sequence[bool]) -> bool:
     return (
         plan.wide_adapts is None
         and all(dist.grid == first.dist.grid and dist.extents == first.dist.extents for dist in (*dists, *others))
-        and all(facts(output.spec.dtype).exact_storage for output in plan.outputs)
+        and all(FACTS[output.spec.dtype].exact_storage for output in plan.outputs)
     )
 
 

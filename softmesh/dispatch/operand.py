@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from softmesh.arguments import checked_int, name_kind
 from softmesh.errors import MeshError
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.spec import TensorSpec
 
 
@@ -35,7 +35,7 @@ class Operand(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        return facts(self.spec.dtype).is_float
+        return FACTS[self.spec.dtype].is_float
 
     def dim(self, dim: int, argument: str = "dim") -> int:
         """`dim` counted from the front, or an error that names the argument and the range."""

@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from softmesh.arguments import described, refused
-from softmesh.dispatch.bound_call import BoundCall
-from softmesh.dispatch.call_cache import Call, CallCache
-from softmesh.dispatch.compiled_call import bound_values, compiled, stored, tell
+from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
 from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
 from softmesh.dispatch.refusal import CallRefused, refused_call
-from softmesh.dispatch.signature import Signature, listed
+from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
@@ -41,7 +40,7 @@ from softmesh.runtime.grad_mode import GRADIENTS, tracks
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import warn_or_raise
+from softmesh.strictness import doubt, warn, warn_or_raise
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -128,9 +127,12 @@ class Operation(EntryPoint):
                     return self._others[type(value)](*args, **kwargs)
         bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
         device = self._check(bound)
+        shared = shared_call(self.definition, bound)
+        if shared is not None and device is not None and device.ranks is not None:
+            device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
         if call is not None:
-            known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs)
+            known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
             if known is not None:
                 self.cache.keep(call, known)
         result = made[0] if plan.container is None else plan.container(made)
@@ -165,6 +167,8 @@ class Operation(EntryPoint):
             made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
+            for at in definition.writes:
+                tensors[at].storage.note_write()
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
@@ -340,10 +344,14 @@ class Operation(EntryPoint):
 
 
 def _tell_remarks(plan: Plan) -> None:
-    if plan.problem is not None:
+    if plan.problem is not None and plan.is_share:
+        warn(plan.problem, PartialWarning)
+    elif plan.problem is not None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
     for remark in plan.remarks:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
+    for text in plan.doubts:
+        doubt(text, SoftmeshWarning)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

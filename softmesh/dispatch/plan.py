@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,7 +32,7 @@ from softmesh.placement.rules import Rule, Situation, UsesPartial
 from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import alias
 
@@ -80,6 +80,8 @@ class Plan:
     container: type | None = None  # list or tuple, for ops of several results
     problem: str | None = None  # of a value that is only a part of what it is taken for
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
+    doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
+    is_share: bool = False  # the problem is none where each device adds its share
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
@@ -207,7 +209,7 @@ def rank_padder(lead: int, missing: int) -> Adapt:
 def finisher(result: torch.Tensor, spec: TensorSpec, inputs: Sequence[Any]) -> Adapt:
     """Rounding to the output's dtype; None where the result already is of it."""
     dtype = spec.dtype
-    if result.dtype is facts(dtype).storage and facts(dtype).exact_storage:
+    if result.dtype is FACTS[dtype].storage and FACTS[dtype].exact_storage:
         return alias if any(result is value for value in inputs) else None
     if dtype is DataType.BFLOAT16:
         return round_to_bfloat16
@@ -230,17 +232,26 @@ def stored_once(result: torch.Tensor, dist: Distribution) -> Adapt:
     return narrow
 
 
+class Misuse(NamedTuple):
+    """Of a Partial: which operand it is, and along which axis of the mesh. `is_share` as in UsesPartial."""
+
+    operand: int
+    axis: int
+    word: Placement
+    is_share: bool = False
+
+
 def result_distributions(
     rule: Rule,
     dists: Sequence[Distribution | None],
     shapes: Sequence[tuple[int, ...] | None],
     out_shapes: Sequence[tuple[int, ...]],
-) -> tuple[list[Distribution], list[tuple[int, int, Placement]]]:
-    """The distribution of each output, and (operand, axis, word) for each Partial misused on the way."""
+) -> tuple[list[Distribution], list[Misuse]]:
+    """The distribution of each output, and each Partial misused on the way."""
     real = [d for d in dists if d is not None]
     grid = real[0].grid
     words: list[list[Placement]] = [[] for _ in out_shapes]
-    misused: list[tuple[int, int, Placement]] = []
+    misused: list[Misuse] = []
     for axis in range(len(grid)):
         at = tuple(None if d is None else d.placements[axis] for d in dists)
         try:
@@ -248,8 +259,8 @@ def result_distributions(
         except UsesPartial as use:
             word = Partial("sum") if use.index == UsesPartial.OWN_PRODUCT else at[use.index]
             assert word is not None
-            misused.append((use.index, axis, word))
-            answer = [LOCAL] * len(out_shapes)
+            misused.append(Misuse(use.index, axis, word, use.is_share))
+            answer = [Partial("sum") if use.is_share else LOCAL] * len(out_shapes)
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)
@@ -308,13 +319,21 @@ def _label(dists: Sequence[Distribution]) -> tuple[int, ...]:
     return tuple(max(extents) for extents in zip(*labels, strict=True))
 
 
-def describe_partial(op: str, argument: str | None, word: Placement, axis: int, devices: int) -> str:
+def describe_partial(
+    op: str, argument: str | None, word: Placement, axis: int, devices: int, is_share: bool = False
+) -> str:
     """`argument` is None where the op's own result, before its last step, is the partial sum."""
     held = f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
     if argument is None:
         return (
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "
             f"not one on the whole. Compute it plain, then ttnn.all_reduce(result, cluster_axis={axis}), then go on."
+        )
+    if is_share:
+        return (
+            f"{op}: {argument} is {held}, and each of them adds the same: in the sum it counts {devices} times, unless "
+            f"it was divided by {devices} before. Missing before this: ttnn.all_reduce({argument}, "
+            f"cluster_axis={axis})."
         )
     kind = word.op if isinstance(word, Partial) else "sum"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from softmesh.arguments import check_kinds
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.placement_doubts import of_split_dims
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
+    Misuse,
     Output,
     Plan,
     bring_together,
@@ -29,13 +30,13 @@ from softmesh.dispatch.plan import (
     stored_once,
 )
 from softmesh.dispatch.shape_only import form_only
-from softmesh.dispatch.signature import listed
+from softmesh.dispatch.signature import BoundCall, listed
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
@@ -106,7 +107,7 @@ class Planner:
 
     def _check_forms(self) -> None:
         for tensor in self.tensors:
-            if self.op.floats_only and not facts(tensor.dtype).is_float:
+            if self.op.floats_only and not FACTS[tensor.dtype].is_float:
                 raise MeshError(
                     f"{self.op.name}: needs floating-point tensors, got {tensor.dtype} for {tensor.shape}. "
                     "Use ttnn.typecast(tensor, ttnn.bfloat16)."
@@ -140,7 +141,7 @@ class Planner:
         )
 
     def _adapts(self, local: Local, dists: list[Distribution], moves: list[Adapt]) -> list[Adapt]:
-        widened = lifts([facts(tensor.dtype).storage for tensor in self.tensors], self.op.precision)
+        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
         steps = iter(
             [
                 chain(move, rank_padder(dist.lead, max(local.broadcast_rank - len(tensor.shape), 0)), lift)
@@ -190,7 +191,7 @@ class Planner:
             is_inherited = config is None and local.memory_config is None
             if is_inherited and where.is_sharded() and shape != tuple(first.shape):
                 where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
-            layout = Layout.TILE if facts(dtype).is_block else layout
+            layout = Layout.TILE if FACTS[dtype].is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
             if local.pad_value or local.padded_shape is not None:
                 spec = spec.padded_to(local.padded_shape or spec.padded_shape, local.pad_value)
@@ -255,18 +256,22 @@ class Planner:
         plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
         plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
-            index, axis, word = misused[0]
-            devices = dists[0].grid[axis]
-            plan.problem = describe_partial(self.op.name, self._operand_label(index), word, axis, devices)
+            index, axis, word, _ = misused[0]
+            devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
+            label = self._operand_label(index)
+            plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
+        doubts = list(of_split_dims(self.op.name, dists[0], found[0]))
+        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
+        plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
 
-    def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[tuple[int, int, Placement]]:
+    def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""
-        are_floats = any(facts(tensor.dtype).is_float for tensor in self.tensors)
+        are_floats = any(FACTS[tensor.dtype].is_float for tensor in self.tensors)
         return [
-            (UsesPartial.OWN_PRODUCT, axis, word)
+            Misuse(UsesPartial.OWN_PRODUCT, axis, word)
             for dist, spec in zip(found, specs, strict=True)
             for axis, word in enumerate(dist.placements)
-            if isinstance(word, Partial) and are_floats and not facts(spec.dtype).is_float
+            if isinstance(word, Partial) and are_floats and not FACTS[spec.dtype].is_float
         ]
 
     def _operand_label(self, index: int) -> str | None:

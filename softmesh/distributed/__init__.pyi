@@ -1750,7 +1750,7 @@ def empty_like(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.arguments import check_kinds
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.shape_only import form_only
+from softmesh.dispatch.signature import BoundCall
 from softmesh.distributed.layouts import (
     Extents,
     Layout,

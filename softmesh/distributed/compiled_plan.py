@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.dispatch.call_cache import Call
-from softmesh.dispatch.compiled_call import CompiledCall
+from softmesh.dispatch.call_cache import Call, CompiledCall
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.allocations import Claim

@@ -129,7 +129,7 @@ class Unified(EntryPoint):
             if call is None or observed() or any(t.storage.dist.spread is not None for t in tensors):
                 return runnable.run(tensors)
             result, chain = runnable.run_and_record(tensors)
-        if chain is not None:
+        if chain is not None and device.ranks is None:  # ranks compare the calls inside, one by one
             places = [next(at for at, one in enumerate(call.given) if one is tensor) for tensor in tensors]
             self.cache.keep(call, CompiledPlan(chain, places, _may_run(runnable.inserts, implicit)))
         return result

@@ -55,13 +55,14 @@ class UsesPartial(Exception):
     """Operand `index` is Partial, and the op is not linear in it.
 
     OWN_PRODUCT: a matmul's own product is a partial sum, and a bias was to be added on each device.
+    `is_share`: it is right all the same where what each device adds is its share of the whole.
     """
 
     OWN_PRODUCT = -1
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, is_share: bool = False) -> None:
         super().__init__(index)
-        self.index = index
+        self.index, self.is_share = index, is_share
 
 
 def refuse_partial(at: Situation) -> None:
@@ -133,13 +134,27 @@ def additive(at: Situation) -> Placement:
     others = [word for word in at.words if not isinstance(word, Partial)]
     if len(partials) == 1 and op == "sum" and not others:
         return Partial("sum")
-    if len(partials) == 1 and op == "avg" and all(word in (None, REPLICATE) for word in others):
+    is_shared = all(word in (None, REPLICATE) for word in others)
+    if len(partials) == 1 and op == "avg" and is_shared:
         return Partial("avg")
-    return _first_partial(at)
+    if (
+        len(partials) == 1
+        and op == "sum"
+        and all(map(_is_stacked, at.words, at.shapes, [at.out_shape] * len(at.words)))
+    ):
+        return Partial("sum")
+    return _first_partial(at, is_share=is_shared and len(partials) == 1 and op == "sum")
 
 
-def _first_partial(at: Situation) -> Placement:
-    raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)))
+def _is_stacked(word: Placement | None, shape: Dims | None, out_shape: Dims) -> bool:
+    """Whether each device has something of its own to add: one row of what was stacked, for all rows of the result."""
+    if isinstance(word, Partial):
+        return True
+    return isinstance(word, Shard) and shape is not None and out_shape[word.dim - len(shape)] != shape[word.dim] == 1
+
+
+def _first_partial(at: Situation, is_share: bool = False) -> Placement:
+    raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)), is_share)
 
 
 @placed("Split as the operands are, where their splits line up. A partial sum times what all devices share stays one.")

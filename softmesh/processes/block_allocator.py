@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from softmesh.processes.shared_memory import SPAN, Segment
+from softmesh.processes.shared_memory import BOARD, Segment
 from softmesh.storage_owners import storage_owners
 
 SLOTS = 512  # blocks at a time
@@ -75,7 +75,7 @@ def retire(queue: deque[Block], is_over: Callable[[Block], bool], end: Callable[
 class BlockAllocator:
     """The addresses from `first` to `last` of a segment."""
 
-    def __init__(self, segment: Segment, first: int = FIRST, last: int = SPAN - _PAGE) -> None:
+    def __init__(self, segment: Segment, first: int = FIRST, last: int = BOARD) -> None:
         self._segment, self._last = segment, last
         self._blocks: dict[int, Block] = {}  # by slot, the longest unused first
         self._of_size: dict[int, int] = {}  # the slots of each size, as bits

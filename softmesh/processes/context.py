@@ -77,11 +77,14 @@ class DistributedContext(ABC):
     group: Group  # this context's ranks as world ranks, in order
     layout: SubcontextLayout
     _calls = 0  # collectives so far: the same on every rank of the group
+    look_around: Callable[[], object] | None = None  # asked while a collective waits: raises where it is in vain
 
     def collective(self, op: str, fingerprint: object = None, nbytes: int = 0) -> Wait:
         """The wait of the next collective, for one that moves its bytes by means of its own."""
         self._calls += 1
-        return Wait(op, WaitKind.COLLECTIVE, self.group, None, 0, self._calls, fingerprint, nbytes)
+        wait = Wait(op, WaitKind.COLLECTIVE, self.group, None, 0, self._calls, fingerprint, nbytes)
+        wait.look_around = self.look_around
+        return wait
 
     def with_peer(
         self, op: str, kind: WaitKind, peer: int, tag: int = 0, fingerprint: object = None, nbytes: int = 0
@@ -96,15 +99,31 @@ class DistributedContext(ABC):
     def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]: ...
 
     @abstractmethod
-    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
-        """Blocks of one size from every rank, in rank order."""
+    def allgather(
+        self,
+        source: Buffer,
+        target: Buffer,
+        *,
+        op: str = "all_gather",
+        fingerprint: object = None,
+        salt: int | None = None,
+    ) -> None:
+        """Blocks of one size from every rank, in rank order. A `salt` must be the same on all of them."""
 
     @abstractmethod
     def allgather_bytes(self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> list[memoryview]:
         """Blocks that may differ in size."""
 
     @abstractmethod
-    def all_to_all(self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None) -> None:
+    def all_to_all(
+        self,
+        source: Buffer,
+        target: Buffer,
+        *,
+        op: str = "all_to_all",
+        fingerprint: object = None,
+        salt: int | None = None,
+    ) -> None:
         """The i-th part of `source` goes to rank i; all parts have one size."""
 
     @abstractmethod
@@ -216,7 +235,15 @@ class SingleProcess(DistributedContext):
     def allgather_int(self, value: int, *, op: str = "allgather_int") -> list[int]:
         return [value]
 
-    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
+    def allgather(
+        self,
+        source: Buffer,
+        target: Buffer,
+        *,
+        op: str = "all_gather",
+        fingerprint: object = None,
+        salt: int | None = None,
+    ) -> None:
         byte_view(target, written=True)[:] = byte_view(source)
 
     def allgather_bytes(self, data: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> list[memoryview]:

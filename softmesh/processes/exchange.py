@@ -22,7 +22,9 @@ import torch
 
 from softmesh.processes.block_allocator import Block, rounded
 from softmesh.processes.context import DistributedContext
+from softmesh.processes.lockstep import Lockstep
 from softmesh.processes.shm_barrier import ShmBarrier, shm_barrier_of
+from softmesh.processes.waits import CallMismatch
 
 Fill = Callable[[Sequence[torch.Tensor]], object]
 Cut = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -52,10 +54,11 @@ class ExchangeLayout:
 
 
 class RankGroup:
-    """Ranks that make the same calls in the same order."""
+    """Ranks that make the same calls in the same order, as `calls` knows them."""
 
-    def __init__(self, context: DistributedContext) -> None:
-        self.context = context
+    def __init__(self, context: DistributedContext, calls: Lockstep) -> None:
+        self.context, self.calls = context, calls
+        context.look_around = calls.check
         self._barrier_is_known = False
         self._barrier: ShmBarrier | None = None
 
@@ -98,6 +101,14 @@ class Exchange(ABC):
 
     def open(self, fill: Fill) -> Views:
         """What all ranks have put in; `fill` writes this rank's parts. Until `close`, not longer."""
+        try:
+            return self._opened(fill)
+        except CallMismatch as mismatch:
+            self.group.calls.explain(self._context)
+            mismatch.wait.linger_for_report()
+            raise
+
+    def _opened(self, fill: Fill) -> Views:
         barrier = self.group.barrier(self.op)
         block = None if barrier is None else barrier.allocate(self._size)
         if barrier is None or block is None:
@@ -105,7 +116,9 @@ class Exchange(ABC):
             return views
         views = block.views(self, self._views_of)
         fill(views.own)
-        barrier.wait_for_all(self._context.collective(self.op, self.fingerprint, self._nbytes), self._digest)
+        calls = self.group.calls
+        wait = self._context.collective(self.op, self.fingerprint, self._nbytes)
+        barrier.wait_for_all(wait, self._digest ^ calls.code)
         self._views, self._block = views, block
         return views
 
@@ -152,7 +165,7 @@ class AllGatherExchange(Exchange):
 
     def _by_collective(self, own: torch.Tensor) -> torch.Tensor:
         parts = own.new_empty((self._context.size, *own.shape))
-        self._context.allgather(own, parts, op=self.op, fingerprint=self.fingerprint)
+        self._context.allgather(own, parts, op=self.op, fingerprint=self.fingerprint, salt=self.group.calls.code)
         return self._found_in(_assembled(self.whole.empty(), parts, self.whole.place))
 
 
@@ -164,7 +177,7 @@ class AllToAllExchange(Exchange):
 
     def _by_collective(self, own: torch.Tensor) -> torch.Tensor:
         parts = torch.empty_like(own)
-        self._context.all_to_all(own, parts, op=self.op, fingerprint=self.fingerprint)
+        self._context.all_to_all(own, parts, op=self.op, fingerprint=self.fingerprint, salt=self.group.calls.code)
         return _assembled(self.whole.empty(rows=1), parts.unsqueeze(1), self.whole.place)[0]
 
 

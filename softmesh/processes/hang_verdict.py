@@ -253,11 +253,17 @@ _REMEDIES = {
 }
 
 
+# What ranks found out together (processes.lockstep): on the machine they would have waited for ever.
+_DIFFERENCE = "LockstepError: "
+
+
 def explained(verdict: Verdict) -> str:
     """The whole report.
 
     It begins with one line that tells the story, then one line for each kind of place a rank is at.
     """
+    if verdict.cause is Cause.RAISED and _error(verdict).startswith(_DIFFERENCE):
+        return f"softmesh: hang: {_error(verdict).removeprefix(_DIFFERENCE)}"
     remedy = _REMEDIES[verdict.cause].format(odd=_ranks(verdict.odd) or "the program")
     return "\n".join(["softmesh: " + _headline(verdict), *_places(verdict), f"  remedy: {remedy}"])
 

@@ -1,27 +1,31 @@
-"""Lockstep check that all ranks run the same program: a running hash of each rank's commands, compared at
-collectives.
+"""Lockstep: the calls that all ranks of a mesh must make alike, as a running digest that is compared where ranks meet.
 
-    lockstep.feed("add", [(32, 32)], ["bfloat16"])      # at every command
-    lockstep.compare(context)                           # where all ranks meet
+    calls.note(what, addresses)     # every rank, at each such call, before it runs
+    calls.digest                    # rides on each exchange between ranks: where digests differ, `explain` is asked
+    calls.check()                   # in between, without waiting: what the others have done so far
 
-While the hashes agree, eight bytes travel. At the first difference the ranks exchange what they did last and the
-error names the first command that differs, with both lines of the program.
+Ranks of one host write each call to a board in memory that they share, so that each can read what the others did, and
+when. Ranks of several hosts send each other their last calls once digests differ. Either way the error names the first
+call that differs, with both lines of the program and both sets of arguments.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from types import CodeType
 from typing import NamedTuple
 
-from softmesh.callsite import user_call_site
+from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import MeshError
+from softmesh.processes.call_board import KEPT, CallBoard
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.wait_report import Site, ranges, site_from_data
+from softmesh.processes.wait_report import Site, ranges
 
-_KEPT = 256
+_LOW = (1 << 32) - 1
+_MASK = (1 << 64) - 1
 
 
 class LockstepError(MeshError):
@@ -32,80 +36,177 @@ class LockstepError(MeshError):
         self.odd, self.index = odd, index
 
 
+class SharedCall:
+    """What is to be said of a call, and a number that stands for it: the same in every process."""
+
+    __slots__ = ("_told", "code", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.code = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+        # By the number of the code, which is kept: hashing the code itself reads all of it.
+        self._told: dict[tuple[int, int], tuple[CodeType, bytes]] = {}
+
+    def told(self, site: RawSite) -> bytes:
+        """With the line of the user's program."""
+        code, at = site
+        known = self._told.get((id(code), at))
+        if known is None:
+            known = self._told[id(code), at] = code, f"{self.text} at {Site(*resolved(site))}".encode()
+        return known[1]
+
+
 class Entry(NamedTuple):
-    """One command: its number, the hash of everything up to it, what it was and where it was called."""
+    """One call: its number, the digest of everything up to it, and what it was."""
 
     number: int
-    digest: str
+    digest: int
     what: str
-    site: Site
 
 
 class Lockstep:
-    def __init__(self, kept: int = _KEPT) -> None:
-        self._digest = bytes(8)
-        self._count = 0
-        self._entries: deque[Entry] = deque(maxlen=kept)
+    """Of the ranks of one context. `board` is None where they share no memory."""
 
-    def feed(
-        self,
-        name: str,
-        shapes: Iterable[Sequence[int]] = (),
-        dtypes: Iterable[object] = (),
-        site: Site | None = None,
-        arguments: Iterable[str] = (),
-    ) -> None:
-        """One command that every rank has to make; `site` where the caller knows it already."""
-        operands = [f"{dtype} {list(shape)}" for shape, dtype in zip(shapes, dtypes, strict=True)]
-        what = f"{name}({', '.join([*operands, *arguments])})"
-        self._digest = hashlib.blake2b(self._digest + what.encode(), digest_size=8).digest()
-        self._count += 1
-        self._entries.append(Entry(self._count, self._digest.hex(), what, site or Site(*user_call_site())))
+    def __init__(self, context: DistributedContext, board: CallBoard | None = None) -> None:
+        self._context, self._board = context, board
+        self.digest = 0
+        self.count = 0
+        self._is_told = False  # that the ranks differ: the user knows, and it is not said again
+        self._latest: deque[tuple[int, int, bytes, tuple[int, ...]]] = deque(maxlen=KEPT)
 
-    def compare(self, context: DistributedContext) -> None:
-        """Every rank calls it at the same collective; all of them raise where one differs."""
-        own = int.from_bytes(self._digest, "big", signed=True)
-        if len(set(context.allgather_int(own, op="lockstep check"))) > 1:
-            histories = context.allgather_bytes(json.dumps(list(self._entries)).encode(), op="lockstep check")
-            raise difference([_entries_in(history) for history in histories], context.group.ranks)
+    def restart(self, context: DistributedContext) -> None:
+        """With no calls; all ranks do it, at a moment when none of them makes any."""
+        self._context = context
+        self.digest = self.count = 0
+        self._is_told = False
+        self._latest.clear()
+        if self._board is not None:
+            self._board.clear()
+        self._context.barrier(op="open_mesh_device")
+
+    @property
+    def code(self) -> int:
+        """As much of the digest as travels with a barrier."""
+        return self.digest & _LOW
+
+    def note(self, call: SharedCall, addresses: tuple[int, ...] = ()) -> None:
+        """One call that every rank has to make, on tensors that lie at these addresses."""
+        self.count += 1
+        self.digest = hash((self.digest, call.code, *addresses)) & _MASK
+        told = call.told(raw_call_site())
+        self._latest.append((self.count, self.digest, told, addresses))
+        if self._board is not None:
+            self._board.write(self.count, self.digest, told, addresses)
+
+    def check(self) -> None:
+        """Raise where another rank of this host is known to have made other calls; nobody is waited for."""
+        if self._board is not None and not self._is_told and self._board.differs(self.count, self.digest):
+            self._raise_from_board(self._board)
+
+    def explain(self, context: DistributedContext) -> None:
+        """Digests differed where the ranks of a context met: raise with the first call that differs, if one does."""
+        if self._board is not None:
+            if not self._is_told:
+                self._raise_from_board(self._board, all_met=True)
+            return
+        own = json.dumps([(number, str(digest), _shown(told, at)) for number, digest, told, at in self._latest])
+        histories = context.allgather_bytes(own.encode(), op="lockstep check")
+        self._tell(difference([_entries_in(history) for history in histories], context.group.ranks))
+
+    def compare(self, op: str) -> None:
+        """All ranks come to this: raise, on all of them, where one made other calls."""
+        self.check()
+        if len(set(self._context.allgather_int(self.digest >> 1, op=op))) > 1:
+            self.explain(self._context)
+
+    def end(self) -> None:
+        """This rank makes no more calls; raise where another has made more of them, or fewer and ended."""
+        if self._is_told:
+            return
+        if self._board is None:
+            if self.count:
+                self.compare("the end of the program")
+            return
+        self._board.end()
+        if self._board.differs(self.count, self.digest) or self._board.has_other_end(self.count):
+            self._raise_from_board(self._board)
+
+    def _raise_from_board(self, board: CallBoard, all_met: bool = False) -> None:
+        histories = [
+            [Entry(number, digest, _shown(told, at)) for number, digest, told, at in board.read(rank)]
+            for rank in range(self._context.size)
+        ]
+        counts = [history[-1].number if history else 0 for history in histories]
+        ended = [board.has_ended(rank) for rank in range(self._context.size)]
+        if not all_met:  # one that has not come as far is only behind, unless it has ended
+            behind = [count for count, is_over in zip(counts, ended, strict=True) if not is_over]
+            last = min([max(counts), *behind])
+            histories = [[entry for entry in history if entry.number <= last] for history in histories]
+        self._tell(difference(histories, self._context.group.ranks))
+
+    def _tell(self, found: LockstepError | None) -> None:
+        if found is not None:
+            self._is_told = True
+            raise found from None
+
+
+def _shown(told: bytes, addresses: tuple[int, ...]) -> str:
+    text = told.decode(errors="replace")
+    what, separator, site = text.rpartition(" at ")
+    where = f" on memory at {', '.join(f'{address:#x}' for address in addresses)}" if addresses else ""
+    return f"{what}{where}{separator}{site}"
 
 
 def _entries_in(history: memoryview) -> list[Entry]:
-    return [
-        Entry(int(index), str(digest), str(what), site_from_data(site))
-        for index, digest, what, site in json.loads(bytes(history))
-    ]
+    return [Entry(int(number), int(digest), str(what)) for number, digest, what in json.loads(bytes(history))]
 
 
-def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None = None) -> LockstepError:
-    """The first command that differs, told from the last ones of each rank; `ranks` are their world ranks."""
+def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None = None) -> LockstepError | None:
+    """The first call that differs, told from the last ones of each rank; `ranks` are their world ranks."""
     names = range(len(histories)) if ranks is None else ranks
-    by_index = [{entry.number: entry for entry in history} for history in histories]
+    by_number = [{entry.number: entry for entry in history} for history in histories]
     common = max((history[0].number for history in histories if history), default=1)
     end = max((history[-1].number for history in histories if history), default=0)
-    for index in range(common, end + 1):
-        entries = [found.get(index) for found in by_index]
+    for number in range(common, end + 1):
+        entries = [found.get(number) for found in by_number]
         if len({entry and entry.digest for entry in entries}) > 1:
-            # when the oldest command that is known differs already, the real difference may lie before it
-            return _difference_text(index, dict(zip(names, entries, strict=True)), maybe_older=index == common > 1)
-    raise AssertionError("the hashes of all commands agree")
+            # when the oldest call that is known differs already, the real difference may lie before it
+            return _difference_text(number, dict(zip(names, entries, strict=True)), maybe_older=number == common > 1)
+    return None
 
 
-def _difference_text(index: int, entries: Mapping[int, Entry | None], maybe_older: bool) -> LockstepError:
-    seen = Counter(entry and entry.digest for entry in entries.values())
-    usual = max(seen, key=lambda digest: seen[digest])
-    odd = tuple(rank for rank, entry in entries.items() if (entry and entry.digest) != usual)
-    rest = [rank for rank in entries if rank not in odd]
+def _difference_text(number: int, entries: Mapping[int, Entry | None], maybe_older: bool) -> LockstepError:
+    together: dict[int | None, list[int]] = {}
+    for rank, entry in entries.items():
+        together.setdefault(entry and entry.digest, []).append(rank)
+    usual = max(together, key=lambda digest: len(together[digest]))
+    odd = tuple(sorted(rank for digest, ranks in together.items() if digest != usual for rank in ranks))
+    groups = sorted(together.values(), key=lambda ranks: (ranks[0] not in odd, ranks))
     older = "; an earlier one, no longer known, may differ already" if maybe_older else ""
-    message = (
-        f"ranks run different programs: command number {index} differs{older}\n"
-        f"    rank {ranges(odd)}: {_shown(entries[odd[0]])}\n"
-        f"    rank {ranges(rest)}: {_shown(entries[rest[0]])}\n"
-        "    remedy: all ranks of a mesh run the same commands in the same order; look for a branch that depends "
-        "on the rank, for the order of a set, or for memory freed by garbage collection"
+    several = len(odd) > 1
+    message = "\n".join(
+        [
+            f"{_ranks(odd)} run{'' if several else 's'} another program than the rest: call number {number} "
+            f"differs{older}",
+            *(f"  {_ranks(ranks)} {_called(entries[ranks[0]])}" for ranks in groups),
+            "  remedy: all ranks of a mesh make the same calls in the same order, on the same tensors; look for a "
+            "branch that depends on the rank, for the order of a set, or for memory that one rank allocates or frees "
+            "at another time",
+        ]
     )
-    return LockstepError(message, odd, index)
+    return LockstepError(message, odd, number)
 
 
-def _shown(entry: Entry | None) -> str:
-    return "nothing more" if entry is None else f"{entry.what} at {entry.site}"
+def _called(entry: Entry | None) -> str:
+    if entry is None:
+        return "made no more calls"
+    what, _, site = entry.what.rpartition(" at ")
+    return f"in {what}\n      at {site}"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"
+
+
+def described(name: str, arguments: Iterable[str]) -> SharedCall:
+    return SharedCall(f"{name}({', '.join(arguments)})")

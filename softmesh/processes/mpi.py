@@ -19,7 +19,7 @@ from softmesh.errors import MeshError
 from softmesh.processes.context import Buffer, DistributedContext, Pending, SharedMemory, byte_view
 from softmesh.processes.subcontext_layout import SubcontextLayout
 from softmesh.processes.wait_report import WaitKind, ranges
-from softmesh.processes.waits import Group, Wait, mismatch_error
+from softmesh.processes.waits import CallMismatch, Group, Wait
 
 # MPI counts with 32 bits; larger messages go in pieces.
 LARGEST_PIECE = 1 << 30
@@ -95,8 +95,7 @@ def finish(requests: list[MPI.Request], wait: Wait, agrees: Callable[[], bool]) 
                 wait.linger_for_report()
                 raise
             if not agrees():
-                wait.linger_for_report()
-                raise mismatch_error(wait)
+                raise CallMismatch(wait)
     except MPI.Exception as error:
         raise failed(wait.op, error) from error
     except BaseException:
@@ -165,7 +164,15 @@ class MpiContext(DistributedContext):
         self.allgather(np.array([value], dtype=np.int64), values, op=op)
         return [int(value) for value in values]
 
-    def allgather(self, source: Buffer, target: Buffer, *, op: str = "all_gather", fingerprint: object = None) -> None:
+    def allgather(
+        self,
+        source: Buffer,
+        target: Buffer,
+        *,
+        op: str = "all_gather",
+        fingerprint: object = None,
+        salt: int | None = None,
+    ) -> None:
         mine, all_of_them = byte_view(source), byte_view(target, written=True)
         size = mine.nbytes
         self._check_total("all_gather", size, all_of_them.nbytes)
@@ -175,6 +182,7 @@ class MpiContext(DistributedContext):
                 fingerprint,
                 all_of_them.nbytes,
                 partial(self._comm.Iallgather, [mine, size, MPI.BYTE], [all_of_them, size, MPI.BYTE]),
+                salt,
             )
             return
         all_of_them[self.rank * size : (self.rank + 1) * size] = mine
@@ -201,7 +209,15 @@ class MpiContext(DistributedContext):
             self.broadcast(block, root, op=op, fingerprint=fingerprint)
         return blocks
 
-    def all_to_all(self, source: Buffer, target: Buffer, *, op: str = "all_to_all", fingerprint: object = None) -> None:
+    def all_to_all(
+        self,
+        source: Buffer,
+        target: Buffer,
+        *,
+        op: str = "all_to_all",
+        fingerprint: object = None,
+        salt: int | None = None,
+    ) -> None:
         mine, theirs = byte_view(source), byte_view(target, written=True)
         part = mine.nbytes // self.size
         self._check_total("all_to_all", part, mine.nbytes)
@@ -214,6 +230,7 @@ class MpiContext(DistributedContext):
             fingerprint,
             theirs.nbytes,
             partial(self._comm.Ialltoall, [mine, part, MPI.BYTE], [theirs, part, MPI.BYTE]),
+            salt,
         )
 
     def _all_to_all_in_pieces(self, mine: memoryview, theirs: memoryview, part: int, op: str) -> None:
@@ -296,18 +313,25 @@ class MpiContext(DistributedContext):
     def abort(self, code: int) -> None:
         MPI.COMM_WORLD.Abort(code)
 
-    def _collective(self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request]) -> None:
+    def _collective(
+        self, op: str, fingerprint: object, nbytes: int, call: Callable[..., MPI.Request], salt: int | None = None
+    ) -> None:
         """`call` takes no arguments: it starts the operation. What ranks must agree on is under way meanwhile."""
         wait = self.collective(op, fingerprint, nbytes)
         digests = np.zeros(self.size if isinstance(fingerprint, str) else 0, dtype=np.int64)
         try:
             requests = [call()]
             if digests.size:
-                own = np.array([zlib.crc32(f"{op} {fingerprint}".encode())], dtype=np.int64)
+                own = np.array([zlib.crc32(f"{op} {fingerprint}".encode()) ^ (salt or 0)], dtype=np.int64)
                 requests.append(self._comm.Iallgather(own, digests))
         except MPI.Exception as error:
             raise failed(op, error) from error
-        finish(requests, wait, lambda: len(set(digests.tolist())) <= 1)
+        try:
+            finish(requests, wait, lambda: len(set(digests.tolist())) <= 1)
+        except CallMismatch:
+            if salt is None:
+                wait.linger_for_report()
+            raise
 
     def _started(
         self, op: str, call: Callable[..., MPI.Request], view: memoryview, peer: int, tag: int

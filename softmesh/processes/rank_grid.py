@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from itertools import product
 
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.processes.call_board import CallBoard
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout, RankGroup
+from softmesh.processes.lockstep import Lockstep, LockstepError
+from softmesh.processes.shm_barrier import ShmBarrier, shm_barrier_of
 
 MESH_IDS = "SOFTMESH_MESH_IDS"  # one for each rank of the job in order, such as `0,0,1,1`
 
@@ -37,9 +42,9 @@ class RankGrid:
         self.context = context
         self.hosts = hosts
         self.at = _place(context.rank, hosts)
-        self.before_gathering: Callable[[str, torch.Tensor, DistributedContext], None] | None = None
+        self.calls = lockstep_of(context)
         split = tuple(axis for axis, n in enumerate(hosts) if n > 1)
-        self._groups: dict[tuple[int, ...], RankGroup] = {split: RankGroup(context)}
+        self._groups: dict[tuple[int, ...], RankGroup] = {split: RankGroup(context, self.calls)}
         if len(split) > 1:
             self._groups |= {(axis,): self._along(axis) for axis in split}
         self._gathers: dict[tuple[object, ...], AllGatherExchange] = {}
@@ -50,7 +55,8 @@ class RankGrid:
         about = f"{self.context.group.about or self.context.group.name} along axis {axis}"
         line = self.context.split(others, self.at[axis], about=about)
         assert line is not None
-        return RankGroup(line)
+        _restarted_barrier(line)
+        return RankGroup(line, self.calls)
 
     def group(self, axes: Sequence[int]) -> RankGroup | None:
         """The processes that differ along these axes only; None where such are not kept together."""
@@ -64,11 +70,6 @@ class RankGrid:
         """Of each rank of the group along these axes: where it is along each axis of the grid, 0 along others."""
         return list(product(*(range(n) if axis in axes else (0,) for axis, n in enumerate(self.hosts))))
 
-    def check(self, op: str, data: torch.Tensor, group: RankGroup) -> None:
-        """Before ranks meet in a collective, let those who asked for it compare notes."""
-        if self.before_gathering is not None:
-            self.before_gathering(op, data, group.context)
-
     def gather(self, data: torch.Tensor, axes: Sequence[int], op: str) -> torch.Tensor:
         """What the processes along these axes hold, side by side: on the CPU, and not to be written to."""
         split = self.split_axes(axes)
@@ -77,7 +78,6 @@ class RankGrid:
                 data = self.gather(data, (axis,), op)
             return data
         group = self._groups[split]
-        self.check(op, data, group)
         assembly = self._gathering(group, split, data, op)
         assembly.open(lambda own: own[0].copy_(data.detach()))
         return assembly.keep()
@@ -118,7 +118,40 @@ class RankGrid:
         return ExchangeLayout(tuple(wide), dtype, place)
 
     def barrier(self, op: str) -> None:
-        self.context.barrier(op=op)
+        self.calls.compare(op)
+
+
+# By their ranks in the world: the board of a mesh serves the next one that the same processes open.
+_OPENING = "open_mesh_device"
+_LOCKSTEPS: dict[tuple[int, ...], Lockstep] = {}
+
+
+def lockstep_of(context: DistributedContext) -> Lockstep:
+    """Of the ranks of a context, who call this together whenever they open a mesh: it begins anew."""
+    ranks, barrier = context.group.ranks, _restarted_barrier(context)
+    if ranks not in _LOCKSTEPS:
+        board = None if barrier is None else CallBoard(barrier.segment, context.rank, context.size)
+        _LOCKSTEPS[ranks] = lockstep = Lockstep(context, board)
+        atexit.register(_end, lockstep)
+    _LOCKSTEPS[ranks].restart(context)
+    return _LOCKSTEPS[ranks]
+
+
+def _restarted_barrier(context: DistributedContext) -> ShmBarrier | None:
+    """One rank may have left the last barrier when it found that the others had gone another way."""
+    barrier = shm_barrier_of(context, _OPENING)
+    if barrier is not None:
+        barrier.restart(max(context.allgather_int(barrier.step, op=_OPENING)))
+        context.barrier(op=_OPENING)
+    return barrier
+
+
+def _end(lockstep: Lockstep) -> None:
+    """The program ends: told here, for nobody would see an error that is raised now."""
+    try:
+        lockstep.end()
+    except LockstepError as error:
+        sys.excepthook(LockstepError, error, error.__traceback__)
 
 
 def join(world: DistributedContext, mesh: int, host_rank: int | None, hosts: tuple[int, ...]) -> RankGrid:

@@ -22,6 +22,7 @@ from softmesh.processes.context import DistributedContext
 
 SHARED_MEMORY = "SOFTMESH_SHARED_MEMORY"
 SPAN = 1 << 40  # addresses, not memory
+BOARD = SPAN - (1 << 33)  # from here on is no room for tensors: see call_board
 # These processors let others see writes in the order in which they were made, and make no read late.
 _STRONGLY_ORDERED = ("x86_64", "AMD64", "i686")
 _KEY_WORDS = 3  # process, descriptor, and a random number that stands in the file

@@ -19,7 +19,7 @@ import torch
 from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, retire
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.shared_memory import Segment, shared_segment
-from softmesh.processes.waits import Wait, mismatch_error
+from softmesh.processes.waits import CallMismatch, Wait
 
 _WORD = 8
 _MASK = SLOTS // 8  # bytes
@@ -30,7 +30,7 @@ MOST_RANKS = FIRST // _RANK_STRIDE
 
 class ShmBarrier:
     def __init__(self, rank: int, size: int, segment: Segment) -> None:
-        self._segment = segment
+        self.segment = segment
         self._releases_memory = rank == 0  # one of them gives memory back for all
         self._allocator = BlockAllocator(segment)
         self._map, self._words = segment.map, segment.words
@@ -39,7 +39,7 @@ class ShmBarrier:
         self._other_words = tuple(other * _RANK_STRIDE // _WORD for other in others)
         self._own_masks = _masks_of(rank)
         self._other_masks = tuple(zip(*map(_masks_of, others), strict=True))
-        self._step = 0
+        self.step = 0
         self._awaited = 0
         self._idle = ALL  # blocks that this rank has no use for
         self._free: int | None = ALL  # as all said at the last barrier, less what was taken since
@@ -65,12 +65,20 @@ class ShmBarrier:
         self._shared.append(block)
         return block.share_view(view)
 
+    def restart(self, step: int) -> None:
+        """Go on from this step, as all ranks do, while none of them waits."""
+        self.step = step
+        for at in self._own_masks:
+            self._map[at : at + _MASK] = self._idle.to_bytes(_MASK, "little")
+        self._words[self._own_word] = step << 32
+        self._free = None
+
     def wait_for_all(self, wait: Wait, digest: int) -> None:
         """Go on when all ranks have come; what each wrote before, all can read after."""
         if self._shared:
             retire(self._shared, Block.is_idle, self.free_block)
-        step = self._step = self._step + 1
-        order = self._segment.order
+        step = self.step = self.step + 1
+        order = self.segment.order
         at = self._own_masks[step & 1]
         self._map[at : at + _MASK] = self._idle.to_bytes(_MASK, "little")
         if order is not None:
@@ -83,8 +91,7 @@ class ShmBarrier:
             if order is not None:
                 order()
             if self._has_mismatch(word, step):
-                wait.linger_for_report()
-                raise mismatch_error(wait)
+                raise CallMismatch(wait)
         self._free = None
         if self._allocator.has_holes:
             self._allocator.reclaim_holes()
@@ -106,12 +113,12 @@ class ShmBarrier:
 
     def _idle_on_all_ranks(self) -> int:
         free, memory = self._own_idle_mask(), self._map
-        for at in self._other_masks[self._step & 1]:
+        for at in self._other_masks[self.step & 1]:
             free &= int.from_bytes(memory[at : at + _MASK], "little")
         return free
 
     def _own_idle_mask(self) -> int:
-        at = self._own_masks[self._step & 1]
+        at = self._own_masks[self.step & 1]
         return int.from_bytes(self._map[at : at + _MASK], "little")
 
 

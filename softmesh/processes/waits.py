@@ -101,6 +101,7 @@ class Wait:
         "fingerprint",
         "group",
         "kind",
+        "look_around",
         "nbytes",
         "op",
         "patience",
@@ -128,6 +129,7 @@ class Wait:
         self.begun = self.patience = 0.0
         self.serial = self.polls = 0
         self.site = _NOWHERE
+        self.look_around: Callable[[], object] | None = None  # raises where waiting is known to be in vain
 
     def __enter__(self) -> Wait:
         return self
@@ -162,6 +164,8 @@ class Wait:
                 return
             pause = min(pause * 1.25, _LONGEST_PAUSE)
             self.polls += 1
+            if self.look_around is not None:
+                self.look_around()
             seconds = time.monotonic() - self.begun
             if not self.serial and seconds > _REPORTED_AFTER:
                 deadline = timeout() + (_LAUNCHER_FIRST if rank_reporter.connected() else 0.0)
@@ -224,12 +228,15 @@ class Wait:
         return HangError(message, report)
 
 
-def mismatch_error(wait: Wait) -> MeshError:
-    """For ranks that met, and find that they are in different calls."""
-    return MeshError(
-        f"{wait.op}: the ranks are in different calls: this one is in {wait.fingerprint}. Every rank of a group "
-        "makes the same calls in the same order, with tensors of the same shape and dtype."
-    )
+class CallMismatch(MeshError):
+    """Ranks met, and find that they are in different calls."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(
+            f"{wait.op}: the ranks are in different calls: this one is in {wait.fingerprint}. Every rank of a group "
+            "makes the same calls in the same order, with tensors of the same shape and dtype."
+        )
+        self.wait = wait
 
 
 class blocking_wait:

@@ -413,6 +413,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         """Close this mesh and its submeshes; closing twice is harmless."""
         if not self.closed:
             self._check_queues_apart()
+        was_open = not self.closed
         for submesh in self.get_submeshes():
             submesh.close()
         self.closed = True
@@ -420,6 +421,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.memory.close()
         if self._parent is None:
             release_results()
+        if was_open and self.ranks is not None:
+            self.ranks.calls.check()
 
 
 A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"

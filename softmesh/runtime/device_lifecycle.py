@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, checked_ints, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, NotModelled
+from softmesh.fabric import settings as fabric_settings
 from softmesh.fabric.system import System, current_system
 from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import current_context
+from softmesh.processes.lockstep import described
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
 from softmesh.runtime.lockstep_check import watch
@@ -106,9 +108,18 @@ def open_mesh_device(
     start = (0,) * shape.dims() if offset is None else tuple(offset)
     holding = _holding(system, start, tuple(shape)) if not given else _holding_of(system, given)
     mesh = MeshDevice(shape, ids, system, options=options, holding=holding)
+    if mesh.ranks is not None:
+        mesh.ranks.calls.note(described("open_mesh_device", _told_of(mesh, options)))
     _OPENED.add(mesh)
     _sanitize_where_asked()
     return mesh
+
+
+def _told_of(mesh: MeshDevice, options: dict[str, object]) -> list[str]:
+    """What the processes that open a mesh together must agree on."""
+    fabric = fabric_settings.active()
+    given = [f"{name}={value}" for name, value in options.items() if value]
+    return [f"{mesh.shape}", f"fabric={fabric.config.name}", *given]
 
 
 def _sanitize_where_asked() -> None:
@@ -151,7 +162,7 @@ def _ranks_sharing_mesh(system: System) -> RankGrid | None:
             "them with tt-run and a rank binding."
         )
     ranks = join(world, system.own_meshes[0].id, system.host_rank, hosts)
-    watch(ranks)
+    watch()
     return ranks
 
 

@@ -19,7 +19,6 @@ from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 from softmesh.placement.distribution import Extents
 from softmesh.placement.process_blocks import Block
 from softmesh.processes.rank_grid import RankGrid
-from softmesh.runtime.lockstep_check import watch
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ def _grid_of(ranks: RankGrid, spans: Sequence[range], hosts: Extents) -> RankGri
     known = _PARTS.setdefault(ranks, {})
     if tuple(spans) not in known:
         members = [_number(place, ranks.hosts) for place in product(*spans)]
-        known[tuple(spans)] = grid = RankGrid(ranks.context.create_sub_context(members), hosts)
-        watch(grid)
+        known[tuple(spans)] = RankGrid(ranks.context.create_sub_context(members), hosts)
     return known[tuple(spans)]
 
 

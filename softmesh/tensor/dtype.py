@@ -48,11 +48,8 @@ class DtypeFacts:
     torch: TorchDtype
     is_float: bool
     exact_storage: bool
-    mantissa_bits: int | None = None
-
-    @property
-    def is_block(self) -> bool:
-        return self.mantissa_bits is not None
+    mantissa_bits: int | None = None  # of a block float
+    is_block: bool = False
 
 
 def _float(bits: int, storage: TorchDtype) -> DtypeFacts:
@@ -61,7 +58,7 @@ def _float(bits: int, storage: TorchDtype) -> DtypeFacts:
 
 def _block_float(bits: int) -> DtypeFacts:
     f32 = torch.float32
-    return DtypeFacts(bits, f32, f32, is_float=True, exact_storage=False, mantissa_bits=bits - 1)
+    return DtypeFacts(bits, f32, f32, is_float=True, exact_storage=False, mantissa_bits=bits - 1, is_block=True)
 
 
 def _integer(bits: int, storage: TorchDtype, torch_dtype: TorchDtype) -> DtypeFacts:

@@ -171,7 +171,13 @@ class Storage:
         assert self.data is not None
         if not is_sole_owner(self.data):
             self.data = self.data.clone()
+        self.note_write()
         return self.data
+
+    def note_write(self) -> None:
+        """Something was written to it: it is no longer memory and nothing more."""
+        if self.undefined is not None and self.undefined.is_unwritten:
+            self.undefined = None
 
     def piece(self, position: int) -> torch.Tensor:
         """A view of what the device at this position of the flattened grid holds."""

@@ -23,7 +23,7 @@ from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
-from softmesh.strictness import warn_or_raise
+from softmesh.strictness import doubt, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
@@ -32,7 +32,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
-from softmesh.tensor.undefined import warn_if_undefined
+from softmesh.tensor.undefined import mark_unwritten, warn_if_undefined
 
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
@@ -290,6 +290,7 @@ def to_torch(
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
     data = tensor.view_data()
+    _doubt_part(tensor)
     if mesh_composer is not None:
         whole = _composed(tensor, mesh_composer, "to_torch")
     elif len(dist.coordinates()) > 1:
@@ -355,6 +356,18 @@ def _warn_partial(tensor: Tensor, dist: Distribution, doing: str) -> None:
             )
 
 
+def _doubt_part(tensor: Tensor) -> None:
+    """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
+    if tensor.shard_positions is not None:
+        words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
+        if words:
+            doubt(
+                f"to_torch: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
+                "whole, not the whole. ttnn.all_reduce gives every device the whole.",
+                PartialWarning,
+            )
+
+
 def _hand_over(whole: torch.Tensor, data: torch.Tensor, dtype: DataType, wanted: torch.dtype | None) -> torch.Tensor:
     result = from_storage(whole, dtype).detach().cpu()
     if wanted is not None:
@@ -380,9 +393,12 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
     What was made of a single shard is its own process's alone.
     """
     device, dist = tensor.storage.device, tensor.view_distribution()
-    if device is None or device.block is None or device.ranks is None or dist.spread is None:
+    if device is None or device.block is None or device.ranks is None:
         return tensor
     ranks = device.ranks
+    ranks.calls.check()
+    if dist.spread is None:
+        return tensor
     axes = range(dist.lead)
     data = device.block.widened(tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing))
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
@@ -458,12 +474,14 @@ def allocate_tensor_on_device(
 ) -> Tensor:
     """`(tensor_spec, mesh_device)` or `(shape, dtype, layout, mesh_device, memory_config)`.
 
-    Contents are undefined in TT-NN; here they are zeros.
+    Contents are undefined: here they are zeros, and who reads them before they were written is warned.
     """
     where = "allocate_tensor_on_device"
     first = shape if tensor_spec is None else tensor_spec
     spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
-    return _allocated(where, spec, device, device)
+    made = _allocated(where, spec, device, device)
+    mark_unwritten(made, where)
+    return made
 
 
 def _spec_and_mesh(

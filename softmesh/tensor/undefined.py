@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from softmesh.callsite import CallSite
+from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
@@ -33,7 +33,8 @@ _SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
 
 class Undefined(NamedTuple):
     """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can;
-    `is_hidden`: it does no longer, as a yes or no was made of it.
+    `is_hidden`: it does no longer, as a yes or no was made of it. `is_unwritten`: memory that was allocated and nothing
+    more; here it holds zeros, and the first write of any kind ends it.
     """
 
     op: str
@@ -41,6 +42,7 @@ class Undefined(NamedTuple):
     coords: frozenset[MeshCoordinate]
     in_rows: bool = False
     is_hidden: bool = False
+    is_unwritten: bool = False
 
     def without(self, coord: MeshCoordinate) -> Undefined | None:
         """After a write to one device."""
@@ -103,6 +105,13 @@ def mark(result: Tensor, undefined: Undefined | None) -> None:
         storage.undefined = _joined(storage.undefined, undefined.within(devices_of(result.view_distribution())))
 
 
+def mark_unwritten(result: Tensor, op: str) -> None:
+    """Of a tensor that is memory and nothing more, as TT-NN's `empty` makes it."""
+    if result.storage.device is not None:
+        devices = devices_of(result.view_distribution())
+        result.storage.undefined = Undefined(op, user_call_site(), devices, is_unwritten=True)
+
+
 def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinate] | None = None) -> None:
     """Called where values leave for the host or for other devices; `among`: those of these devices only."""
     undefined = undefined_in(tensor)
@@ -116,6 +125,16 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     named = ", ".join(map(repr, found[:_SHOWN]))
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     what = "rows of it were" if undefined.in_rows else "it was"
+    if undefined.is_unwritten:
+        warn_or_raise(
+            f"{doing}: the tensor {tuple(tensor.shape)} is made of memory that nothing was written to since "
+            f"ttnn.{undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here it is 0. "
+            "Write to it first (ttnn.copy_host_to_device_tensor, or as an op's output tensor), or make it with "
+            "ttnn.zeros.",
+            SoftmeshWarning,
+            MeshError,
+        )
+        return
     warn_or_raise(
         f"{doing}: the tensor {tuple(tensor.shape)} holds undefined values on {named}{more}: {what} never written "
         f"there by {undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here it "

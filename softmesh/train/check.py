@@ -87,7 +87,11 @@ def _forward(
     try:
         return run.forward(function, model, batch)
     except PartialError as error:
-        comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
+        first = next((op for op in run.ops if op.problem is not None), None)
+        if first is None or first.problem is None:
+            comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
+        else:
+            comparison.findings.append(Finding("forward", first.describe(), first.problem, first.path))
         return None
 
 

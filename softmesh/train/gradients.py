@@ -15,10 +15,11 @@ import torch
 
 from softmesh.autograd.leaves import gradient_tensor
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial
+from softmesh.strictness import doubt
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label, axis_number, listed
 from softmesh.train.module import Parameters, is_first_holder, named
@@ -58,6 +59,12 @@ def sync_gradients(
                 combine(tensor, axis, average)
                 calls += 1
                 count += tensor.logical_volume() * data.itemsize
+    if not calls and any(_devices(tensor, axis) > 1 for name, tensor in by_name.items() for axis in numbers[name]):
+        doubt(
+            "sync_gradients: all devices agree on every gradient already, and nothing was combined: were they "
+            "synchronised before, or did all devices see the same batch?",
+            SoftmeshWarning,
+        )
     return Synced(calls, count)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import softmesh as ttnn
 from softmesh import Command, MeshCoordinate, MeshDevice, MeshShape
-from softmesh.dispatch import compiled_call
+from softmesh.dispatch import call_cache
 from softmesh.report.command_log import CommandLog
 from softmesh.runtime import commands as command_stream
 from softmesh.tensor.transfer import deallocate
@@ -258,7 +258,7 @@ def test_without_an_observer_no_command_is_built(mesh: MeshDevice, x: ttnn.Tenso
         raise AssertionError("a Command was built")
 
     monkeypatch.setattr(command_stream, "Command", refuse)
-    monkeypatch.setattr(compiled_call, "Command", refuse)
+    monkeypatch.setattr(call_cache, "Command", refuse)
     monkeypatch.setattr(command_stream, "raw_call_site", refuse)
     y = ttnn.relu(x) + x
     host = ttnn.from_device(ttnn.from_torch(torch.ones(2), device=mesh))

@@ -1,55 +1,83 @@
-"""Programs that should be the same on every rank: the first command that differs is named."""
+"""Programs that should be the same on every rank: the first call that differs is named."""
+
+import json
+import mmap
 
 import pytest
 
 from softmesh.errors import MeshError
+from softmesh.processes.call_board import KEPT, CallBoard
 from softmesh.processes.context import SingleProcess
-from softmesh.processes.lockstep import Lockstep, LockstepError, difference
-from softmesh.processes.wait_report import Site
+from softmesh.processes.lockstep import Entry, Lockstep, LockstepError, SharedCall, difference
 from softmesh.processes.waits import Group
 from softmesh.runtime.lockstep_check import is_wanted
 
 
 def history(*names, kept=256):
-    lockstep = Lockstep(kept)
-    for line, name in enumerate(names, start=1):
-        lockstep.feed(name, [(32, 32)], ["bfloat16"], Site("train.py", line, "step"))
-    return list(lockstep._entries)
+    found, digest = [], 0
+    for number, name in enumerate(names, start=1):
+        digest = hash((digest, SharedCall(name).code))
+        found.append(Entry(number, digest, f"{name} at train.py:{number}"))
+    return found[-kept:]
 
 
 class Rehearsed(SingleProcess):
     """Rank 4 of 4 and 6; what the other one says is known beforehand."""
 
-    def __init__(self, other):
+    def __init__(self):
         super().__init__()
         self.group = Group("line", (4, 6))
-        self.other = other
+        self.size = 2
         self.exchanged = []
+        self.other = None
 
     def allgather_int(self, value, *, op="allgather_int"):
-        self.exchanged.append("hash")
-        return [value, int.from_bytes(self.other._digest, "big", signed=True)]
+        self.exchanged.append("digest")
+        return [value, self.other.digest >> 1]
 
     def allgather_bytes(self, data, *, op="all_gather", fingerprint=None):
-        import json
-
         self.exchanged.append("history")
-        return [memoryview(data), memoryview(json.dumps(list(self.other._entries)).encode())]
+        other = [(number, str(digest), told.decode()) for number, digest, told, _ in self.other._latest]
+        return [memoryview(data), memoryview(json.dumps(other).encode())]
 
 
-def test_the_first_differing_command_is_named_with_both_lines():
+class Segment:
+    """Memory for a board of few ranks."""
+
+    order = None
+
+    def __init__(self):
+        self.map = mmap.mmap(-1, 1 << 20)
+        self.words = memoryview(self.map).cast("Q")
+
+
+def test_the_first_differing_call_is_named_with_both_lines():
     error = difference([history("add", "gelu", "matmul"), *[history("add", "matmul")] * 3])
     assert (error.odd, error.index) == ((0,), 2)
     text = str(error)
-    assert text.startswith("ranks run different programs: command number 2 differs\n")
-    assert "rank 0: gelu(bfloat16 [32, 32]) at train.py:2 in step" in text
-    assert "rank 1-3: matmul(bfloat16 [32, 32]) at train.py:2 in step" in text
+    assert text.startswith("rank 0 runs another program than the rest: call number 2 differs\n")
+    assert "  rank 0 in gelu\n      at train.py:2" in text
+    assert "  ranks 1-3 in matmul\n      at train.py:2" in text
+
+
+def test_ranks_that_differ_in_several_ways_are_told_apart():
+    text = str(difference([history("add"), history("gelu"), history("relu"), history("add")]))
+    assert text.startswith("ranks 1-2 run another program than the rest")
+    assert [line for line in text.splitlines() if " in " in line and "remedy" not in line] == [
+        "  rank 1 in gelu",
+        "  rank 2 in relu",
+        "  ranks 0, 3 in add",
+    ]
 
 
 def test_a_rank_that_did_less_is_told_so():
     error = difference([history("add"), history("add", "gelu"), history("add", "gelu")])
     assert (error.odd, error.index) == ((0,), 2)
-    assert "rank 0: nothing more" in str(error)
+    assert "rank 0 made no more calls" in str(error)
+
+
+def test_histories_that_agree_are_no_error():
+    assert difference([history("add", "gelu")] * 3) is None
 
 
 def test_a_difference_older_than_what_is_kept_is_admitted():
@@ -58,40 +86,90 @@ def test_a_difference_older_than_what_is_kept_is_admitted():
     assert "an earlier one, no longer known, may differ already" in str(error)
 
 
-@pytest.mark.parametrize(
-    "change", [("sub", (32, 32), "bfloat16"), ("add", (32, 64), "bfloat16"), ("add", (32, 32), "float32")]
-)
-def test_names_shapes_and_types_all_count(change):
-    here, there = Lockstep(), Lockstep()
-    here.feed("add", [(32, 32)], ["bfloat16"])
-    name, shape, dtype = change
-    there.feed(name, [shape], [dtype])
-    with pytest.raises(LockstepError, match="command number 1 differs") as differs:
-        here.compare(Rehearsed(there))
+def two(here_call, there_call, here_at=(), there_at=()):
+    context = Rehearsed()
+    here, there = Lockstep(context), Lockstep(context)
+    context.other = there
+    here.note(SharedCall(here_call), here_at)
+    there.note(SharedCall(there_call), there_at)
+    return here, context
+
+
+@pytest.mark.parametrize("other", ["sub(bfloat16 [32, 32])", "add(bfloat16 [32, 64])", "add(float32 [32, 32])"])
+def test_all_that_is_said_of_a_call_counts(other):
+    here, _ = two("add(bfloat16 [32, 32])", other)
+    with pytest.raises(LockstepError, match="call number 1 differs") as differs:
+        here.compare("barrier")
     assert differs.value.odd == (6,)
 
 
-def test_arguments_count_too():
-    here, there = Lockstep(), Lockstep()
-    here.feed("transpose", [(32, 32)], ["bfloat16"], arguments=["dim1=0", "dim2=1"])
-    there.feed("transpose", [(32, 32)], ["bfloat16"], arguments=["dim1=-2", "dim2=-1"])
-    with pytest.raises(LockstepError, match="dim1=-2"):
-        here.compare(Rehearsed(there))
+def test_tensors_at_other_addresses_are_other_tensors():
+    here, _ = two("all_reduce(bfloat16 [32, 32])", "all_reduce(bfloat16 [32, 32])", (0x1000,), (0x2000,))
+    with pytest.raises(LockstepError, match="on memory at 0x1000\n      at "):
+        here.compare("barrier")
 
 
-def test_while_programs_agree_only_hashes_travel():
-    here, there = Lockstep(), Lockstep()
-    for lockstep in (here, there):
-        lockstep.feed("add", [(32, 32)], ["bfloat16"])
-    context = Rehearsed(there)
-    here.compare(context)
-    assert context.exchanged == ["hash"]
+def test_while_programs_agree_only_digests_travel():
+    here, context = two("add", "add", (64,), (64,))
+    here.compare("barrier")
+    assert context.exchanged == ["digest"]
 
 
-def test_the_line_of_a_command_is_the_users():
-    lockstep = Lockstep()
-    lockstep.feed("add")
-    assert lockstep._entries[0].site.file == __file__
+def test_the_line_of_a_call_is_the_users():
+    here, _ = two("add", "gelu")
+    with pytest.raises(LockstepError, match=r"test_lockstep\.py:\d+ in two"):
+        here.compare("barrier")
+
+
+@pytest.fixture
+def board():
+    segment = Segment()
+    return [CallBoard(segment, rank, 2, start=0) for rank in (0, 1)]
+
+
+def on_board(board):
+    context = Rehearsed()
+    return [Lockstep(context, one) for one in board]
+
+
+def test_a_board_tells_of_a_difference_without_waiting(board):
+    here, there = on_board(board)
+    for one in (here, there):
+        one.note(SharedCall("open"))
+    here.note(SharedCall("all_reduce(x)"), (64,))
+    here.check()  # the other is only behind
+    there.note(SharedCall("all_gather(x)"), (64,))
+    for one in (here, there):
+        with pytest.raises(LockstepError, match="call number 2 differs") as differs:
+            one.check()
+        assert "all_reduce(x) on memory at 0x40\n      at " in str(differs.value)
+
+
+def test_a_rank_that_is_far_ahead_is_not_compared_with_what_it_no_longer_shows(board):
+    here, there = on_board(board)
+    here.note(SharedCall("a"))
+    for _ in range(KEPT + 1):
+        there.note(SharedCall("b"))
+    here.check()
+
+
+def test_a_program_that_ends_early_is_noticed_by_both(board):
+    here, there = on_board(board)
+    for one in (here, there):
+        one.note(SharedCall("open"))
+    there.note(SharedCall("all_reduce(x)"))
+    with pytest.raises(LockstepError, match="rank 4 made no more calls"):
+        here.end()
+    with pytest.raises(LockstepError, match="rank 4 made no more calls"):
+        there.end()
+
+
+def test_programs_that_end_alike_end_in_peace(board):
+    here, there = on_board(board)
+    for one in (here, there):
+        one.note(SharedCall("open"))
+    here.end()
+    there.end()
 
 
 @pytest.mark.parametrize(("said", "wanted"), [("", False), ("0", False), ("1", True)])

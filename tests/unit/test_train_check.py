@@ -214,6 +214,7 @@ def test_a_forgotten_broadcast_is_named_where_the_gradient_branches(gpt: GPT, mo
     assert "head.weight" not in by_name
 
 
+@pytest.mark.filterwarnings("ignore:backward. the gradient that comes to all_reduce")
 def test_a_gradient_that_is_reduced_backwards_once_too_often_is_so_many_times_too_big(
     gpt: GPT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +359,7 @@ def test_a_way_that_is_cut_on_the_mesh_is_named(monkeypatch: pytest.MonkeyPatch)
         assert "no gradient on the mesh" in messages["blocks.0.mlp.up.weight"]
 
 
+@pytest.mark.filterwarnings("ignore:backward. the gradient that comes to all_reduce")
 def test_what_is_wrong_is_raised_and_shown_as_a_table(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowParallelLinear, "forward", row_reduced_backwards_too)
     report = check(gpt, batch(mesh_of(gpt)), sync=["dp"])

@@ -13,9 +13,11 @@ import torch
 
 from softmesh.arguments import checked, checked_function, checked_int, checked_ints, described, refused
 from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Marking
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
@@ -29,6 +31,7 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import created
+from softmesh.tensor.undefined import mark_unwritten
 
 _LARGE = 1 << 28  # elements
 
@@ -150,8 +153,10 @@ def empty(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """Contents are undefined in TT-NN; here they are zeros."""
-    return _full("empty", shape, 0, dtype, layout, device, memory_config)
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
+    made = _full("empty", shape, 0, dtype, layout, device, memory_config)
+    mark_unwritten(made, "empty")
+    return made
 
 
 def arange(
@@ -259,9 +264,26 @@ def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
 
-@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking | None:
+    if call.target is not None:
+        return None
+
+    def tell(made: list[Tensor]) -> None:
+        for result in made:
+            mark_unwritten(result, op)
+
+    return tell
+
+
+@operation(
+    **_LIKE,
+    tuning="device",
+    positional="dtype layout device memory_config optional_tensor",
+    undefined=_leave_unwritten,
+    leaves_undefined=True,
+)
 def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
-    """Contents are undefined in TT-NN; here they are zeros."""
+    """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
     return _filled(tensor, layout, 0)
 
 

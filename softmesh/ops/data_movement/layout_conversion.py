@@ -10,13 +10,12 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,

@@ -9,14 +9,13 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.arguments import refused
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.definition import Definition, elementwise_program
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
-from softmesh.ops.elementwise.program_keys import elementwise_program
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -133,9 +132,9 @@ def binary_local(
     cast = cast_beside_float(op, a, b)
     dtypes = None if cast is None else (cast,)
     rank = broadcast_rank(op, a, b)
-    first, second, last = (activations(several, op) for several in (before_a, before_b, after))
-    if first is None and second is None and last is None:
+    if not (before_a or before_b or after):
         return Local(entry.function, entry.rule, dtypes=dtypes, broadcast_rank=rank)
+    first, second, last = (activations(several, op) for several in (before_a, before_b, after))
 
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x = _widened(x) if first is None else first(x)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
-from softmesh.dispatch.definition import Arguments
+from softmesh.dispatch.definition import Arguments, scalar_free_program
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
@@ -19,7 +19,6 @@ from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank
-from softmesh.ops.elementwise.program_keys import scalar_free_program
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules

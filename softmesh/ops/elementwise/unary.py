@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import elementwise_program
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
-from softmesh.ops.elementwise.program_keys import elementwise_program
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 

@@ -10,13 +10,13 @@ import torch
 
 from softmesh.arguments import checked_function
 from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.definition import scalar_free_program_of_shapes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.device_batches import delivered
-from softmesh.ops.elementwise.program_keys import scalar_free_program_of_shapes
 from softmesh.ops.moreh.reductions import norm_of_all
 from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.dispatch.argument_forms import named_by_position, one_after_the_other
-from softmesh.dispatch.bound_call import BoundCall
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import Signature
+from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules

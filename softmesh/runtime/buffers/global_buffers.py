@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from softmesh import epoch
 from softmesh.arguments import checked, checked_int, described, refused, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import ShardOrientation, ShardSpec, TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.buffers.buffer_config import (
     BufferShardingArgs,
     DeviceLocalBufferConfig,
@@ -71,6 +73,7 @@ class GlobalSemaphore:
         self.cores = check_cores(where, "cores", cores)
         value = _checked_count("initial_value", initial_value)
         self.buffer = page_per_core(device, cores, _WORD, check_l1(where, buffer_type))
+        _tell_ranks(device, f"create_global_semaphore({self.cores}, {value})", self.address())
         self.reset_semaphore_value(value)
 
     def device(self) -> MeshDevice:
@@ -81,11 +84,19 @@ class GlobalSemaphore:
 
     def reset_semaphore_value(self, reset_value: int) -> None:
         self.value = _checked_count("reset_value", reset_value)
+        if self.value:
+            epoch.invalidate()  # calls that were checked with another value of it
         words = torch.full((self.cores.num_cores(),), self.value, dtype=torch.int64).to(torch.uint32)
         self.device().mesh_command_queue().enqueue_write_mesh_buffer(self.buffer, words)
 
     def __repr__(self) -> str:
         return f"global_semaphore(address={self.address()}, value={self.value})"
+
+
+def _tell_ranks(device: MeshDevice, made: str, address: int) -> None:
+    """Memory that chips of other processes write to lies at one address on all of them."""
+    if device.ranks is not None:
+        device.ranks.calls.note(SharedCall(made), (address,))
 
 
 def _checked_count(name: str, value: object) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
+from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.queue_base import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
@@ -53,6 +54,10 @@ class DeviceQueues:
 
         Whose cores it takes is only known while there is one sub-device.
         """
+        only = self.only_queue
+        if only is not None and cq_id is None and not queue_id.is_pushed:
+            only.in_use = True
+            return
         number = current_queue() if cq_id is None else cq_id
         is_known = type(number) is int and 0 <= number < len(self.queues)
         queue = self.queues[int(number)] if is_known else self.mesh_command_queue(number)

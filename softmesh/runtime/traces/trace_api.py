@@ -9,6 +9,7 @@ from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import mesh_coordinates
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime import commands
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
@@ -63,6 +64,8 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     if allocation_tracking.TRACE_ALLOC_TRACKING:
         allocation_tracking.verify_before_replay(mesh, trace)
     mesh.note_launch(queue)
+    if mesh.ranks is not None:
+        mesh.ranks.calls.note(SharedCall(f"execute_trace(the mesh's trace {list(mesh.captures.traces).index(number)})"))
     if not mesh.is_remote_only():
         trace.replay()
     if commands.observers:

@@ -1,0 +1,98 @@
+"""Calls whose placements say that something else was meant.
+
+A remark is told always (an error under SOFTMESH_STRICT=1): the numbers are wrong. A doubt is a warning that is told
+under SOFTMESH_STRICT=1 only, for there are right programs with the same text: shards may be contributions that were
+stacked and split, copies may be added up to scale them, a device may look for the best of its own part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import LOCAL, Partial, Replicate, Shard
+
+_NORMALIZING = (
+    *("softmax", "softmax_in_place", "scale_mask_softmax", "scale_mask_softmax_in_place"),
+    *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax", "transformer.attention_softmax_"),
+    *("layer_norm", "rms_norm"),
+)
+_CHOOSING = ("argmax", "topk", "sort")
+_DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
+
+
+class Doubt(NamedTuple):
+    text: str
+    is_certain: bool = False  # a remark
+
+
+def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[Doubt]:
+    """An op along a dim of which each device has a part: it knows nothing of the others' parts."""
+    if op not in _NORMALIZING and op not in _CHOOSING:
+        return
+    for axis, (word, result) in enumerate(zip(given.placements, made.placements, strict=False)):
+        if isinstance(word, Shard) and result == LOCAL:
+            devices = given.grid[axis]
+            if op in _NORMALIZING:
+                way = _DISTRIBUTED.get(op)
+                instead = f", or take ttnn.{way} and its post_all_gather" if way else ""
+                yield Doubt(
+                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
+                    f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
+                    f"cluster_axis={axis}){instead}.",
+                    is_certain=True,
+                )
+            else:
+                yield Doubt(
+                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices looks at its own "
+                    "part, and its indices count from the start of that part. Gather the results and choose among "
+                    f"them, or gather the tensor first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
+                )
+
+
+def of_a_sum(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
+    """A collective that adds up along mesh axes."""
+    words = {axis: dist.placements[axis] for axis in axes if dist.grid[axis] > 1}
+    if any(isinstance(word, Partial) for word in words.values()):
+        return
+    elsewhere = [axis for axis, word in enumerate(dist.placements) if axis not in words and isinstance(word, Partial)]
+    for axis, word in words.items():
+        devices = dist.grid[axis]
+        if isinstance(word, Replicate) and elsewhere:
+            yield Doubt(
+                f"{op}: it adds up over mesh axis {axis}, along which {devices} devices hold the same; the "
+                f"contributions lie along axis {elsewhere[0]}, and stay apart. Use cluster_axis={elsewhere[0]}.",
+                is_certain=True,
+            )
+        elif isinstance(word, Replicate):
+            yield Doubt(
+                f"{op}: {devices} devices along mesh axis {axis} hold the same, so that the sum is {devices} times "
+                "that: was it added up before?"
+            )
+        elif isinstance(word, Shard):
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, not contributions to a "
+                f"sum: ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) puts them together."
+            )
+
+
+def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, extent: int) -> Iterator[Doubt]:
+    """A collective that puts what devices hold side by side along `dim`, of which each has so much."""
+    for axis in axes:
+        word, devices = dist.placements[axis], dist.grid[axis]
+        if devices == 1:
+            continue
+        if isinstance(word, Partial) and extent > 1:  # of extent 1, contributions may be stacked to be added up
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and it puts "
+                f"them side by side: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
+                is_certain=True,
+            )
+        elif isinstance(word, Shard) and word.dim != dim:
+            yield Doubt(
+                f"{op}: dim {word.dim} was split over mesh axis {axis}, and dim {dim} is put together: what was side "
+                f"by side lies behind each other. Use dim={word.dim}."
+            )
+        elif isinstance(word, Replicate):
+            yield Doubt(f"{op}: {devices} devices along mesh axis {axis} hold the same, and the result repeats it.")
