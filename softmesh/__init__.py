@@ -168,6 +168,7 @@ with _collector_paused():
         get_num_pcie_devices,
         get_pcie_device_ids,
         is_blackhole,
+        is_grayskull,
         is_wormhole_b0,
     )
     from softmesh.runtime.malloc_tuning import keep_freed_memory

@@ -371,6 +371,7 @@ from softmesh.runtime.machine_queries import (
     get_num_pcie_devices as get_num_pcie_devices,
     get_pcie_device_ids as get_pcie_device_ids,
     is_blackhole as is_blackhole,
+    is_grayskull as is_grayskull,
     is_wormhole_b0 as is_wormhole_b0,
 )
 from softmesh.runtime.memory.memory_reports import (
@@ -576,7 +577,6 @@ def abs(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -590,7 +590,6 @@ def acos(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -604,7 +603,6 @@ def acosh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -625,9 +623,9 @@ def adaptive_avg_pool2d(
     memory_config: MemoryConfig | None = None,
     dram_slice_config: object = None,
     applied_shard_scheme: object = None,
-    compute_kernel_config: WormholeComputeKernelConfig | None = None,
     deallocate_input: bool | None = None,
     reallocate_output: object = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
     """The means of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."""
 def adaptive_max_pool2d(
@@ -641,7 +639,6 @@ def adaptive_max_pool2d(
     memory_config: MemoryConfig | None = None,
     dram_slice_config: object = None,
     applied_shard_scheme: object = None,
-    compute_kernel_config: WormholeComputeKernelConfig | None = None,
     deallocate_input: bool | None = None,
     reallocate_output: object = None,
 ) -> Tensor:
@@ -866,7 +863,6 @@ def asin(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -880,7 +876,6 @@ def asinh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -936,7 +931,6 @@ def atan(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -946,17 +940,7 @@ def atan2(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
     *,
-    activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_tensor: Tensor | None = None,
-    queue_id: int | QueueId | None = None,
-    fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
-    use_legacy: bool | None = None,
 ) -> Tensor:
     """atan2, element by element, with broadcasting."""
 def atan2_bw(
@@ -975,7 +959,6 @@ def atanh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1085,7 +1068,6 @@ def bitwise_and(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1103,7 +1085,6 @@ def bitwise_and(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1120,7 +1101,6 @@ def bitwise_left_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1138,7 +1118,6 @@ def bitwise_left_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1150,7 +1129,6 @@ def bitwise_not(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1165,7 +1143,6 @@ def bitwise_or(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1183,7 +1160,6 @@ def bitwise_or(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1200,7 +1176,6 @@ def bitwise_right_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1218,7 +1193,6 @@ def bitwise_right_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1235,7 +1209,6 @@ def bitwise_xor(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1253,7 +1226,6 @@ def bitwise_xor(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -1276,7 +1248,6 @@ def cbrt(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1286,7 +1257,6 @@ def ceil(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1320,7 +1290,6 @@ def clamp(
     max: Tensor | float | None = None,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
 ) -> Tensor:
@@ -1379,7 +1348,6 @@ def cos(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1393,7 +1361,6 @@ def cosh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1428,7 +1395,6 @@ def deg2rad(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1453,7 +1419,6 @@ def digamma(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1555,7 +1520,6 @@ def elu(
     *,
     alpha: float = 1.0,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1606,7 +1570,6 @@ def empty_like(
     layout: Layout | None = None,
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
-    optional_tensor: Tensor | None = None,
 ) -> Tensor:
     """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
 def eq(
@@ -1642,7 +1605,6 @@ def eqz(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1652,7 +1614,6 @@ def erf(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1667,7 +1628,6 @@ def erfc(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1681,7 +1641,6 @@ def erfinv(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1695,7 +1654,6 @@ def exp(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1706,7 +1664,6 @@ def exp2(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1732,7 +1689,6 @@ def expm1(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1801,7 +1757,6 @@ def floor(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1825,17 +1780,9 @@ def fmod(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
     *,
-    activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_tensor: Tensor | None = None,
-    queue_id: int | QueueId | None = None,
-    fast_and_approximate_mode: bool | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     sub_device_id: SubDeviceId | None = None,
-    use_legacy: bool | None = None,
 ) -> Tensor:
     """fmod, element by element, with broadcasting."""
 @overload
@@ -1843,17 +1790,9 @@ def fmod(
     input_tensor_a: Tensor | float,
     scalar: Tensor | float,
     *,
-    activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_tensor: Tensor | None = None,
-    queue_id: int | QueueId | None = None,
-    fast_and_approximate_mode: bool | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     sub_device_id: SubDeviceId | None = None,
-    use_legacy: bool | None = None,
 ) -> Tensor: ...
 @overload
 def fmod_bw(
@@ -1888,7 +1827,6 @@ def frac(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -1952,8 +1890,6 @@ def gcd(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor:
     """gcd, element by element, with broadcasting."""
@@ -1999,7 +1935,6 @@ def gelu(
     *,
     variant: GeluVariant = ...,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2020,7 +1955,6 @@ def gez(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2098,7 +2032,6 @@ def gtz(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2108,7 +2041,6 @@ def hardmish(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2134,7 +2066,6 @@ def hardsigmoid(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2148,7 +2079,6 @@ def hardswish(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2188,17 +2118,7 @@ def hypot(
     input_tensor_a: Tensor | float,
     input_tensor_b: Tensor | float,
     *,
-    activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
-    input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_tensor: Tensor | None = None,
-    queue_id: int | QueueId | None = None,
-    fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
-    use_legacy: bool | None = None,
 ) -> Tensor:
     """hypot, element by element, with broadcasting."""
 def hypot_bw(
@@ -2213,7 +2133,6 @@ def i0(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2227,7 +2146,6 @@ def i1(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2237,7 +2155,6 @@ def identity(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2262,7 +2179,7 @@ def indexed_fill(
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
 def interleaved_to_sharded(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet | MemoryConfig | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ...,
@@ -2275,7 +2192,7 @@ def interleaved_to_sharded(
     """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
 def interleaved_to_sharded_partial(
     input_tensor: Tensor,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet,
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -2299,7 +2216,6 @@ def isfinite(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2309,7 +2225,6 @@ def isinf(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2319,7 +2234,6 @@ def isnan(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2329,7 +2243,6 @@ def isneginf(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2339,7 +2252,6 @@ def isposinf(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2408,8 +2320,6 @@ def lcm(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor:
     """lcm, element by element, with broadcasting."""
@@ -2484,7 +2394,6 @@ def leaky_relu(
     negative_slope: float,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2528,7 +2437,6 @@ def lez(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2538,7 +2446,6 @@ def lgamma(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2574,7 +2481,6 @@ def log(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2585,7 +2491,6 @@ def log10(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2600,7 +2505,6 @@ def log1p(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2615,7 +2519,6 @@ def log2(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2634,7 +2537,6 @@ def log_sigmoid(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2756,7 +2658,6 @@ def logical_left_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -2774,7 +2675,6 @@ def logical_left_shift(
     input_tensor_a_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     input_tensor_b_activations: Sequence[str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]] = (),
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -2786,7 +2686,6 @@ def logical_not(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -2918,7 +2817,6 @@ def ltz(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -3006,7 +2904,7 @@ def max(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """max over one dim, several, or (None) all."""
+    """max of the values times `scalar`, over one dim, several, or (None) all."""
 def max_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3051,8 +2949,6 @@ def maximum(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor:
     """maximum, element by element, with broadcasting."""
@@ -3069,8 +2965,6 @@ def maximum(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor: ...
 def mean(
@@ -3086,7 +2980,7 @@ def mean(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """mean over one dim, several, or (None) all."""
+    """mean of the values times `scalar`, over one dim, several, or (None) all."""
 def mesh_partition(
     input_tensor: Tensor,
     dim: int,
@@ -3108,7 +3002,7 @@ def min(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """min over one dim, several, or (None) all."""
+    """min of the values times `scalar`, over one dim, several, or (None) all."""
 def min_bw(
     grad_tensor: Tensor,
     input_tensor_a: Tensor,
@@ -3130,8 +3024,6 @@ def minimum(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor:
     """minimum, element by element, with broadcasting."""
@@ -3148,15 +3040,12 @@ def minimum(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor: ...
 def mish(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -3743,7 +3632,6 @@ def neg(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -3765,7 +3653,6 @@ def nez(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -3858,8 +3745,6 @@ def pow(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor: ...
 def pow_bw(
@@ -3921,7 +3806,6 @@ def rad2deg(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -3937,7 +3821,6 @@ def rdiv(
     *,
     rounding_mode: str | None = None,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
@@ -3959,7 +3842,6 @@ def reciprocal(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4008,7 +3890,6 @@ def relu(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4018,7 +3899,6 @@ def relu6(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4214,7 +4094,6 @@ def round(
     *,
     decimals: int = 0,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4239,7 +4118,6 @@ def rsqrt(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4267,8 +4145,6 @@ def rsub(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor:
     """rsub, element by element, with broadcasting."""
@@ -4285,8 +4161,6 @@ def rsub(
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     fast_and_approximate_mode: bool | None = None,
-    sub_core_grids: CoreRangeSet | CoreRange | None = None,
-    sub_device_id: SubDeviceId | None = None,
     use_legacy: bool | None = None,
 ) -> Tensor: ...
 def rsub_(
@@ -4335,7 +4209,7 @@ def sampling(
     output_tensor: Tensor | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
 ) -> Tensor:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for."""
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for."""
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Tensor,
     scale: float | None = None,
@@ -4427,7 +4301,6 @@ def sigmoid(
     vector_mode: int = 4,
     mode: SigmoidMode = ...,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4438,7 +4311,6 @@ def sigmoid_accurate(
     fast_and_approximate_mode: bool | None = None,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4451,7 +4323,6 @@ def sign(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4465,7 +4336,6 @@ def signbit(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4475,7 +4345,6 @@ def silu(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4493,7 +4362,6 @@ def sin(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4507,7 +4375,6 @@ def sinh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4600,7 +4467,6 @@ def softmax(
     memory_config: MemoryConfig | None = None,
     queue_id: int | QueueId | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
-    program_config: HardwareConfig | None = None,
 ) -> Tensor:
     """Along `dim` of each device's piece: over a split dim the result is Local."""
 def softmax_in_place(
@@ -4618,7 +4484,6 @@ def softplus(
     beta: float = 1.0,
     threshold: float = 20.0,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4651,7 +4516,6 @@ def softsign(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4704,7 +4568,6 @@ def sqrt(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4723,7 +4586,6 @@ def square(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4772,9 +4634,7 @@ def squared_difference_bw(
     """[the gradient of a, that of b], of squared_difference."""
 def squeeze(input_tensor: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Drop dims of extent 1: one, several, or (None) all."""
-def stack(
-    input_tensors: Tensor | Sequence[Tensor], dim: int, *, memory_config: MemoryConfig | None = None
-) -> Tensor: ...
+def stack(input_tensors: Tensor | Sequence[Tensor], dim: int) -> Tensor: ...
 def std(
     input_tensor: Tensor,
     dim: int | Sequence[int] | None = None,
@@ -4788,7 +4648,7 @@ def std(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """std over one dim, several, or (None) all."""
+    """std of the values times `scalar`, over one dim, several, or (None) all."""
 def std_hw(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The square root of `var_hw`."""
 @overload
@@ -4877,14 +4737,13 @@ def sum(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """sum over one dim, several, or (None) all."""
+    """sum of the values times `scalar`, over one dim, several, or (None) all."""
 def swiglu(input_tensor: Tensor, dim: int = -1, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."""
 def swish(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4894,7 +4753,6 @@ def tan(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -4908,11 +4766,11 @@ def tanh(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
+    accuracy: object = None,
 ) -> Tensor:
     """tanh, element by element."""
 def tanh_bw(
@@ -4927,7 +4785,6 @@ def tanhshrink(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -5017,7 +4874,7 @@ def topk(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     stable: object = None,
 ) -> list[Tensor]:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order."""
 def tosa_gather(input: Tensor, index: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """[N, K, C] by [N, W]: [N, W, C], the rows that the index names."""
 def tosa_scatter(
@@ -5041,7 +4898,6 @@ def trunc(
     input_tensor: Tensor,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
@@ -5133,7 +4989,7 @@ def var(
     sub_core_grids: CoreRangeSet | CoreRange | None = None,
     fast_and_approximate_mode: bool | None = None,
 ) -> Tensor:
-    """var over one dim, several, or (None) all."""
+    """var of the values times `scalar`, over one dim, several, or (None) all."""
 def var_hw(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The mean squared distance from the mean of each matrix."""
 def view(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -5144,7 +5000,6 @@ def where(
     false_value: Tensor | float,
     *,
     memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
     queue_id: int | QueueId | None = None,
     sub_core_grids: CoreRangeSet | CoreRange | None = None,

@@ -223,6 +223,12 @@ def reject_unknown_keywords(function: _Function) -> _Function:
     return cast(_Function, call)
 
 
+def publicly_named(function: _Function) -> _Function:
+    """Has its public name where ops have theirs: whoever writes calls down for later asks there."""
+    vars(function)["python_fully_qualified_name"] = f"ttnn.{function.__name__}"
+    return function
+
+
 def checked_function(function: _Function) -> _Function:
     """Checked as ops are: names by the signature, kinds by its annotations."""
     signature = inspect.signature(function)

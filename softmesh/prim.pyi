@@ -5,5 +5,5 @@ from softmesh.tensor.tensor import Tensor
 
 def batch_statistics(input: Tensor) -> list[Tensor]:
     """The mean of each channel and the mean square distance from it, over batch and pixels."""
-def running_statistics(running: Tensor, batch: Tensor, *, momentum: float) -> Tensor:
+def running_statistics(running: Tensor, batch: Tensor, *, momentum: float, followed: str = 'both') -> Tensor:
     """running = (1 - momentum) * running + momentum * batch, in place."""

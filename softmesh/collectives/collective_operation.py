@@ -37,6 +37,7 @@ from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import is_lenient
@@ -137,6 +138,10 @@ class CollectivePlanner(Planner):
         adapts = tuple(None if i in kept_at else adapt for i, adapt in enumerate(plan.adapts))
         results = listed(self._try(Plan(plan.compute, adapts), data))
         self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
+
+    def _own_memory(self, local: Local) -> MemoryConfig | None:
+        """A collective's does not depend on the chip."""
+        return local.memory_config
 
     def _target_specs(self, targets: list[Tensor], local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         """Outputs must be what the collective makes."""

@@ -23,6 +23,7 @@ from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.device import MeshDevice
 from softmesh.strictness import is_lenient
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.spec import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class CollectiveSpec:
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
+    inherits: tuple[TensorSpec, ...] | None = None  # whose memory each result takes, where not the first operand's
     cost: CostRule | None = None
     pad_value: float = 0.0  # what the result's padding holds
     padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take

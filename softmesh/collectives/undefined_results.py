@@ -39,10 +39,12 @@ def _leaving(
     check_read: Callable[[str, Tensor, dict[str, Any]], None],
     unwritten: Callable[[dict[str, Any]], Unwritten],
     in_rows: bool = False,
+    on_zeros: bool = False,
 ) -> dict[str, Any]:
     """Options of a collective that does not write all of its result; in a tensor given for it, the rest stays.
 
-    `unwritten` is asked before the call for what tells, after it, where nothing was written.
+    `unwritten` is asked before the call for what tells, after it, where nothing was written. `on_zeros`: what it
+    makes itself is zeros first.
     """
 
     def rule(op: str, signature: Signature, call: BoundCall) -> Marking:
@@ -57,7 +59,7 @@ def _leaving(
             if given:
                 for result, old, coords in zip(made, before, left, strict=True):
                     mark(result, None if old is None else old.within(coords))
-            elif any(left):
+            elif any(left) and not on_zeros:
                 site = user_call_site()
                 for result, coords in zip(made, left, strict=True):
                     if coords:
@@ -105,10 +107,11 @@ def _own_place(coord: MeshCoordinate, tensor: Tensor) -> MeshCoordinate:
     return MeshCoordinate([at - first for at, first in zip(coord, block.origin, strict=True)])
 
 
-def writing_rows(picks: bool = False) -> dict[str, Any]:
+def writing_rows(picks: bool = False, on_zeros: bool = False) -> dict[str, Any]:
     """Which rows of its first result depends on the values; the computation says so by `note_written`.
 
-    `picks`: it reads some rows of its operands, and not those that nobody wrote.
+    `picks`: it reads some rows of its operands, and not those that nobody wrote. `on_zeros`: the others are 0, unless
+    a tensor was given for the result.
     """
 
     def check_read(op: str, tensor: Tensor, arguments: dict[str, Any]) -> None:
@@ -129,7 +132,7 @@ def writing_rows(picks: bool = False) -> dict[str, Any]:
 
         return find
 
-    return _leaving(check_read, unwritten, in_rows=True)
+    return _leaving(check_read, unwritten, in_rows=True, on_zeros=on_zeros)
 
 
 # What the collective under way is told by its own computation, the last run of it last.

@@ -56,7 +56,7 @@ class EntryPoint:
     name: str  # below `ttnn`
     cache: Calls | None = None  # None: nothing of it can be compiled
     reads_other_devices = False
-    golden_function: Callable[..., Any] | None = None
+    _golden: Callable[..., Any] | None = None
 
     def __init_subclass__(cls) -> None:
         cls.__doc__ = _HelpText(cls.__doc__)  # type: ignore[assignment]
@@ -64,6 +64,21 @@ class EntryPoint:
     @property
     def python_fully_qualified_name(self) -> str:
         return f"ttnn.{self.name}"
+
+    @property
+    def golden_function(self) -> Callable[..., Any] | None:
+        """Its torch reference."""
+        if self._golden is None:
+            self._golden = self.known_golden()
+        return self._golden
+
+    @golden_function.setter
+    def golden_function(self, function: Callable[..., Any] | None) -> None:
+        self._golden = function
+
+    def known_golden(self) -> Callable[..., Any] | None:
+        """The reference that comes with softmesh: bound by `ops.golden`, which stands above."""
+        return None
 
     def __repr__(self) -> str:
         return f"<operation {self.python_fully_qualified_name}>"

@@ -62,7 +62,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self._golden: Callable[..., Any] | None = None
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}
@@ -72,21 +71,6 @@ class Operation(EntryPoint):
     @property
     def python_fully_qualified_name(self) -> str:
         return f"{self.definition.namespace}.{self.name}"
-
-    @property
-    def golden_function(self) -> Callable[..., Any] | None:
-        """Its torch reference."""
-        if self._golden is None:
-            self._golden = self.known_golden()
-        return self._golden
-
-    @golden_function.setter
-    def golden_function(self, function: Callable[..., Any] | None) -> None:
-        self._golden = function
-
-    def known_golden(self) -> Callable[..., Any] | None:
-        """The reference that comes with softmesh: bound by `ops.golden`, which stands above."""
-        return None
 
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
@@ -131,6 +115,9 @@ class Operation(EntryPoint):
         if shared is not None and device is not None and device.ranks is not None:
             device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
+        if bound.target is not None or self.definition.writes:
+            for tensor in made:
+                tensor.handed_on()
         if call is not None:
             known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
             if known is not None:
@@ -191,7 +178,7 @@ class Operation(EntryPoint):
         form = tuple(part for part in key if not isinstance(part, Distribution))
         if definition.program_key is not None:
             form = definition.program_key(bound, plan)
-        plan.program = self._programs.setdefault(form, object())
+        plan.program = None if definition.is_part else self._programs.setdefault(form, object())
         return plan, results
 
     # -- what a call must meet -------------------------------------------------------------------
@@ -234,7 +221,8 @@ class Operation(EntryPoint):
             said = self.definition.off_mesh.format(letter=chr(ord("A") + on_host[0]))
             got = "a tensor" if len(tensors) == 1 else "operands"
             raise MeshError(
-                f"{said} {self.name} got {got} on {where}: move to the mesh with ttnn.to_device(tensor, mesh_device)."
+                f"{said} {self.name} got {got} on {where}. Device Operations expect device tensors as inputs: move to "
+                "the mesh with ttnn.to_device(tensor, mesh_device)."
             )
         ids = [device.id() for tensor in tensors for device in tensor.devices()]
         raise MeshError(
@@ -257,8 +245,8 @@ class Operation(EntryPoint):
     def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
         recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
-        if plan.is_view:
-            return recording  # nothing runs on a chip
+        if plan.is_view or plan.program is None:
+            return recording  # nothing of its own runs on a chip
         if recording is not None:
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
@@ -282,6 +270,8 @@ class Operation(EntryPoint):
             for at, target in zip(writes, targets, strict=True):
                 data[at] = target.storage.writable()
             plan.run(data)
+            for target in targets:
+                target.storage.tell_sharers()
             return targets
         prepared = [v if f is None else f(v) for f, v in zip(plan.adapts, data, strict=True)]
         for at, dist in zip(writes, dists, strict=True):
@@ -310,7 +300,8 @@ class Operation(EntryPoint):
             return stored(plan, plan.run(values), tensors[0], targets)
 
         for written in targets:
-            recording.save_before_write(written.storage)
+            for memory in written.storage.sharers():
+                recording.save_before_write(memory)
         again = planned_anew(recording, bound.values, self._written_anew)
         record_writing(recording, run, tensors, data, targets, again)
         run(list(data))

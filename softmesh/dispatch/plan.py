@@ -60,6 +60,8 @@ class Local:
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None
+    memory_on: Callable[[CoreCoord], MemoryConfig] | None = None  # where it depends on the chip's grid of cores
+    inherits: tuple[TensorSpec, ...] | None = None  # whose memory each result takes, where not the first operand's
     shards: Shards | None = None  # how TT-NN cuts each result whose memory config asks for shards of no shape
     fills_target: bool = False  # an output tensor keeps its own shape, and is filled in order
     broadcast_rank: int = 0  # operands of lower rank get 1s in front of their local shape

@@ -38,6 +38,7 @@ from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
+from softmesh.tensor.result_shards import shards_fit
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
@@ -71,7 +72,9 @@ class Planner:
         plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
         results = [raw] if plan.container is None else list(raw)
         specs = self._out_specs(local, [tuple(result.shape[dists[0].lead :]) for result in results])
-        specs = specs if self.target is not None else self._cut_into_shards(local, specs)
+        if self.target is None:
+            specs = self._cut_into_shards(local, specs)
+            self._check_shards(local, specs)
         self._place(plan, local, dists, specs)
         plan.finishes = tuple(
             chain(stored_once(result, output.dist), finisher(result, output.spec, self.data))
@@ -182,21 +185,29 @@ class Planner:
     def _computed_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         asked: DataType | None = self._control(self.op.signature.dtype_at)
         config: MemoryConfig | None = self._control(self.op.signature.memory_config_at)
-        first = self.tensors[0].spec
+        first, own = self.tensors[0].spec, self._own_memory(local)
         specs = []
         for i, shape in enumerate(shapes):
             dtype = asked or (local.dtypes[i] if local.dtypes else first.dtype)
             layout = local.layouts[i] if local.layouts else first.layout
-            where = config or local.memory_config or first.memory_config
-            is_inherited = config is None and local.memory_config is None
-            if is_inherited and where.is_sharded() and shape != tuple(first.shape):
-                where = DRAM_MEMORY_CONFIG  # a shard spec fits the shape it was made for
+            like = local.inherits[i] if local.inherits else first
+            where = config or own or like.memory_config
+            is_inherited = config is None and own is None
+            if is_inherited and where.is_sharded() and not shards_fit(like, shape):
+                where = DRAM_MEMORY_CONFIG  # shards fit the rows and columns they were cut from
             layout = Layout.TILE if FACTS[dtype].is_block else layout
             spec = make_spec(shape, dtype, layout, where, first.tile)
             if local.pad_value or local.padded_shape is not None:
                 spec = spec.padded_to(local.padded_shape or spec.padded_shape, local.pad_value)
             specs.append(spec)
         return specs
+
+    def _own_memory(self, local: Local) -> MemoryConfig | None:
+        """Where the op puts its results, if not where its first operand lies."""
+        device = self.tensors[0].storage.device
+        if local.memory_on is None or device is None:
+            return local.memory_config
+        return local.memory_on(device.compute_with_storage_grid_size())
 
     def _cut_into_shards(self, local: Local, specs: list[TensorSpec]) -> list[TensorSpec]:
         """Where a memory config leaves the shards to the op: as it says, or like those of an operand of this shape."""
@@ -219,6 +230,16 @@ class Planner:
         if shards is None:
             return spec
         return spec.with_memory_config(MemoryConfig(config.memory_layout, config.buffer_type, shards))
+
+    def _check_shards(self, local: Local, specs: list[TensorSpec]) -> None:
+        """Of results like the first operand, that are cut as somebody said: other ops cut theirs to fit."""
+        for spec in specs:
+            if local.shards is None and _has_shards(spec.memory_config) and spec.shape == self.tensors[0].spec.shape:
+                try:
+                    spec.check()
+                except MeshError as error:
+                    shards = spec.memory_config.shard_spec
+                    raise MeshError(f"{error} {self.op.name}: {list(spec.shape)} does not fit {shards}.") from None
 
     def _check_controls(self, dtype: object, config: object) -> None:
         if dtype is not None and not isinstance(dtype, DataType):
@@ -286,6 +307,10 @@ class Planner:
 
 def _lacks_shards(config: MemoryConfig) -> bool:
     return config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None
+
+
+def _has_shards(config: MemoryConfig) -> bool:
+    return config.is_sharded() and not _lacks_shards(config)
 
 
 def _without_partials(dist: Distribution) -> Distribution:

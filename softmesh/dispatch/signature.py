@@ -39,6 +39,10 @@ _SPELLINGS = {
 }
 _ONE_OF = ("sub_core_grids", "sub_device_id")  # two ways to say on which cores an op runs
 
+# What of the tuning the chips compile a program for.
+_COMPILED = ("sub_core_grids", "program_config", "compute_kernel_config")
+
+
 # How annotations of definitions say "a tensor" and "a tensor or a number" (see dispatch.operand).
 _OPERAND = re.compile(r"\b(Operand|Value)\b")
 
@@ -85,7 +89,8 @@ class Signature:
         self.output_at = self._control(controls, "output_tensor")
         self.output_name = None if self.output_at is None else self.names[self.output_at]
         self.queue_at = self._control(controls, "queue_id")
-        chosen = (self.dtype_at, self.memory_config_at, self.places.get("sub_core_grids"))
+        compiled_for = (self.places[name] for name in _COMPILED if name in tuning)
+        chosen = (self.dtype_at, self.memory_config_at, *compiled_for)
         self.key_at = (*self.attribute_at, *(at for at in chosen if at is not None))  # what a plan depends on
         self._cores_at = self._positions(_ONE_OF) if all(name in self.places for name in _ONE_OF) else ()
 

@@ -94,7 +94,7 @@ def record_writing(
     recording.act(
         lambda *values: run(list(values)),
         list(_sources(recording, tensors, data, as_they_are)),
-        [target.storage for target in targets],
+        [memory for target in targets for memory in target.storage.sharers()],
         again,
     )
 

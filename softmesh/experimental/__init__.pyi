@@ -1587,7 +1587,7 @@ def view(
     H: int | None = None,
     W: int | None = None,
 ) -> Tensor:
-    """`view` by a shape, or by four extents N, C, H, W."""
+    """`view` by a shape, or by four extents N, C, H, W; shards of whole rows may be cut into rows of another length."""
 @overload
 def view(
     input_tensor: Tensor,

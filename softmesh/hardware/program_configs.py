@@ -4,10 +4,13 @@ precision of compute kernels. Sizes are in tiles.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from softmesh.cores import CoreCoord, CoreRangeSet
-from softmesh.hardware.activation import UnaryWithParam
+from softmesh.errors import ArgumentError
+from softmesh.hardware.activation import UnaryOpType, UnaryWithParam
 from softmesh.hardware.config_base import HardwareConfig
 from softmesh.hardware.enums import Arch, NativeEnum
 
@@ -75,14 +78,48 @@ def init_device_compute_kernel_config(
     )
 
 
+def _as_json(value: object) -> object:
+    if isinstance(value, CoreCoord | CoreRangeSet):
+        return json.loads(value.to_json())
+    if isinstance(value, UnaryWithParam):
+        return {"op_type": value.op_type.value, "params": value.params}
+    return value
+
+
+def _of_json(value: Any) -> object:
+    """By its form: no two kinds of fields are written alike."""
+    if isinstance(value, list):
+        return CoreRangeSet.from_json(json.dumps(value))
+    if not isinstance(value, dict):
+        return value
+    if "op_type" in value:
+        return UnaryWithParam(UnaryOpType(value["op_type"]), *value["params"])
+    return CoreCoord.from_json(json.dumps(value))
+
+
 _NO_CORES = CoreRangeSet([])
 _ONE_CORE = CoreCoord(1, 1)
+
+
+_Matmul = TypeVar("_Matmul", bound="MatmulProgramConfig")
 
 
 class MatmulProgramConfig(HardwareConfig):
     """Any of the program configs that ttnn.matmul and ttnn.linear take."""
 
     __slots__ = ()
+
+    def to_json(self) -> str:
+        """An object with the names of the fields; what is absent is null."""
+        values = {name: _as_json(getattr(self, name)) for name in self._converters()}
+        return json.dumps(values, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls: type[_Matmul], text: str) -> _Matmul:
+        try:
+            return cls(**{name: _of_json(value) for name, value in json.loads(text).items()})
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ArgumentError(f"{cls.__name__}.from_json(): not what to_json() wrote: {error!r}") from error
 
     @property
     def activation(self) -> UnaryWithParam | None:

@@ -10,6 +10,8 @@ import torch
 
 from softmesh.dot_access import DotAccessDict
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware import MathFidelity
+from softmesh.tensor.dtype import DataType
 
 
 class ModuleArgs(DotAccessDict):
@@ -28,7 +30,7 @@ class ModuleArgs(DotAccessDict):
 
 
 class Conv2dArgs(ModuleArgs):
-    """What `ttnn.conv2d` needs beside its tensors."""
+    """What `ttnn.conv2d` needs beside its tensors, and how a port computes it unless it says otherwise."""
 
 
 class ConvTranspose2dArgs(ModuleArgs):
@@ -66,22 +68,39 @@ def _convolution(module: Any, x: torch.Tensor) -> dict[str, Any]:
     return {name: getattr(module, name) for name in same} | _image(x)
 
 
+def _chosen_by_the_port() -> dict[str, Any]:
+    """As TT-NN sets it out; ports change what they want otherwise."""
+    return {
+        "math_fidelity": MathFidelity.HiFi4,
+        "dtype": DataType.BFLOAT16,
+        "weights_dtype": DataType.BFLOAT16,
+        "use_1d_systolic_array": True,
+        "enable_auto_formatting": False,
+        "conv_blocking_and_parallelization_config_override": {},
+    }
+
+
+def _images_by_weights(module: Any, x: torch.Tensor) -> dict[str, Any]:
+    return _convolution(module, x) | _chosen_by_the_port()
+
+
 def _transposed(module: Any, x: torch.Tensor) -> dict[str, Any]:
     return _convolution(module, x) | {"output_padding": module.output_padding}
 
 
 def _pooling(module: Any, x: torch.Tensor) -> dict[str, Any]:
     sizes = ("kernel_size", "stride", "padding", "dilation")
-    return {name: _pair(getattr(module, name)) for name in sizes} | _image(x) | {"channels": x.shape[1]}
+    known = {name: _pair(getattr(module, name)) for name in sizes} | _image(x)
+    return known | {"channels": x.shape[1], "dtype": DataType.BFLOAT16}
 
 
 def _group_norm(module: Any, x: torch.Tensor) -> dict[str, Any]:
     known = {"num_groups": module.num_groups, "num_channels": module.num_channels, "eps": module.eps}
-    return known | {"affine": module.affine} | _image(x)
+    return known | {"affine": module.affine, "dtype": DataType.BFLOAT16} | _image(x)
 
 
 _KINDS: dict[type[torch.nn.Module], tuple[type[ModuleArgs], Callable[[Any, torch.Tensor], dict[str, Any]]]] = {
-    torch.nn.Conv2d: (Conv2dArgs, _convolution),
+    torch.nn.Conv2d: (Conv2dArgs, _images_by_weights),
     torch.nn.ConvTranspose2d: (ConvTranspose2dArgs, _transposed),
     torch.nn.MaxPool2d: (MaxPool2dArgs, _pooling),
     torch.nn.GroupNorm: (GroupNormArgs, _group_norm),

@@ -267,7 +267,8 @@ def matmul(at: Situation) -> Placement:
     if bias is None:
         return product
     if isinstance(product, Partial):  # a shared bias would be added once for each device
-        if bias is product or (bias is REPLICATE and product.op == "avg"):
+        is_own = isinstance(bias, Shard) and product.op == "sum"  # a contribution of each device, such as b, 0, 0, 0
+        if bias is product or is_own or (bias is REPLICATE and product.op == "avg"):
             return product
         raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT)
     if isinstance(bias, Partial):

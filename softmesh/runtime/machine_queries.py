@@ -47,6 +47,12 @@ def is_blackhole(device: MeshDevice | None = None) -> bool:
     return _arch("is_blackhole", device) is Arch.BLACKHOLE
 
 
+def is_grayskull(device: MeshDevice | None = None) -> bool:
+    """Never: programs of earlier releases ask, and no machine here has such chips."""
+    _arch("is_grayskull", device)
+    return False
+
+
 def _arch(where: str, device: MeshDevice | None) -> Arch:
     if device is None:
         return current_system().chip.arch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from softmesh.arguments import checked, checked_ints
+from softmesh.arguments import checked, checked_ints, publicly_named
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, Extents
@@ -179,12 +179,14 @@ def create_mesh_composer(mesh_device: MeshDevice | MeshShape, config: MeshCompos
     return MeshToTensor(shape_of(mesh_device), config)
 
 
+@publicly_named
 def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshToTensor:
     """Concatenate all shards along `dim`, in row-major device order."""
     size = shape_of(mesh_device).mesh_size()
     return create_mesh_composer(mesh_device, MeshComposerConfig([dim], MeshShape([size])))
 
 
+@publicly_named
 def ConcatMesh2dToTensor(
     mesh_device: MeshDevice, mesh_shape: MeshShape | tuple[int, int], dims: tuple[int, int]
 ) -> MeshToTensor:

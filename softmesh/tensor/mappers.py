@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from softmesh.arguments import checked, checked_ints, described, refused
+from softmesh.arguments import checked, checked_ints, described, publicly_named, refused
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import (
@@ -316,6 +316,7 @@ def shape_of(mesh: MeshDevice | MeshShape) -> MeshShape:
     return shape
 
 
+@publicly_named
 def ReplicateTensorToMesh(mesh_device: MeshDevice) -> ReplicateTensorToMeshWrapper:
     """Every device gets the whole tensor; it is stored once."""
     return ReplicateTensorToMeshWrapper(
@@ -326,6 +327,7 @@ def ReplicateTensorToMesh(mesh_device: MeshDevice) -> ReplicateTensorToMeshWrapp
     )
 
 
+@publicly_named
 def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> TensorToMesh:
     """Split `dim` over all devices, counted row-major."""
     return create_mesh_mapper(
@@ -333,6 +335,7 @@ def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> TensorToMesh:
     )
 
 
+@publicly_named
 def ShardTensor2dMesh(
     mesh_device: MeshDevice,
     mesh_shape: MeshShape | tuple[int, int],

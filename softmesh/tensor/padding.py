@@ -61,8 +61,10 @@ def pad(
 
 @tensor_method("pad_to_tile")
 def pad_to_tile(self: Tensor, pad_value: float) -> Tensor:
-    """A host tensor with its last two dims padded up to whole tiles; the logical shape stays."""
-    _check_row_major(self, "pad_to_tile")
+    """A host tensor with its last two dims padded up to whole tiles; the logical shape stays. Tiles are whole."""
+    check_host(self, "pad_to_tile")
+    if self.layout is not Layout.ROW_MAJOR:
+        return self
     padded = padded_shape(tuple(self.shape), Layout.TILE, self.tile)
     return with_spec(self, self.spec.padded_to(padded, _number("pad_to_tile", pad_value)))
 

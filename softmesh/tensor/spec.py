@@ -23,7 +23,7 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.hardware.shape import Shape
-from softmesh.tensor.dtype import FACTS, DataType, Layout, element_size
+from softmesh.tensor.dtype import DataType, Layout, element_size, facts
 from softmesh.tensor.shard_rules import (
     check_dtype,
     check_shards,
@@ -116,7 +116,7 @@ class TensorSpec:
         self, shape: Shape, dtype: DataType, layout: Layout, memory_config: MemoryConfig, tile: Tile | None
     ) -> None:
         checked("TensorSpec", "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-        FACTS[dtype]  # refuses what is none
+        facts(dtype)  # refuses what is none
         check_dtype(dtype, layout)
         self.shape, self.dtype, self.layout = shape, dtype, layout
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")

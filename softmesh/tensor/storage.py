@@ -2,8 +2,9 @@
 
 `data` is `(*extents, *local_shape)`, extent 1 where devices agree (see placement.distribution).
 A write to one device first gives it a value of its own (copy on write); a write never reaches memory
-that something else still reads: results that are views of an input, autograd's saved tensors, or the
-user's own torch tensor.
+that something else still reads: results that torch made as views of an input, autograd's saved tensors, or
+the user's own torch tensor. What lies in the same memory of the chips, as a reshape that moves nothing does,
+is told of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from softmesh.callsite import RawSite, raw_call_site
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, Shard
+from softmesh.placement.rules import Situation, reshaping
 from softmesh.runtime.memory.allocations import Claim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners
@@ -47,6 +49,7 @@ class Storage:
         "dist",
         "freed",
         "gradient",
+        "is_handed_on",
         "pending",
         "spec",
         "undefined",
@@ -72,6 +75,7 @@ class Storage:
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
+        self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:
@@ -119,7 +123,35 @@ class Storage:
         return isinstance(self._memory, SharedMemory)
 
     def shares_now(self) -> bool:
-        return isinstance(self._memory, SharedMemory) and len(self._memory.living()) > 1
+        return len(self.sharers()) > 1
+
+    def sharers(self) -> list[Storage]:
+        """All that lie in its memory, itself among them."""
+        return self._memory.living() if isinstance(self._memory, SharedMemory) else [self]
+
+    def tell_sharers(self) -> None:
+        """It was written to: whatever lies in the same memory has these values too, in a shape of its own."""
+        if isinstance(self._memory, SharedMemory):
+            for other in self._memory.living():
+                if other is not self:
+                    other._take_values_of(self)
+
+    def _take_values_of(self, written: Storage) -> None:
+        mine, new, dist = self.data, written.data, written.dist
+        if mine is None or new is None or mine.requires_grad or new.requires_grad:
+            return  # a graph of gradients keeps the values that it was made of
+        shape, of_written = mine.shape[self.dist.lead :], new.shape[dist.lead :]
+        if self.dist.coordinates() != dist.coordinates():  # one of them is some devices' part
+            places = {coord: at for at, coord in enumerate(self.dist.coordinates())}
+            for at, coord in enumerate(dist.coordinates()):
+                if coord in places:
+                    self._put_piece(places[coord], written.piece(at).reshape(shape))
+            return
+        if shape != of_written:
+            words = (reshaping(Situation((word,), (of_written,), (shape,))) for word in dist.placements)
+            dist = dist.with_placements(tuple(words))
+        self.data = new.reshape(*dist.extents, *shape)
+        self.dist, self.undefined = dist, written.undefined
 
     def release(self) -> None:
         """Free the memory, and with it the values of everything that lies there."""
@@ -165,9 +197,10 @@ class Storage:
             self.data = data if data is old else alias(data)
         self.dist = dist
         self.undefined = None
+        self.tell_sharers()
 
     def writable(self) -> torch.Tensor:
-        """The data, safe to change in place."""
+        """The data, safe to change in place; tell_sharers() is for afterwards."""
         assert self.data is not None
         if not is_sole_owner(self.data):
             self.data = self.data.clone()
@@ -186,6 +219,10 @@ class Storage:
 
     def write_piece(self, position: int, values: torch.Tensor) -> None:
         """Give one device new values; the others keep theirs. A split stays, any other word becomes Local."""
+        self._put_piece(position, values)
+        self.tell_sharers()
+
+    def _put_piece(self, position: int, values: torch.Tensor) -> None:
         assert self.data is not None
         dist = self.dist
         own = tuple(

@@ -169,9 +169,17 @@ class Tensor:
 
     def deallocate(self, force: bool = False) -> None:
         """Free the values. With `force=False` only if no other tensor shares them."""
-        shared = sys.getrefcount(self.storage) > 2 or self.storage.shares_now()
+        storage = self.storage
+        shared = sys.getrefcount(storage) > 3 or storage.shares_now()
+        # Where an op returned this very tensor, TT-NN has a second one: it may be what others hold besides the caller.
+        shared = shared or (storage.is_handed_on and sys.getrefcount(self) > 3)
         if force or not shared:
-            self.storage.release()
+            storage.release()
+
+    def handed_on(self) -> Tensor:
+        """Itself, as the result of an op: held under two names from then on (see `deallocate`)."""
+        self.storage.is_handed_on = True
+        return self
 
     def buffer_address(self) -> int:
         self._check_device_buffer("buffer_address")

@@ -426,7 +426,7 @@ def to_device(
     _check_readable(tensor, "to_device")
     checked_open("to_device", "device", device)
     if tensor.storage.device is not None:
-        return tensor
+        return tensor.handed_on()
     queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
     spec = tensor.spec.with_memory_config(_check_memory_config(config, "to_device"))

@@ -288,10 +288,13 @@ def test_rows_picked_from_a_longer_shared_table_are_no_slices() -> None:
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
-def test_the_largest_times_a_negative_number_is_no_contribution_to_the_largest(name: str) -> None:
-    x = on_two(ROW, Shard(1))
-    assert last_word(getattr(ttnn, name)(x, 1, scalar=2.0)) is Partial(name)
-    assert last_word(getattr(ttnn, name)(x, 1, scalar=-2.0)) is LOCAL
+def test_the_largest_of_scaled_values_is_a_contribution_to_the_largest_of_the_whole(name: str) -> None:
+    reduce, x = getattr(ttnn, name), on_two(ROW, Shard(1))
+    assert last_word(reduce(x, 1, keepdim=True, scalar=2.0)) is Partial(name)
+    parts = reduce(x, 1, keepdim=True, scalar=-2.0)
+    assert last_word(parts) is Partial(name)
+    with pytest.warns(ttnn.PartialWarning):
+        reduce(parts, 1, scalar=-2.0)
 
 
 @pytest.mark.parametrize("name", ["rms_norm_pre_all_gather", "layer_norm_pre_all_gather"])

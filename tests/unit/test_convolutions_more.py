@@ -13,6 +13,7 @@ from operands import R, S, random
 from operands import put as put_tiled
 
 import softmesh as ttnn
+from softmesh.errors import MeshError
 
 SUM = ttnn.Partial("sum")
 put = partial(put_tiled, layout=ttnn.ROW_MAJOR_LAYOUT)
@@ -361,4 +362,84 @@ def test_borders_from_a_buffer_are_not_modelled(several: ttnn.MeshDevice) -> Non
             output_channels=8,
             kernel_size=(1, 1, 1),
             output_pad_h=1,
+        )
+
+
+@pytest.mark.parametrize("masks", [(5, 0), (0, 7), (6, 3)], ids=str)
+def test_padding_of_volumes_counts_as_zero_on_every_device(masks: tuple[int, int], several: ttnn.MeshDevice) -> None:
+    """Rows split down the mesh, each part with its own start in the whole volume."""
+    volumes, weight = random(1, 2, 8, 6, 32), random(6, 32, 1, 1, 1)
+    down, height = several.shape[0], 8 // several.shape[0]
+    starts = torch.tensor([[row * height, 2] for row in range(down)])
+    given: dict[str, Any] = {
+        "input_tensor": put(volumes, several, (S(2), R)),
+        "weight_tensor": ttnn.from_torch(weight),
+        "dtype": ttnn.float32,
+        "output_channels": 6,
+        "kernel_size": (1, 1, 1),
+        "logical_h_mask": masks[0],
+        "logical_w_mask": masks[1],
+    }
+    offsets = put(starts, several, (S(0), R), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    result = ttnn.experimental.conv3d(**given, pad_offset_tensor=offsets)
+    meant = volumes.clone()
+    if masks[0]:
+        meant[:, :, masks[0] :] = 0
+    if masks[1]:
+        meant[:, :, :, masks[1] - 2 :] = 0
+    wanted = F.conv3d(meant.movedim(-1, 1), weight).movedim(1, -1)
+    assert ttnn.placements(result)[0] is ttnn.Local()
+    parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(result)[:: several.shape[1]]]
+    torch.testing.assert_close(torch.cat(parts, 2), wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(MeshError, match=r"must be \[1, 2\] UINT32 on each device"):
+        ttnn.experimental.conv3d(**given, pad_offset_tensor=put(torch.zeros(1, 3), several))
+
+
+@pytest.mark.parametrize("held", [12, 32])
+def test_grouped_weights_of_volumes_know_their_channels(held: int, several: ttnn.MeshDevice) -> None:
+    """12 channels in 4 groups, also where the volumes are padded to 32."""
+    volumes, weight = random(1, 3, 4, 4, 12), random(8, 3, 2, 2, 2)
+    rows = ttnn.experimental.prepare_conv3d_weights(weight_tensor=put(weight, several), groups=4, device=several)
+    assert tuple(rows.shape) == (32 * 8, 8)
+    padded = F.pad(volumes, (0, held - 12), value=7.0)
+    result = ttnn.experimental.conv3d(
+        input_tensor=put(padded, several),
+        weight_tensor=rows,
+        dtype=ttnn.float32,
+        output_channels=8,
+        kernel_size=(2, 2, 2),
+        groups=4,
+    )
+    close(result, F.conv3d(volumes.movedim(-1, 1), weight, groups=4).movedim(1, -1))
+
+
+def test_weights_of_rows_are_prepared_for_either_form_of_kernel(several: ttnn.MeshDevice) -> None:
+    rows, weight = random(2, 9, 8), random(16, 8, 3)
+    for kernel in ((3, 1), (1, 3)):
+        matrix = ttnn.prepare_conv_weights(
+            weight_tensor=ttnn.from_torch(weight), in_channels=8, out_channels=16, kernel_size=kernel, device=several
+        )
+        given: dict[str, Any] = {"batch_size": 2, "input_length": 9, "in_channels": 8, "out_channels": 16}
+        given |= {"input_tensor": put(rows, several), "weight_tensor": matrix, "device": several, "kernel_size": 3}
+        made = ttnn.conv1d(**given)
+        wanted = F.conv1d(rows.movedim(-1, 1), weight).movedim(1, -1).reshape(1, 1, -1, 16)
+        close(made, wanted)
+    with pytest.raises(MeshError, match="DRAM_HEIGHT slices cut rows"):
+        ttnn.conv1d(**given, slice_config=ttnn.Conv2dSliceConfig(slice_type=ttnn.Conv2dDRAMSliceHeight, num_slices=2))
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [({"padding_mode": "replicate"}, "padding_mode"), ({"dilation": (1, 2, 2)}, "spatial reuse and no dilation")],
+)
+def test_a_halo_buffer_asks_for_plain_convolutions(more: Any, text: str, several: ttnn.MeshDevice) -> None:
+    with pytest.raises(MeshError, match=text):
+        ttnn.experimental.conv3d(
+            input_tensor=put(random(1, 2, 2, 2, 32), several),
+            weight_tensor=put(random(32, 8), several),
+            dtype=ttnn.float32,
+            output_channels=8,
+            kernel_size=(1, 1, 1),
+            halo_buffer=put(random(4, 32), several),
+            **more,
         )

@@ -305,6 +305,7 @@ def test_a_program_can_ask_for_the_architecture():
         assert machine_queries.is_wormhole_b0(mesh)
         assert not machine_queries.is_blackhole()
         assert not machine_queries.is_blackhole(device=mesh)
+        assert not ttnn.device.is_grayskull(mesh)  # no machine has the chips that programs of earlier releases ask for
     with pytest.raises(TypeError, match="device must be a MeshDevice or None"):
         machine_queries.is_blackhole("blackhole")
 

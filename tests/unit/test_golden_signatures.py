@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -88,3 +90,75 @@ def test_adaptive_pools_and_turns_agree_with_their_golden_functions(device):
         turned = ttnn.to_torch(ttnn.rotate(placed, 30.0, fill=2.0, interpolation_mode=mode))
         expected = pools.golden_rotate(images, 30.0, fill=2.0, interpolation_mode=mode)
         torch.testing.assert_close(turned, expected, rtol=1e-4, atol=1e-4)
+
+
+def held_alike(op: Any, *args: Any, device: ttnn.MeshDevice, **kwargs: Any) -> None:
+    """The op, on tensors made of the torch ones, makes what its golden function makes of these."""
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        dtype = ttnn.float32 if value.is_floating_point() else ttnn.int32
+        return ttnn.from_torch(value, dtype, layout=ttnn.TILE_LAYOUT, device=device)
+
+    wanted = golden(op)(*args, **kwargs)
+    made = op(*map(placed, args), **{name: placed(value) for name, value in kwargs.items()})
+    assert tuple(made.shape) == tuple(wanted.shape)
+    torch.testing.assert_close(ttnn.to_torch(made).to(wanted.dtype), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_ops_that_move_and_combine_agree_with_their_golden_functions(device):
+    a, b, index = random(2, 4, 32), random(2, 4, 32).flip(0), torch.arange(32).flip(0).expand(2, 4, 32)
+    held_alike(ttnn.scatter, a, 2, index, b, device=device)
+    held_alike(ttnn.scatter, a, 2, index // 2, b, reduce="add", device=device)
+    held_alike(ttnn.scatter_add, a, 2, index // 2, b, device=device)
+    held_alike(ttnn.move, a, device=device)
+    held_alike(ttnn.reallocate, a, device=device)
+    held_alike(ttnn.nextafter, a, b, device=device)
+    held_alike(ttnn.bcast, a, b[:, :1], ttnn.BcastOpMath.SUB, ttnn.BcastOpDim.H, device=device)
+    held_alike(ttnn.plus_one, torch.tensor([[3, -1, 0]]), skip_negative_entries=True, device=device)
+    like = random(1, 1, 32, 32)
+    held_alike(ttnn.fill_rm, 1, 2, 32, 64, 5, 40, like, 2.0, -1.0, device=device)
+    held_alike(ttnn.fill_ones_rm, 1, 2, 32, 64, 5, 40, like, device=device)
+    assert golden(ttnn.to_dtype)(a, ttnn.bfloat16).dtype is torch.bfloat16
+
+
+def test_ops_that_make_tensors_agree_with_their_golden_functions(device):
+    for op, args in (
+        (ttnn.zeros, [(2, 3)]),
+        (ttnn.ones, [(2, 3)]),
+        (ttnn.empty, [(2, 3)]),
+        (ttnn.full, [(2, 3), 2.5]),
+        (ttnn.arange, [7]),
+        (ttnn.arange, [2, 11, 3]),
+    ):
+        for dtype in (ttnn.float32, ttnn.bfloat16, ttnn.int32):
+            made = ttnn.to_torch(op(*args, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device))
+            wanted = golden(op)(*args, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+            assert (made.dtype, made.tolist()) == (wanted.dtype, wanted.tolist())
+
+
+@pytest.mark.parametrize("padding", [(1, 2), (0, 1, 2, 0)])
+def test_images_and_caches_agree_with_their_golden_functions(device, padding):
+    images, weight, bias = random(2, 6, 8, 8), random(16, 4, 3, 3), random(1, 1, 1, 16)
+    sizes = {"batch_size": 2, "input_height": 6, "input_width": 8, "in_channels": 8, "out_channels": 16}
+    config = ttnn.Conv2dConfig(activation=ttnn.UnaryWithParam(ttnn.UnaryOpType.RELU))
+    given = {**sizes, "kernel_size": (3, 3), "stride": (1, 2), "padding": padding, "groups": 2, "conv_config": config}
+    wanted = golden(ttnn.conv2d)(
+        input_tensor=images, weight_tensor=weight, bias_tensor=bias, device=device, return_output_dim=False, **given
+    )
+    made = ttnn.conv2d(
+        input_tensor=put(images, device, layout=ttnn.ROW_MAJOR_LAYOUT),
+        weight_tensor=ttnn.from_torch(weight),
+        bias_tensor=ttnn.from_torch(bias),
+        device=device,
+        **given,
+    )
+    torch.testing.assert_close(ttnn.to_torch(made), wanted, rtol=1e-4, atol=1e-4)
+    rows, weight = random(2, 1, 64, 96), random(96)
+    held_alike(ttnn.group_norm, rows, num_groups=3, epsilon=1e-5, weight=weight, bias=weight.flip(0), device=device)
+    held_alike(ttnn.fold, images, 3, 2, device=device)
+    held_alike(ttnn.fold, images, 3, 2, False, None, (3, 3, 1, 1), collapse_output=True, device=device)
+    cache, new = random(3, 2, 64, 32), random(1, 2, 32, 32)
+    held_alike(ttnn.fill_cache, cache, new, 1, device=device)
+    held_alike(ttnn.update_cache, cache, new, 7, batch_offset=2, device=device)

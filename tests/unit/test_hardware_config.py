@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import pytest
@@ -159,6 +160,42 @@ def test_matmul_output_blocks_default_to_what_a_core_computes():
         assert (config.out_block_h, config.out_block_w) == (4, 6)
         assert kind(**BLOCKS, **more, out_block_h=2).out_block_h == 2
         assert isinstance(config, MatmulProgramConfig)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MatmulMultiCoreReuseProgramConfig(
+            compute_with_storage_grid_size=(8, 4),
+            in0_block_w=1,
+            out_subblock_h=1,
+            out_subblock_w=1,
+            per_core_M=1,
+            per_core_N=2,
+        ),
+        ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+            compute_with_storage_grid_size=(8, 4),
+            in0_block_w=1,
+            out_subblock_h=1,
+            out_subblock_w=1,
+            per_core_M=1,
+            per_core_N=2,
+            fuse_batch=True,
+            fused_activation=(ttnn.UnaryOpType.GELU, True),
+            mcast_in0=True,
+            hop_cores=CoreRangeSet([ttnn.CoreRange((3, 6), (3, 6))]),
+        ),
+        ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(in0_block_w=1, per_core_M=1, per_core_N=3),
+    ],
+    ids=lambda config: type(config).__name__,
+)
+def test_blocks_of_a_product_are_written_as_json_and_read_again(config):
+    written = json.loads(config.to_json())
+    assert written["per_core_N"] == config.per_core_N
+    assert type(config).from_json(config.to_json()) == config
+    for bad in ("[]", "{", '{"per_core_N": 1}', '{"hop_cores": [{"start": 1}]}'):
+        with pytest.raises(ArgumentError, match=r"from_json\(\): not what to_json\(\) wrote|incompatible function"):
+            type(config).from_json(bad)
 
 
 def test_defaults_are_those_of_ttnn():

@@ -563,3 +563,12 @@ def test_half_a_mapper_is_refused(arguments):
     config = ttnn.MeshMapperConfig([ttnn.PlacementReplicate()])
     with pytest.raises(ttnn.ArgumentError, match="create_mesh_mapper"):
         ttnn.create_mesh_mapper(**{"config": config, **arguments})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ReplicateTensorToMesh", "ShardTensorToMesh", "ShardTensor2dMesh", "ConcatMeshToTensor", "ConcatMesh2dToTensor"],
+)
+def test_compilers_that_write_calls_down_find_mappers_by_their_names_as_they_find_ops(name: str) -> None:
+    assert getattr(ttnn, name).python_fully_qualified_name == f"ttnn.{name}"
+    assert ttnn.from_torch.python_fully_qualified_name == "ttnn.from_torch"

@@ -309,3 +309,24 @@ def test_a_folded_convolution_does_what_both_did(bias, affine):
 def test_a_batch_norm_without_statistics_cannot_be_folded():
     with pytest.raises(RuntimeError, match="track_running_stats=True"):
         fold_batch_norm2d_into_conv2d(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2, track_running_stats=False))
+
+
+def test_arguments_of_modules_tell_how_a_port_computes_them():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.MaxPool2d(2), torch.nn.GroupNorm(2, 8))
+    args = ttnn.model_preprocessing.infer_ttnn_module_args(
+        model=model, run_model=lambda one: one(torch.rand(1, 3, 10, 10)), device=None
+    )
+    conv, pool, norm = (args[at] for at in range(3))
+    assert (conv.math_fidelity, conv.dtype, conv.weights_dtype) == (
+        ttnn.MathFidelity.HiFi4,
+        ttnn.bfloat16,
+        ttnn.bfloat16,
+    )
+    assert (conv.use_1d_systolic_array, conv.enable_auto_formatting) == (True, False)
+    assert conv.conv_blocking_and_parallelization_config_override == {}
+    assert pool.dtype is norm.dtype is ttnn.bfloat16
+    conv.conv_blocking_and_parallelization_config_override["act_block_h"] = 32
+    again = ttnn.model_preprocessing.infer_ttnn_module_args(
+        model=model, run_model=lambda one: one(torch.rand(1, 3, 10, 10)), device=None
+    )
+    assert again[0].conv_blocking_and_parallelization_config_override == {}

@@ -245,6 +245,32 @@ def test_sparse_matmul_adds_a_bias_to_the_blocks_it_computes_and_honours_dtype_a
     assert not ttnn.to_torch(got)[0, 0, 0, 1].any()
 
 
+def test_an_output_of_sparse_matmul_may_have_places_for_the_computed_blocks_alone(pair):
+    a, b = random(1, 3, 32, 64), random(1, 4, 64, 32)
+    marks = torch.zeros(1, 3, 1, 4)
+    marks[0, [0, 1, 2], 0, [3, 1, 2]] = 1.0
+    given = {"sparsity": put(marks, pair, dtype=ttnn.bfloat16, layout=ROWS), "nnz": 3}
+    operands = [put(a, pair), put(b, pair)]
+
+    def into(*shape: int, **more: Any) -> ttnn.Tensor:
+        target = ttnn.from_torch(torch.full(shape, 9.0), layout=TILE, device=pair, tile=more.pop("tile", None))
+        return ttnn.sparse_matmul(*operands, optional_output_tensor=target, **(given | more))
+
+    wanted = torch.stack([a[0, 0] @ b[0, 3], a[0, 1] @ b[0, 1], a[0, 2] @ b[0, 2]]).unsqueeze(0)
+    torch.testing.assert_close(back(into(1, 3, 32, 32)), wanted, atol=1e-4, rtol=1e-4)
+    whole = blocks(a, b, marks, False, True)
+    torch.testing.assert_close(back(into(1, 3, 1, 4, 32, 32)), whole, atol=1e-4, rtol=1e-4)
+    ids = ttnn.from_torch(torch.tensor([[[[2, 0]]]]), ttnn.uint16, layout=ROWS, device=pair)
+    for shape, more, text in (
+        ((1, 3, 32, 64), {}, r"Optional output tensor shape \[1, 3, 32, 64\] must match"),
+        ((1, 3, 32, 32), {"nnz": None}, "when nnz is not provided"),
+        ((1, 3, 1, 4, 32, 32), {"nnz": None, "indices": ids}, "must match the indexed output shape"),
+        ((1, 3, 32, 32), {"tile": ttnn.Tile((16, 32))}, r"tile height \(16\) must equal to the in0 tile height \(32\)"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            into(*shape, **more)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "marks", "result"),
     [

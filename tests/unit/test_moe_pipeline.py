@@ -608,6 +608,8 @@ def test_cores_of_moe_compute_do_not_overlap(device):
     assert not mux.contains(drain)
     assert not any(mux.contains(core) for core in cores)
     assert all(box.contains(core) for core in (*cores, drain))
+    assert {(core.x, core.y) for core in cores} == {(x, y) for x in (6, 7) for y in range(4)}
+    assert drain.y >= device.compute_with_storage_grid_size().y - 2
     with pytest.raises(RuntimeError, match="more than the"):
         ttnn.experimental.get_moe_combine_cores(device, 32, 4, 128)
     with pytest.raises(RuntimeError, match="share hidden_size=130 equally"):
@@ -617,5 +619,7 @@ def test_cores_of_moe_compute_do_not_overlap(device):
 def test_rows_of_the_output_are_shared_by_as_many_cores_as_divide_them():
     assert [UTILS.auto_output_width_shard_dim(size) for size in (7168, 2880, 32, 160)] == [4, 3, 1, 1]
     assert UTILS.auto_output_width_shard_dim(160, max_dim=5) == 5
+    assert UTILS.auto_output_width_shard_dim(160, max_dim=5, matmul_ring_size=12) == 1
+    assert UTILS.auto_output_width_shard_dim(7168, matmul_ring_size=12) == 4
     with pytest.raises(RuntimeError, match="hidden_size=50"):
         UTILS.auto_output_width_shard_dim(50)

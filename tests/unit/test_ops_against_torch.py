@@ -310,6 +310,14 @@ def test_embedding_picks_rows_and_refuses_indices_outside(device: ttnn.MeshDevic
         ttnn.embedding(put(table, device), put(table, device))
 
 
+def test_indices_of_an_embedding_may_be_bfloat16_but_not_negative(device: ttnn.MeshDevice) -> None:
+    table, ids = rand(50, 40), torch.tensor([[0, 49, 7]])
+    whole = put(ids, device, ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
+    assert torch.equal(ttnn.to_torch(ttnn.embedding(whole, put(table, device))), table[ids])
+    with pytest.raises(RuntimeError, match="index -1 is outside the table of 50 rows"):
+        ttnn.embedding(put(ids - 1, device, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT), put(table, device))
+
+
 def movement_cases() -> dict[str, tuple[Callable[[Any], Any], Callable[[torch.Tensor], Any]]]:
     return {
         "reshape": (lambda t: ttnn.reshape(t, (4, -1)), lambda x: x.reshape(4, -1)),
@@ -387,7 +395,7 @@ def test_memory_configs_travel_with_the_tensor(device: ttnn.MeshDevice) -> None:
     sharded = ttnn.interleaved_to_sharded(x, config)
     assert sharded.memory_config() == config
     assert ttnn.relu(sharded).memory_config() == config
-    assert not ttnn.sum(sharded, dim=0).memory_config().is_sharded()
+    assert ttnn.sum(sharded, dim=0).memory_config().shard_spec.shape == [32, 64]  # cut anew, on the same cores
     assert ttnn.sharded_to_interleaved(sharded, ttnn.L1_MEMORY_CONFIG).memory_config() == ttnn.L1_MEMORY_CONFIG
     assert ttnn.to_memory_config(sharded, ttnn.DRAM_MEMORY_CONFIG).memory_config() == ttnn.DRAM_MEMORY_CONFIG
     assert ttnn.matmul(sharded, x).memory_config() == ttnn.DRAM_MEMORY_CONFIG

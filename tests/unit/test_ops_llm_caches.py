@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -64,6 +65,59 @@ def test_pages_are_written_and_rounded_to_the_dtype_of_the_cache(device, dtype):
     assert torch.equal(ttnn.to_torch(target), after_update(before, rounded, at, table))
 
 
+def on_every_core(values: torch.Tensor, device: ttnn.MeshDevice, dtype: ttnn.DataType, cores: int = 3) -> ttnn.Tensor:
+    """A copy in the L1 of each core, [cores * rows, columns]."""
+    rows = values if values.dim() == 2 else values[None]
+    memory = ttnn.create_sharded_memory_config(
+        tuple(rows.shape),
+        ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (cores - 1, 0))]),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+    layout = ttnn.ROW_MAJOR_LAYOUT
+    return put(rows.repeat(cores, 1).int(), device, dtype=dtype, layout=layout, memory_config=memory)
+
+
+def test_every_core_may_have_a_copy_of_pages_and_positions(device):
+    cache, new, at = random(BLOCKS, HEADS, BLOCK, WIDTH), random(1, USERS, HEADS, WIDTH), [0, 33, 95, -1]
+    table = some_pages(USERS, PAGES, BLOCKS)
+    pages = on_every_core(table, device, ttnn.uint16)
+    positions = on_every_core(torch.tensor(at), device, ttnn.int32)
+    target, other = put(cache, device), put(cache, device)
+    update(target, put(new, device), update_idxs_tensor=positions, page_table=pages)
+    fused(other, put(new, device), put(cache, device), put(new, device), update_idxs_tensor=positions, page_table=pages)
+    expected = after_update(cache, new, at, table)
+    assert torch.equal(ttnn.to_torch(target), expected)
+    assert torch.equal(ttnn.to_torch(other), expected)
+    q, attend = put(random(1, USERS, 4, WIDTH), device), ttnn.transformer.paged_scaled_dot_product_attention_decode
+    shared = attend(q, target, target, pages, cur_pos_tensor=positions)
+    plain = attend(q, target, target, ints(table, device), cur_pos_tensor=ints(at, device))
+    assert torch.equal(ttnn.to_torch(shared), ttnn.to_torch(plain))
+    wrong = on_every_core(table[:2], device, ttnn.uint16)
+    with pytest.raises(MeshError, match=r"page_table \[2, 3\] must have a row for each of the 4 users"):
+        update(target, put(new, device), update_idxs_tensor=positions, page_table=wrong)
+
+
+@pytest.mark.parametrize("cores", [2, USERS])
+def test_every_user_of_a_sharded_token_has_a_core(device, cores):
+    memory = ttnn.create_sharded_memory_config(
+        (USERS * 32 // cores, WIDTH),
+        ttnn.CoreGrid(x=cores, y=1),
+        ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    )
+    cache, new = random(USERS, HEADS, 16, WIDTH), random(1, USERS, 32, WIDTH)
+    target, token = put(cache, device), put(new, device, memory_config=memory)
+    if cores == USERS:
+        update(target, token, update_idxs=[3] * USERS)
+        assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3] * USERS))
+        return
+    with pytest.raises(MeshError, match=r"num_cores \(2\) must equal the number of users \(4\)"):
+        update(target, token, update_idxs=[3] * USERS)
+    with pytest.raises(MeshError, match="num_cores"):
+        fused(target, token, target, token, update_idxs=[3] * USERS)
+
+
 def test_users_may_share_one_cache(device):
     cache, new = random(1, HEADS, 16, WIDTH), random(1, 3, HEADS, WIDTH)
     target = put(cache, device)
@@ -74,10 +128,33 @@ def test_users_may_share_one_cache(device):
 
 
 def test_positions_beyond_the_modulo_begin_again(device):
-    cache, new = random(USERS, HEADS, 16, WIDTH), random(1, USERS, HEADS, WIDTH)
+    cache, new = random(2 * USERS, HEADS, 32, WIDTH), random(1, USERS, HEADS, WIDTH)
+    table = torch.arange(2 * USERS).flip(0).reshape(USERS, 2)
+    given = {"update_idxs": [3, 32, 45, -1], "cache_position_modulo": 32}
     target = put(cache, device)
-    update(target, put(new, device), update_idxs=[3, 8, 21, -1], cache_position_modulo=8)
-    assert torch.equal(ttnn.to_torch(target), after_update(cache, new, [3, 0, 5, -1]))
+    update(target, put(new, device), page_table=ints(table, device), **given)
+    expected = cache.clone()
+    for user, position in enumerate([3, 0, 13]):
+        expected[table[user, 0], :, position] = new[0, user]
+    assert torch.equal(ttnn.to_torch(target), expected)
+    with pytest.raises(MeshError, match="cache_position_modulo is only supported in paged mode"):
+        update(put(random(USERS, HEADS, 16, WIDTH), device), put(new, device), **given)
+
+
+def test_a_core_holds_the_token_of_one_user(device):
+    new = random(1, USERS, 32, WIDTH)
+    for cores, fits in ((USERS, True), (USERS // 2, False)):
+        height = 32 * USERS // cores
+        shards = ttnn.create_sharded_memory_config(
+            (height, WIDTH),
+            ttnn.CoreGrid(x=cores, y=1),
+            ttnn.ShardStrategy.HEIGHT,
+            use_height_and_width_as_shard_shape=True,
+        )
+        token = ttnn.to_memory_config(put(new, device), shards)
+        cache = put(random(USERS, HEADS, 16, WIDTH), device)
+        with contextlib.nullcontext() if fits else pytest.raises(MeshError, match=r"num_cores \(2\) must equal"):
+            update(cache, token, update_idxs=[0] * USERS)
 
 
 @pytest.mark.parametrize(("heads", "block", "width"), [(1, 64, 32), (1, 32, 64), (4, 32, 32)])

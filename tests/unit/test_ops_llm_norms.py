@@ -10,7 +10,7 @@ from llm_operands import assert_close, ints
 from operands import LOCAL, R, S, put, random
 
 import softmesh as ttnn
-from softmesh.errors import ArgumentError, MeshError, NotModelled
+from softmesh.errors import ArgumentError, MeshError, NotModelled, SoftmeshWarning
 
 prefill = ttnn.experimental.deepseek_prefill
 
@@ -46,6 +46,15 @@ def test_of_a_mask_that_is_not_causal_the_first_row_counts(device):
     blocks = put(row.reshape(2, 1, 2, 32), device, layout=ttnn.ROW_MAJOR_LAYOUT)
     assert_close(run(put(x, device), scale=0.5, mask=blocks), expected)
     assert_close(run(put(x, device)), softmax(x))
+
+
+@pytest.mark.parametrize("op", [ttnn.transformer.attention_softmax, ttnn.transformer.attention_softmax_])
+def test_a_mask_of_many_rows_that_is_not_called_causal_is_told(device, op):
+    x, row = put(random(1, 2, 32, 32), device), random(1, 1, 1, 32)
+    op(x, head_size=4, attention_mask=put(row.expand(1, 1, 32, 32), device))  # one row for all: nothing is lost
+    lower = torch.full((1, 1, 32, 32), -1e9).triu(1)
+    with pytest.warns(SoftmeshWarning, match="the chip reads the first row for all.*causal_mask=True"):
+        op(x, head_size=4, attention_mask=put(lower, device))
 
 
 def test_a_causal_mask_has_a_row_for_each_row(device):
@@ -353,10 +362,12 @@ def test_the_steps_of_a_state_space_model(device, mesh):
 
 def test_topk_may_be_told_what_its_values_stand_for(device):
     x, names = random(1, 1, 4, 64), torch.randperm(256).reshape(1, 1, 4, 64)
-    values, indices = ttnn.topk(put(x, device), 5, indices_tensor=ints(names, device))
+    places = put(names, device, dtype=ttnn.uint32)
+    values, indices = ttnn.topk(put(x, device), 5, indices_tensor=places)
     expected = x.topk(5, -1)
     assert torch.equal(ttnn.to_torch(values), expected.values)
-    assert indices.dtype is ttnn.int32
+    assert indices.dtype is ttnn.uint32
     assert torch.equal(ttnn.to_torch(indices).long(), names.gather(3, expected.indices))
-    with pytest.raises(MeshError, match="an integer for each of the values"):
-        ttnn.topk(put(x, device), 5, indices_tensor=put(x, device))
+    narrow = put(x, device, dtype=ttnn.bfloat16)
+    with pytest.raises(MeshError, match="must hold whole numbers"):
+        ttnn.topk(narrow, 5, indices_tensor=narrow)

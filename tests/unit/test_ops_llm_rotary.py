@@ -96,6 +96,19 @@ def test_queries_and_keys_are_turned_at_once(device, count):
     assert_close(results[1], by_pairs(k, cos[:, 4:], sin[:, 4:]))
 
 
+def test_turned_queries_and_keys_lie_where_each_of_them_did(device):
+    def on_cores(x: torch.Tensor, first: int) -> ttnn.Tensor:
+        cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(first, 0), ttnn.CoreCoord(first + 1, 0))])
+        memory = ttnn.create_sharded_memory_config(
+            (32, 64), cores, ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
+        )
+        return put(x, device, memory_config=memory)
+
+    q, k = on_cores(random(1, 2, 8, 64), 0), on_cores(random(1, 2, 4, 64), 2)
+    results = fused(q, k, *(put(t, device) for t in angles(1, 4, 1, 64)), put(turning_matrix(), device))
+    assert [result.memory_config() for result in results] == [q.memory_config(), k.memory_config()]
+
+
 @pytest.mark.parametrize("words", [(S(1), R), (S(0), S(1)), (R, S(3))])
 def test_heads_batch_and_tiles_of_columns_stay_split(mesh, words):
     x, (cos, sin) = random(2, 8, 5, 128), angles(1, 1, 9, 128)

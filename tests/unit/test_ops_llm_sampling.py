@@ -38,10 +38,10 @@ def operands(
     ]
 
 
-def best(device: ttnn.MeshDevice, count: int) -> torch.Tensor:
-    """[32, count]: the tokens of each user's largest values."""
-    values, tokens = (ttnn.compose(t)[0, 0] for t in operands(device)[:2])
-    return tokens.gather(1, values.float().topk(count, -1).indices)
+def best(device: ttnn.MeshDevice, count: int, scale: float = 1.0) -> torch.Tensor:
+    """[32, count]: the tokens of each user's largest values, of equal ones the first."""
+    values, tokens = (ttnn.compose(t)[0, 0] for t in operands(device, scale=scale)[:2])
+    return tokens.gather(1, values.float().sort(descending=True, stable=True).indices[:, :count])
 
 
 def drawn(*args: Any, **kwargs: Any) -> torch.Tensor:
@@ -59,7 +59,7 @@ def test_one_candidate_is_the_largest(device, k, p):
 def test_only_the_k_largest_are_drawn_and_all_of_them(device, k):
     given = operands(device, k, scale=0.01)
     draws = torch.stack([drawn(*given) for _ in range(40)])
-    found = best(device, k)
+    found = best(device, k, scale=0.01)
     for user in range(32):
         assert set(draws[:, user].tolist()) <= set(found[user].tolist())
     assert len(set(draws.flatten().tolist())) > 32 * k * 0.9
@@ -166,9 +166,7 @@ def test_random_numbers_take_no_memory_of_the_device(device):
 
 def test_sampling_names_what_does_not_fit(device):
     values, tokens, *others = operands(device)
-    few = put(random(1, 1, 16, WIDTH), device, dtype=ttnn.bfloat16)
     for words, call in {
-        "Input must have 32 users!": lambda: ttnn.sampling(few, tokens, *others),
         "must be divisible by 32": lambda: ttnn.sampling(
             put(random(1, 1, 32, 40), device, dtype=ttnn.bfloat16), tokens, *others
         ),
@@ -180,7 +178,7 @@ def test_sampling_names_what_does_not_fit(device):
             values, tokens, others[0], put(random(16), device), others[2]
         ),
         "k must hold integers": lambda: ttnn.sampling(values, tokens, others[1], *others[1:]),
-        "needs a tensor of user_ids": lambda: ttnn.manual_seed(ints([1], device)),
+        "Seeds were provided as a tensor, so user_ids must not be": lambda: ttnn.manual_seed(ints([1], device)),
         "must lie within 0 to 31": lambda: ttnn.manual_seed(1, user_ids=32, device=device),
         "must have one length": lambda: ttnn.manual_seed(ints([1], device), user_ids=ints([1, 2], device)),
     }.items():
@@ -190,3 +188,44 @@ def test_sampling_names_what_does_not_fit(device):
         ttnn.manual_seed(3)
     with pytest.raises(ArgumentError, match="Did you mean 'user_ids'"):
         ttnn.manual_seed(3, user_id=1, device=device)
+
+
+@pytest.mark.parametrize("users", [1, 2, 13])
+def test_fewer_users_than_32_have_a_token_each_and_the_streams_of_the_first(device, users):
+    values, tokens, k, p, temp = operands(device)
+    few = [
+        ttnn.slice(values, [0, 0, 0, 0], [1, 1, users, WIDTH]),
+        ttnn.slice(tokens, [0, 0, 0, 0], [1, 1, users, WIDTH]),
+        *(ttnn.slice(setting, [0], [users]) for setting in (k, p, temp)),
+    ]
+    some = ttnn.sampling(*few, seed=5)
+    assert tuple(some.shape) == (1, 1, 1, users)
+    assert torch.equal(ttnn.compose(some).flatten(), drawn(values, tokens, k, p, temp, seed=5)[:users])
+
+
+def test_of_equal_values_the_first_is_the_largest(device):
+    values = -torch.rand(1, 1, 32, WIDTH, generator=torch.Generator().manual_seed(3))
+    values[..., [9, 40, 63]] = 2.0
+    values[:, :, 16:, :] = -1.0  # all of them
+    tokens = torch.arange(WIDTH).expand(1, 1, 32, WIDTH)
+    found = drawn(put(values, device, dtype=ttnn.bfloat16), ints(tokens, device), *operands(device, p=0.0)[2:])
+    assert found.tolist() == [9] * 16 + [0] * 16
+
+
+def test_more_users_than_32_and_odd_widths_are_refused(device):
+    given = operands(device)
+    for shape, text in (((1, 2, 32, WIDTH), "between 1 and 32 users"), ((1, 1, 32, 96), "power of two")):
+        values, tokens = put(torch.ones(shape), device, dtype=ttnn.bfloat16), ints(torch.zeros(shape).int(), device)
+        with pytest.raises(MeshError, match=text):
+            ttnn.sampling(values, tokens, *given[2:])
+
+
+def test_the_largest_seed_leaves_streams_as_they_are(device):
+    given = operands(device)
+    ttnn.manual_seed(seeds=42, device=device)
+    drawn(*given)
+    following = drawn(*given)
+    ttnn.manual_seed(seeds=42, device=device)
+    drawn(*given)
+    ttnn.manual_seed(seeds=2**32 - 1, device=device)
+    assert torch.equal(drawn(*given), following)

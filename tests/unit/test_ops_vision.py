@@ -391,3 +391,33 @@ def test_training_moves_the_running_statistics_in_place(several: ttnn.MeshDevice
     torch.testing.assert_close(by_device.pieces()[0], x[:2].mean(dims, keepdim=True))
     with pytest.raises(ttnn.MeshError, match="must be defined in evaluation mode"):
         ttnn.batch_norm(put(x, several), running_mean=mean)
+
+
+def in_shards(images: torch.Tensor, device: ttnn.MeshDevice, shard: tuple[int, int], cores: int) -> ttnn.Tensor:
+    """Images channels last, in rows of L1 on so many cores."""
+    grid = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(cores - 1, 0))})
+    spec = ttnn.ShardSpec(grid, shard, ttnn.ShardOrientation.ROW_MAJOR)
+    config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, spec)
+    return ttnn.from_torch(images, ttnn.bfloat16, device=device, memory_config=config)
+
+
+def test_images_in_shards_are_folded_and_enlarged_by_the_cores_that_have_them(device: ttnn.MeshDevice) -> None:
+    images = random(4, 8, 8, 16)
+    rows = in_shards(images, device, (64, 16), 4)
+    for result, shard in (
+        (ttnn.fold(rows, 2, 2), [16, 64]),
+        (ttnn.fold(rows, 4, 1, collapse_output=True), [16, 64]),
+        (ttnn.upsample(rows, 2), [256, 16]),
+        (ttnn.upsample(rows, (2, 1), mode="bilinear"), [128, 16]),
+    ):
+        config = result.memory_config()
+        assert (config.memory_layout, config.buffer_type) == (
+            ttnn.TensorMemoryLayout.HEIGHT_SHARDED,
+            ttnn.BufferType.L1,
+        )
+        assert config.shard_spec.shape == shard
+    whole = ttnn.from_torch(images, ttnn.bfloat16, device=device, memory_config=ttnn.L1_MEMORY_CONFIG)
+    assert torch.equal(ttnn.to_torch(ttnn.upsample(rows, 2)), ttnn.to_torch(ttnn.upsample(whole, 2)))
+    elsewhere = ttnn.upsample(rows, 2, memory_config=ttnn.DRAM_MEMORY_CONFIG).memory_config()
+    assert elsewhere == ttnn.DRAM_MEMORY_CONFIG
+    assert not ttnn.fold(rows, 2, 2, padding=[0, 0, 2, 2]).memory_config().is_sharded()  # rows from beyond the shard

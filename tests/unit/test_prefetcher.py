@@ -207,6 +207,20 @@ def test_the_dram_prefetcher_gives_a_tensor_to_deallocate(mesh):
         ttnn.dram_prefetcher([*weights, addresses], 1)
 
 
+def test_the_dram_prefetcher_may_be_part_of_a_trace(idle_machine: None) -> None:
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2), trace_region_size=1 << 20) as mesh:
+        core = ttnn.CoreRangeSet([ttnn.CoreRange((1, 0), (1, 0))])
+        buffer = ttnn.create_global_circular_buffer(mesh, [(ttnn.CoreCoord(0, 0), core)], 4096)
+        addresses = ttnn.from_torch(torch.zeros(1, 4).int(), dtype=ttnn.uint32, device=mesh)
+        first = ttnn.from_torch(torch.ones(64, 64), ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=mesh)
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        done = ttnn.dram_prefetcher([first, addresses], 2, buffer)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        ttnn.execute_trace(mesh, trace, cq_id=0)
+        assert (tuple(done.shape), done.dtype, done.layout) == ((32, 32), ttnn.bfloat8_b, ttnn.TILE_LAYOUT)
+        ttnn.release_trace(mesh, trace)
+
+
 def test_a_delay_for_each_device_changes_nothing_and_is_told(mesh):
     class Delays:
         seen: Any = None

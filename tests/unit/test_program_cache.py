@@ -60,3 +60,41 @@ def test_a_delay_is_a_program_for_each_set_of_delays(pair: ttnn.MeshDevice):
     for cycles in (1, 1, 2):
         ttnn.apply_device_delay(pair, [[cycles] * columns] * rows)
     assert pair.num_program_cache_entries() == 2
+
+
+def test_a_residual_is_added_within_the_program_of_the_statistics(pair: ttnn.MeshDevice):
+    shards = ttnn.create_sharded_memory_config((1, 1, 32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    x, residual = (
+        ttnn.from_torch(torch.ones(1, 1, 32, 64), layout=ttnn.TILE_LAYOUT, device=pair, memory_config=shards)
+        for _ in range(2)
+    )
+    before = pair.num_program_cache_entries()
+    ttnn.rms_norm_pre_all_gather(x, residual_input_tensor=residual)
+    assert pair.num_program_cache_entries() == before + 1
+    assert set(ttnn.to_torch(ttnn.get_device_tensors(x)[0]).flatten().tolist()) == {2.0}
+
+
+def test_statistics_of_a_batch_norm_are_one_program_for_each_choice_of_them(pair: ttnn.MeshDevice):
+    x = ttnn.from_torch(torch.randn(2, 4, 8, 8), layout=ttnn.TILE_LAYOUT, device=pair)
+
+    def entries(*names: str) -> int:
+        ones = ttnn.ones((1, 4, 1, 1), ttnn.float32, ttnn.TILE_LAYOUT, pair)
+        ttnn.batch_norm(x, training=True, **{name: ttnn.clone(ones) for name in names})
+        return pair.num_program_cache_entries()
+
+    counts = [entries(), entries("running_mean", "running_var"), entries("running_mean"), entries("running_var")]
+    assert [after - counts[1] for after in counts[1:]] == [0, 1, 2]
+    assert entries("running_mean") == entries() == counts[-1]
+
+
+def test_every_program_config_is_compiled_for(pair: ttnn.MeshDevice):
+    q, k, v = (ttnn.from_torch(torch.rand(1, 2, 64, 32), layout=ttnn.TILE_LAYOUT, device=pair) for _ in range(3))
+    before = pair.num_program_cache_entries()
+    for size in (32, 64, 32):
+        config = ttnn.SDPAProgramConfig(compute_with_storage_grid_size=(2, 2), q_chunk_size=32, k_chunk_size=size)
+        ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True, program_config=config)
+    assert pair.num_program_cache_entries() == before + 2
+    for precise in (True, False, True):
+        kernels = ttnn.WormholeComputeKernelConfig(fp32_dest_acc_en=precise)
+        ttnn.softmax(q, compute_kernel_config=kernels)
+    assert pair.num_program_cache_entries() == before + 4

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from operands import R, S, put, random
 from test_fused_activations import bank_blocks, line_blocks, plain_blocks
 
 import softmesh as ttnn
-from softmesh.errors import MeshError
+from softmesh.errors import ArgumentError, MeshError
 
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
 
@@ -195,6 +197,17 @@ def test_the_dtype_follows_a_sharded_memory_config(device):
     made = ttnn.interleaved_to_sharded(x, memory, ttnn.bfloat16)
     assert (made.dtype, made.memory_config()) == (ttnn.bfloat16, memory)
     assert ttnn.interleaved_to_sharded(x, memory).dtype is ttnn.float32
+
+
+@pytest.mark.parametrize("grid", [(2, 1), [2, 1], ttnn.CoreCoord(2, 1)], ids=str)
+def test_a_grid_of_cores_may_be_a_pair(device, grid):
+    memory = ttnn.create_sharded_memory_config((64, 32), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.HEIGHT)
+    x, scheme = put(random(64, 32), device), ttnn.TensorMemoryLayout.HEIGHT_SHARDED
+    whole = ttnn.interleaved_to_sharded(x, grid, [32, 32], scheme, ttnn.ShardOrientation.ROW_MAJOR)
+    part = ttnn.interleaved_to_sharded_partial(x, grid, [32, 32], 1, 0, scheme, ttnn.ShardOrientation.ROW_MAJOR)
+    assert whole.memory_config() == part.memory_config() == memory
+    with pytest.raises(ArgumentError, match=re.escape("grid must be (x, y)")):
+        ttnn.interleaved_to_sharded(x, [2], [32, 32], scheme, ttnn.ShardOrientation.ROW_MAJOR)
 
 
 def test_padding_by_a_shape_takes_its_value_by_name(device):

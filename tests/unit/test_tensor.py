@@ -268,6 +268,31 @@ def test_the_function_deallocates_by_force(mesh: MeshDevice):
     assert not shards[0].is_allocated()
 
 
+RETURNS_ITS_OPERAND = {
+    "in place": lambda x: ttnn.add_(x, 1.0),
+    "softmax in place": lambda x: ttnn.softmax_in_place(x),
+    "attention": lambda x: ttnn.transformer.attention_softmax_(x, head_size=32, attention_mask=None),
+    "output tensor": lambda x: ttnn.relu(x, output_tensor=x),
+    "a slice of all": lambda x: x[:, :, :, :],
+    "on the device already": lambda x: ttnn.to_device(x, x.device()),
+}
+
+
+@pytest.mark.parametrize("op", RETURNS_ITS_OPERAND.values(), ids=list(RETURNS_ITS_OPERAND))
+def test_what_an_op_hands_back_outlives_a_deallocation_that_is_not_forced(mesh, op):
+    x = ttnn.rand((1, 1, 32, 32), mesh)
+    y = op(x)
+    x.deallocate()  # as torch-ttnn does with every operand it is done with
+    assert y.is_allocated()
+    del x
+    y.deallocate()
+    assert not y.is_allocated()
+    again = ttnn.rand((1, 1, 32, 32), mesh)
+    other = op(again)
+    ttnn.deallocate(again)
+    assert not other.is_allocated()
+
+
 def test_deallocating_a_result_leaves_its_operand(device: MeshDevice):
     x = ttnn.from_torch(counting(2, 3), device=device)
     y = ttnn.reshape(x, [3, 2])

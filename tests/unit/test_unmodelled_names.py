@@ -114,3 +114,16 @@ def test_tracy_ends_with_the_run():
     tracy_module.uninstall()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("tracy")
+
+
+def test_private_names_that_models_import_can_be_named():
+    private = ttnn._ttnn
+    config = private.operations.experimental.quasar.MatmulMultiCoreReuseMultiCast1DProgramConfig
+    assert config is ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig
+    for name in (
+        "multi_device.experimental.generate_blitz_decode_pipeline",
+        "bfp_utils.unpack_bfp8",
+        "layer_completion.LayerCompletionQueue",
+        "operations.experimental.ccl_experimental.GlobalSemaphoreArg",
+    ):
+        assert isinstance(_found(f"_ttnn.{name}"), StandIn)

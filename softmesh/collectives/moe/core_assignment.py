@@ -1,7 +1,7 @@
 """Core assignment of moe_compute: which cores of a chip combine, tilize and mux. Results never depend on it.
 
-TT-NN does not document its choice; programs only pass it on. Here combining takes the last cores of the grid,
-tilizing the first of those that are left, each apart from the cores that carry the fabric's traffic.
+TT-NN does not document its choice; programs only pass it on. As there, combining takes a rectangle as far to the right
+as there is room, and tilizing happens in the last rows, each apart from the cores that carry the fabric's traffic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,18 @@ def _chosen(
             f"{where}: {rows} x {columns} cores for combining and one for tilizing are more than the {len(free)} of "
             f"the {grid.x} x {grid.y} grid that mux_core_range_set leaves."
         )
-    return free[-rows * columns :], free[: -rows * columns]
+    combining = _rectangle(set(free), rows, columns, grid) or free[-rows * columns :]
+    return combining, [core for core in free if core not in combining]
+
+
+def _rectangle(free: set[CoreCoord], rows: int, columns: int, grid: CoreCoord) -> list[CoreCoord] | None:
+    """So many free cores, side by side: as far to the right as they fit, then as far up."""
+    for x in range(grid.x - columns, -1, -1):
+        for y in range(grid.y - rows + 1):
+            cores = [CoreCoord(x + right, y + down) for down in range(rows) for right in range(columns)]
+            if free.issuperset(cores):
+                return cores
+    return None
 
 
 def _question(
@@ -72,7 +83,7 @@ get_moe_combine_cores = _question(
 get_moe_tilize_drain_core = _question(
     "get_moe_tilize_drain_core",
     "The core on which the metadata of dispatched tokens is collected.",
-    lambda combining, others: others[0],
+    lambda combining, others: others[-1],
 )
 get_moe_worker_mcast_bounding_box = _question(
     "get_moe_worker_mcast_bounding_box",

@@ -134,7 +134,7 @@ def _dispatched(
     "input_tensor expert_metadata_tensor expert_mapping_tensor | local_reduce? output_shard_dim? cluster_axis? "
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
     output="output_tensor",
-    **writing_rows(picks=True),
+    **writing_rows(picks=True, on_zeros=True),
 )
 def all_to_all_combine(
     input_tensor: Operand,
@@ -146,7 +146,10 @@ def all_to_all_combine(
     cluster_axis: int | None = None,
     output_tensor: Operand | None = None,
 ) -> CollectiveSpec:
-    """Slot k of a token, on the device the token came from: what its k-th expert made of it."""
+    """Slot k of a token, on the device the token came from: what its k-th expert made of it.
+
+    A slot whose expert lives outside of the group is 0, or keeps what `output_tensor` held there.
+    """
     op = "all_to_all_combine"
     if cluster_axis is None:
         raise MeshError(f"Axis must be specified at the moment: {op} got cluster_axis=None. Give 0 or 1.")
@@ -157,7 +160,7 @@ def all_to_all_combine(
     def move(group: Group) -> GroupComputation:
         homes = OneHotExpertMapping(op, group, expert_mapping_tensor.shape)
         _check_slabs(op, input_tensor.shape, 1 if local_reduce else homes.experts_per_device, along, group)
-        compute = partial(_combined, group, homes, local_reduce, along, poison(input_tensor.dtype))
+        compute = partial(_combined, group, homes, local_reduce, along)
         return GroupComputation(compute, (distinct_placement(group),), topology_of(group.dist))
 
     return CollectiveSpec(checked_axis(op, cluster_axis), move)
@@ -191,7 +194,6 @@ def _combined(
     homes: OneHotExpertMapping,
     one_per_device: bool,
     along: int,
-    filler: float,
     data: torch.Tensor,
     metadata: torch.Tensor,
     mapping: torch.Tensor,
@@ -206,7 +208,7 @@ def _combined(
     slots = rows_of_each(at * tokens + place, answers.flatten(-4, -2), group.lead)
     written = dealt(is_there.unsqueeze(-1), group, along)
     note_written(written, group.lead)
-    others = slots.new_full((), filler) if kept is None else kept
+    others = slots.new_zeros(()) if kept is None else kept
     return torch.where(written, dealt(slots, group, along), others)
 
 

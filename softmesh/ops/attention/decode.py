@@ -14,6 +14,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.ops.attention.page_tables import read_on_cores
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
     attend,
@@ -38,6 +39,7 @@ Fetch = Callable[[slice, Data], tuple[torch.Tensor, torch.Tensor]]
 
 
 @operation(_DECODE, precision="data", controls="memory_config", tuning=TUNING)
+@read_on_cores(cur_pos_tensor=1)
 def scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

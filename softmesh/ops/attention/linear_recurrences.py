@@ -19,7 +19,7 @@ from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE
 
 _CHUNKED = "transformer.chunk_gated_delta_rule"
-_TUNING = "chunk_size program_config wy_inverse memory_config compute_kernel_config eye tril ones masks"
+_TUNING = "chunk_size program_config wy_inverse compute_kernel_config eye tril ones masks"
 Data = torch.Tensor | None
 
 
@@ -28,7 +28,9 @@ def _with_state(op: str, made: Any, given: dict[str, Any]) -> Any:
     return made if given["output_final_state"] else (made[0], None)
 
 
-@operation(_CHUNKED, controls="", tuning=_TUNING, present=_with_state, results="tuple[Tensor, Tensor | None]")
+@operation(
+    _CHUNKED, controls="memory_config", tuning=_TUNING, present=_with_state, results="tuple[Tensor, Tensor | None]"
+)
 def chunk_gated_delta_rule(
     q: Operand,
     k: Operand,

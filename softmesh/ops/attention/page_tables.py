@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.runtime.cpu_block_cache import BIG, empty_result
 from softmesh.tensor.dtype import TILE_SIZE, Layout
+from softmesh.tensor.spec import make_spec
+
+Define = Callable[..., Local]
 
 
 def geometry(
@@ -36,13 +43,13 @@ def geometry(
     return blocks, heads, size, width
 
 
-def check_modulo(op: str, modulo: int | None, length: int, block: int | None) -> None:
-    """Positions that go round do so within a user's `length`, in whole blocks where there are any."""
+def check_modulo(op: str, modulo: int | None, length: int, block: int) -> None:
+    """Positions that go round do so within a user's `length`, in whole blocks."""
     if modulo is None:
         return
     if not 0 < modulo <= length:
         raise MeshError(f"{op}: cache_position_modulo={modulo} must lie within 1 to {length}, the positions of a user.")
-    if block is not None and modulo % block:
+    if modulo % block:
         raise MeshError(
             f"cache_position_modulo ({modulo}) must be a positive multiple of effective block_size ({block}); {op} "
             "goes round in whole pages."
@@ -76,6 +83,57 @@ def check_table(op: str, table: Operand, users: int) -> None:
         raise MeshError(
             f"{op}: {table.name} {list(table.shape)} must have a row for each of the {users} users on each device."
         )
+
+
+# -- tables and positions that lie in L1, a copy on each core -----------------------------------------
+
+
+def read_on_cores(**dims: int) -> Callable[[Define], Define]:
+    """A definition whose operands of these names have so many dims, or lie in L1 with a copy of them on each core.
+
+    Such a table [cores * rows, columns] is cut into shards [rows, columns]; definition and computation see one.
+    """
+
+    def around(define: Define) -> Define:
+        hints = {name: str(hint) for name, hint in define.__annotations__.items()}
+        places = [name for name, hint in hints.items() if hint.startswith("Operand")]
+
+        @wraps(define)
+        def defined(**arguments: Any) -> Local:
+            rows = {name: _rows_of_a_copy(arguments.get(name)) for name in dims}
+            copied = {name: count for name, count in rows.items() if count is not None}
+            if not copied:
+                return define(**arguments)
+            seen = {name: _one_copy(arguments[name], count, dims[name]) for name, count in copied.items()}
+            local = define(**arguments | seen)
+            at = {places.index(name): (count, dims[name]) for name, count in copied.items()}
+
+            def compute(*data: Any) -> Any:
+                return local.compute(*(_first(x, *at[i]) if i in at else x for i, x in enumerate(data)))
+
+            return replace(local, compute=compute)
+
+        return defined
+
+    return around
+
+
+def _rows_of_a_copy(table: Operand | None) -> int | None:
+    if table is None or table.spec.memory_config.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED:
+        return None
+    shards = table.spec.memory_config.shard_spec
+    return None if shards is None or table.rank != 2 else shards.shape[0]
+
+
+def _one_copy(table: Operand, rows: int, dims: int) -> Operand:
+    """Where a core has several rows of what is one, the check of its shape will tell."""
+    shape = table.shape[1:] if dims == 1 and rows == 1 else (rows, *table.shape[1:])
+    return table._replace(spec=make_spec(shape, table.dtype, table.layout))
+
+
+def _first(data: torch.Tensor, rows: int, dims: int) -> torch.Tensor:
+    copy = data.narrow(-2, 0, rows)
+    return copy.squeeze(-2) if dims == 1 else copy
 
 
 def positions_in_order(op: str, cache: torch.Tensor, table: torch.Tensor, needed: torch.Tensor) -> torch.Tensor:

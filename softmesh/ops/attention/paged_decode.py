@@ -31,6 +31,7 @@ from softmesh.ops.attention.page_tables import (
     check_table,
     geometry,
     positions_in_order,
+    read_on_cores,
     reinterpret_tiles,
 )
 from softmesh.ops.attention.sdpa_core import TUNING, check_groups, check_key_heads, check_value_width, group
@@ -171,6 +172,7 @@ def _from_pages(
 
 
 @operation(_PAGED, precision="data", controls="memory_config", tuning=TUNING)
+@read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -262,6 +264,7 @@ def _paged_step(
 
 
 @operation(_LATENT, precision="data", controls="memory_config", tuning=TUNING)
+@read_on_cores(cur_pos_tensor=1)
 def flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -297,6 +300,7 @@ def flash_multi_latent_attention_decode(
 
 
 @operation(_PAGED_LATENT, precision="data", controls="memory_config", tuning=TUNING)
+@read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -15,9 +16,19 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.hardware import Conv2dConfig, PaddingMode
+from softmesh.hardware import Conv2dConfig, Conv2dDRAMSliceHeight, Conv2dSliceConfig, PaddingMode
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
-from softmesh.ops.conv.conv_weights import as_forward, four_dims, from_matrix, on_mesh, to_transposed
+from softmesh.ops.conv.conv_memory import Extents, asked_memory, memory_in_l1, stays_in_l1
+from softmesh.ops.conv.conv_weights import (
+    as_forward,
+    four_dims,
+    from_matrix,
+    handed_back,
+    on_mesh,
+    prepare_forward,
+    prepare_transposed,
+    to_transposed,
+)
 from softmesh.ops.conv.mesh_convolution import (
     Geometry,
     check_operands,
@@ -51,7 +62,7 @@ def _padded(images: torch.Tensor, geometry: Geometry, mode: PaddingMode) -> tupl
     return F.pad(images, (left, right, top, bottom), mode=kind), (0, 0)
 
 
-@operation("conv2d", controls="dtype memory_config", tuning="compute_config slice_config")
+@operation("conv2d", controls="dtype memory_config", tuning="compute_config")
 def _conv2d(
     *,
     input_tensor: Operand,
@@ -68,9 +79,11 @@ def _conv2d(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
     conv_config: Conv2dConfig | None = None,
+    slice_config: Conv2dSliceConfig | None = None,
 ) -> Local:
     extents = (in_channels, out_channels, batch_size, input_height, input_width)
     geometry = geometry_of(*extents, kernel_size, stride, padding, dilation, groups)
+    groups = geometry.groups
     shape = geometry.weight_shape
     flat = check_operands("conv2d", geometry, input_tensor, weight_tensor, bias_tensor, shape)
     _check_kernel(geometry)
@@ -86,7 +99,8 @@ def _conv2d(
         return convolve(images, rounded_weight(raw, config.weights_dtype), groups, run)
 
     rule = partial(convolution_rule, flat, groups, weight_dims=(0, 1) if is_raw else (3, 2))
-    return _local("conv2d", geometry, config, bias_tensor is not None, product, rule)
+    local = _local("conv2d", geometry, config, bias_tensor is not None, product, rule)
+    return _placed(local, input_tensor, config, geometry, geometry.out_size, slice_config)
 
 
 def _local(
@@ -101,7 +115,8 @@ def _local(
     activation = None if config.activation is None else activation_function(config.activation, op)
 
     def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        result = flattened(product(images.reshape(*images.shape[:-4], *geometry[:4]), weight))
+        apart = images.reshape(*images.shape[:-4], *geometry[:3], images.shape[-1])[..., : geometry.in_channels]
+        result = flattened(product(apart, weight))
         result = result if bias is None else result + bias
         return result if activation is None else activation(result)
 
@@ -112,6 +127,22 @@ def _local(
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(geometry.products),
     )
+
+
+def _placed(
+    local: Local,
+    images: Operand,
+    config: Conv2dConfig,
+    geometry: Geometry,
+    size: tuple[int, int],
+    slice_config: Conv2dSliceConfig | None,
+) -> Local:
+    """In L1 where the images are, in shards; else in DRAM."""
+    held = images.spec.memory_config
+    if not stays_in_l1(held, slice_config):
+        return local
+    extents = Extents(geometry.images * size[0] * size[1], geometry.out_channels)
+    return replace(local, memory_on=partial(memory_in_l1, held, config, extents))
 
 
 @checked_function
@@ -134,10 +165,13 @@ def conv2d(
     `device` first; `return_weights_and_bias` hands them back, to be passed next time. Weights may also be
     those that `prepare_conv_weights` made.
     """
-    size = (lambda: geometry_of(**arguments).out_size) if return_output_dim else None
     operands = (input_tensor, weight_tensor, bias_tensor)
     options = {"conv_config": conv_config, **arguments}
-    return _called(_conv2d, device, operands, options, size, return_weights_and_bias)
+    made, weight, bias = _called(_conv2d, device, operands, options, arguments.get("slice_config"))
+    geometry = geometry_of(**arguments)
+    prepare = prepare_forward if tuple(weight.shape) == geometry.weight_shape else None
+    held = handed_back(weight, bias, prepare, conv_config) if return_weights_and_bias else None
+    return _answer(made, geometry.out_size if return_output_dim else None, held)
 
 
 def _called(
@@ -145,26 +179,35 @@ def _called(
     device: MeshDevice,
     operands: tuple[Tensor, Tensor, Tensor | None],
     options: dict[str, Any],
-    size: Callable[[], tuple[int, int]] | None,
-    return_weights_and_bias: bool,
-) -> Any:
-    """The result on the mesh, and behind it the output size and the weights where they are asked for."""
+    slice_config: Conv2dSliceConfig | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The result, and weights and bias on the mesh."""
     if not isinstance(device, MeshDevice):
         raise ArgumentError(f"{op.name}: device must be a mesh device, got {device!r}")
     images, weight, bias = (on_mesh(device, tensor) for tensor in operands)
-    made: list[Any] = [op(input_tensor=images, weight_tensor=weight, bias_tensor=bias, **options)]
+    in_l1 = stays_in_l1(images.memory_config(), slice_config)
+    options = options | {"memory_config": asked_memory(op.name, in_l1, options.get("memory_config"))}
+    made = cast(Tensor, op(input_tensor=images, weight_tensor=weight, bias_tensor=bias, **options))
     config: Conv2dConfig = options["conv_config"] or Conv2dConfig()
     if config.deallocate_activation and images.memory_config().buffer_type is BufferType.L1:
         images.deallocate(force=True)
-    made += [] if size is None else [size()]
-    made += [(weight, bias)] if return_weights_and_bias else []
-    return made[0] if len(made) == 1 else tuple(made)
+    return made, weight, bias
+
+
+def _answer(made: Tensor, *more: object) -> Any:
+    """The result, and behind it what else was asked for."""
+    given = [one for one in more if one is not None]
+    return (made, *given) if given else made
 
 
 # -- transposed convolutions: each pixel spreads over a window of the result -------------------------
 
 
 _OP = "conv_transpose2d"
+
+
+def _raw_transposed(geometry: Geometry) -> tuple[int, ...]:
+    return (geometry.in_channels, geometry.out_channels // geometry.groups, *geometry.kernel)
 
 
 def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int, int]:
@@ -187,7 +230,7 @@ def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int,
     return rows, columns
 
 
-@operation(_OP, controls="dtype memory_config", tuning="compute_config dram_slice_config")
+@operation(_OP, controls="dtype memory_config", tuning="compute_config")
 def _conv_transpose2d(
     *,
     input_tensor: Operand,
@@ -206,10 +249,12 @@ def _conv_transpose2d(
     groups: int = 1,
     conv_config: Conv2dConfig | None = None,
     mirror_kernel: bool = True,
+    dram_slice_config: Conv2dSliceConfig | None = None,
 ) -> Local:
     extents = (in_channels, out_channels, batch_size, input_height, input_width)
     geometry = geometry_of(*extents, kernel_size, stride, padding, dilation, groups, op=_OP)
-    raw_shape = (in_channels, out_channels // geometry.groups, *geometry.kernel)
+    groups = geometry.groups
+    raw_shape = _raw_transposed(geometry)
     flat = check_operands(_OP, geometry, input_tensor, weight_tensor, bias_tensor, raw_shape)
     rows, columns = _out_size(geometry, pair(_OP, "output_padding", output_padding, 0))
     config = Conv2dConfig() if conv_config is None else conv_config
@@ -228,7 +273,8 @@ def _conv_transpose2d(
 
     raw_dims = (1, 0) if groups == 1 else (0, 1)  # input channels are dealt to groups in order
     rule = partial(convolution_rule, flat, groups, weight_dims=raw_dims if is_raw else (3, 2))
-    return _local(_OP, geometry, config, bias_tensor is not None, product, rule)
+    local = _local(_OP, geometry, config, bias_tensor is not None, product, rule)
+    return _placed(local, input_tensor, config, geometry, (rows, columns), dram_slice_config)
 
 
 @checked_function
@@ -242,6 +288,7 @@ def conv_transpose2d(
     return_output_dim: bool = False,
     return_weights_and_bias: bool = False,
     output_padding: Sequence[int] = (0, 0),
+    mirror_kernel: bool = True,
     **arguments: Any,
 ) -> Any:
     """Images [1, 1, N*H*W, C] or [N, H, W, C] by weights [C, out/groups, kh, kw] -> [1, 1, N*OH*OW, out].
@@ -249,14 +296,15 @@ def conv_transpose2d(
     As `conv2d`, with `output_padding`: rows and columns added at the end. `mirror_kernel=False` turns the
     kernels by 180 degrees first; weights that `prepare_conv_transpose2d_weights` made are as they were made.
     """
-
-    def size() -> tuple[int, int]:
-        return _out_size(geometry_of(op=_OP, **arguments), pair(_OP, "output_padding", output_padding, 0))
-
     operands = (input_tensor, weight_tensor, bias_tensor)
-    options = {"conv_config": conv_config, "output_padding": output_padding, **arguments}
-    wanted = size if return_output_dim else None
-    return _called(_conv_transpose2d, device, operands, options, wanted, return_weights_and_bias)
+    options = {"conv_config": conv_config, "output_padding": output_padding, "mirror_kernel": mirror_kernel} | arguments
+    made, weight, bias = _called(_conv_transpose2d, device, operands, options, arguments.get("dram_slice_config"))
+    geometry = geometry_of(op=_OP, **arguments)
+    size = _out_size(geometry, pair(_OP, "output_padding", output_padding, 0))
+    is_raw = tuple(weight.shape) == _raw_transposed(geometry)
+    prepare = partial(prepare_transposed, groups=geometry.groups, mirror_kernel=mirror_kernel) if is_raw else None
+    held = handed_back(weight, bias, prepare, conv_config) if return_weights_and_bias else None
+    return _answer(made, size if return_output_dim else None, held)
 
 
 # -- convolutions over rows, as those over images of one column --------------------------------------
@@ -267,6 +315,14 @@ def _two_sides(padding: Sequence[int] | int) -> list[int]:
     both = list(padding) if isinstance(padding, Sequence) else [int(padding)] * 2
     before, after = ints("conv1d", "padding", both * 2 if len(both) == 1 else both, (2,), 0)
     return [before, after, 0, 0]
+
+
+def _check_slices(config: Conv2dSliceConfig | None) -> None:
+    if config is not None and config.slice_type is Conv2dDRAMSliceHeight:
+        raise MeshError(
+            "conv1d: DRAM_HEIGHT slices cut rows of images, and there is one: slice along the length with "
+            "ttnn.Conv2dDRAMSliceWidth."
+        )
 
 
 @checked_function
@@ -289,6 +345,7 @@ def conv1d(
 
     As `conv2d` of images of one column: its other arguments, and what it returns, with one length for a size.
     """
+    _check_slices(arguments.get("slice_config"))
     images = input_tensor
     if isinstance(images, Tensor) and len(images.shape) == 3:
         images = cast(Tensor, reshape(images, [batch_size, input_length, 1, in_channels]))

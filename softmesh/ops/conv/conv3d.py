@@ -44,17 +44,21 @@ def _block(op: str, channels: int, C_in_block: int) -> int:
 
 @operation(_PREPARE, cost=moves_bytes, precision="data", on_host=True, controls="")
 def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, alignment: int = 32) -> Local:
-    """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out."""
-    if weight_tensor.rank != 5 or groups < 1 or alignment < 1:
+    """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out.
+
+    Groups are no more: there are zeros for the channels of other groups.
+    """
+    if weight_tensor.rank != 5 or groups < 1 or alignment < 1 or weight_tensor.shape[0] % groups:
         raise MeshError(
             f"{_PREPARE}: weight_tensor {list(weight_tensor.shape)} must be [out, C/groups, kt, kh, kw], with groups "
-            "and alignment of 1 or more."
+            "that divide out, and alignment of 1 or more."
         )
-    channels = weight_tensor.shape[1]
+    channels = weight_tensor.shape[1] * groups
     whole = _aligned(channels, alignment)
     block = _block(_PREPARE, whole, C_in_block)
 
     def compute(weight: torch.Tensor) -> torch.Tensor:
+        weight = _ungrouped(weight, groups)
         rows = F.pad(weight.movedim(-4, -1).movedim(-5, -1).movedim(-2, -1), (0, whole - channels))
         apart = rows.unflatten(-1, (-1, block))  # kt, kh, kw, out, blocks, block
         return apart.movedim(-2, -6).movedim(-2, -1).flatten(-6, -2)
@@ -63,9 +67,18 @@ def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, al
         """Split by output channels stays so; blocks of input channels are padded, so their split does not."""
         if not isinstance(at.word, rules.Shard):
             return at.word
-        return at.word.at(1) if at.word.dim == 0 else rules.LOCAL
+        return at.word.at(1) if at.word.dim == 0 and groups == 1 else rules.LOCAL
 
     return Local(compute, rule, layouts=(Layout.TILE,))
+
+
+def _ungrouped(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """(..., out, C/groups, kt, kh, kw) -> (..., out, C, kt, kh, kw)"""
+    if groups == 1:
+        return weight
+    apart = weight.unflatten(-5, (groups, -1)).unsqueeze(-5)  # groups, out/groups, 1, C/groups, kt, kh, kw
+    own = torch.eye(groups, dtype=weight.dtype, device=weight.device).reshape(groups, 1, groups, 1, 1, 1, 1)
+    return (apart * own).flatten(-5, -4).flatten(-6, -5)
 
 
 @checked_function
@@ -91,12 +104,12 @@ def _unprepared(rows: torch.Tensor, kernel: Sequence[int], block: int, channels:
 
 
 def _rule(at: rules.Situation) -> rules.Placement:
-    """Volumes split by batch, weights and bias by output channels, their last dim."""
+    """Volumes split by batch, weights and bias by output channels, their last dim; offsets of each device: Local."""
     rules.refuse_partial(at)
     found: set[rules.Placement] = set()
     for index, (word, shape) in enumerate(zip(at.words, at.shapes, strict=True)):
         if isinstance(word, rules.Shard) and shape is not None:
-            by_batch, by_channel = index == 0 and word.dim == 0, index > 0 and word.dim == len(shape) - 1
+            by_batch, by_channel = index == 0 and word.dim == 0, index in (1, 2) and word.dim == len(shape) - 1
             found.add(word.at(0) if by_batch else word.at(4) if by_channel else rules.LOCAL)
     return found.pop() if len(found) == 1 else rules.LOCAL
 
@@ -107,6 +120,7 @@ def _conv3d(
     input_tensor: Operand,
     weight_tensor: Operand,
     bias_tensor: Operand | None = None,
+    pad_offset_tensor: Operand | None = None,
     config: Conv3dConfig | None = None,
     dtype: DataType,
     output_channels: int,
@@ -116,6 +130,8 @@ def _conv3d(
     dilation: Sequence[int] = (1, 1, 1),
     padding_mode: str = "zeros",
     groups: int = 1,
+    logical_h_mask: int = 0,
+    logical_w_mask: int = 0,
 ) -> Local:
     if padding_mode not in _PADDING:
         raise ArgumentValueError(f'{_OP}: padding_mode must be "zeros" or "replicate", got {padding_mode!r}')
@@ -129,14 +145,19 @@ def _conv3d(
     if bias_tensor is not None and math.prod(bias_tensor.shape) != output_channels:
         raise MeshError(f"{_OP}: bias_tensor {list(bias_tensor.shape)} must hold {output_channels} values.")
     bias_rank = 0 if bias_tensor is None else bias_tensor.rank
+    _check_offset(pad_offset_tensor)
+    ends = {-3: logical_h_mask, -2: logical_w_mask}  # by dim; 0: there is none
     reverse = [n for side in reversed(sides) for n in (side, side)]
 
     def run(volumes: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
         padded = F.pad(volumes, reverse, mode=_PADDING[padding_mode])
         return F.conv3d(padded, weight, None, step, 0, spread, several)
 
-    def compute(volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        result = convolve(volumes, _unprepared(rows, kernel, block, channels), groups, run, sizes=3)
+    def compute(
+        volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None, offset: torch.Tensor | None
+    ) -> torch.Tensor:
+        volumes = _without_padding(volumes, ends, offset)
+        result = convolve(volumes, _unprepared(rows, kernel, block, channels), 1, run, sizes=3)
         if bias is None:
             return result
         return result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
@@ -151,16 +172,36 @@ def _conv3d(
     )
 
 
+def _check_offset(offset: Operand | None) -> None:
+    if offset is not None and (offset.shape != (1, 2) or offset.dtype is not DataType.UINT32):
+        raise MeshError(
+            f"{_OP}: pad_offset_tensor {list(offset.shape)} {offset.dtype} must be [1, 2] UINT32 on each device: the "
+            "row and the column of the whole volume at which its part starts."
+        )
+
+
+def _without_padding(volumes: torch.Tensor, ends: dict[int, int], offset: torch.Tensor | None) -> torch.Tensor:
+    """0 from where the logical volume ends, for a part that starts at `offset` of it."""
+    for which, (dim, end) in enumerate(ends.items()):
+        if end:
+            places = torch.arange(volumes.shape[dim], device=volumes.device)
+            if offset is not None:
+                places = places + offset[..., 0, which : which + 1].long()  # (*mesh, extent)
+            inside = places.reshape(*places.shape[:-1], *(1,) * (4 + dim + 1), -1, *(1,) * (-1 - dim)) < end
+            volumes = torch.where(inside, volumes, 0)
+    return volumes
+
+
 def _check(
     volumes: Operand, weight: Operand, kernel: Sequence[int], out: int, groups: int, config: Conv3dConfig
 ) -> tuple[int, int]:
-    """Input channels of one group, and those of one block of the weights' rows."""
+    """Input channels, and those of one block of the weights' rows."""
     if volumes.rank != 5 or groups < 1 or volumes.shape[-1] % groups or out % groups:
         raise MeshError(
             f"{_OP}: input_tensor {list(volumes.shape)} must be [N, T, H, W, C], and groups={groups} divide C and "
             f"output_channels={out}."
         )
-    channels = volumes.shape[-1] // groups
+    channels = volumes.shape[-1]
     whole = _aligned(channels, config.alignment)
     if weight.shape != (whole * math.prod(kernel), out):
         raise MeshError(
@@ -172,13 +213,19 @@ def _check(
 
 _HALO = {
     "halo_buffer": None,
-    "pad_offset_tensor": None,
     "weight_lo_tensor": None,
-    "logical_h_mask": 0,
-    "logical_w_mask": 0,
     "output_pad_h": 0,
     "output_pad_w": 0,
 }
+
+
+def _check_halo(arguments: dict[str, Any]) -> None:
+    if arguments.get("halo_buffer") is None:
+        return
+    if arguments.get("padding_mode", "zeros") != "zeros":
+        raise MeshError(f'{_OP}: a halo_buffer needs padding_mode "zeros": borders that are repeated are in no buffer.')
+    if any(step != 1 for step in arguments.get("dilation", ())):
+        raise MeshError(f"{_OP}: a halo_buffer needs spatial reuse and no dilation, got {arguments['dilation']}.")
 
 
 @checked_function
@@ -188,9 +235,12 @@ def conv3d(
     """Volumes [N, T, H, W, C] by prepared weights [rows, out] -> [N, T', H', W', out].
 
     `arguments`: dtype, output_channels, kernel_size, stride, padding, dilation, padding_mode ("zeros" or
-    "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Weights of five dims are
-    prepared here. Borders read from a buffer that another op filled are not modelled.
+    "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Values from logical_h_mask rows
+    and logical_w_mask columns of the whole volume on count as 0 (a mask of 0: none do); pad_offset_tensor [1, 2] has
+    the row and the column at which each device's part starts. Weights of five dims are prepared here. Borders read from
+    a buffer that another op filled are not modelled.
     """
+    _check_halo(arguments)
     for name, unused in _HALO.items():
         if arguments.pop(name, unused) != unused:
             raise NotModelled(
@@ -200,11 +250,12 @@ def conv3d(
     if len(weight.shape) == 5:
         weight = _prepared_for(weight, arguments.get("config") or Conv3dConfig(), arguments.get("groups", 1))
     where = device or input_tensor.device()
-    operands = [input_tensor, weight, arguments.pop("bias_tensor", None)]
+    operands = [input_tensor, weight, *(arguments.pop(name, None) for name in ("bias_tensor", "pad_offset_tensor"))]
     if where is not None:
         operands = [on_mesh(where, operand) for operand in operands]
-    images, kernels, bias = operands
-    made = _conv3d(input_tensor=images, weight_tensor=kernels, bias_tensor=bias, **arguments)
+    images, kernels, bias, offset = operands
+    given = {"input_tensor": images, "weight_tensor": kernels, "bias_tensor": bias, "pad_offset_tensor": offset}
+    made = _conv3d(**given, **arguments)
     return cast(Tensor, made)
 
 

@@ -6,7 +6,7 @@ in another order; here a prepared weight is [1, 1, C/groups * kh * kw, out], wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -71,7 +71,7 @@ def _matrix_rule(at: rules.Situation) -> rules.Placement:
 
 
 @operation("prepare_conv_weights", **_OPTIONS)
-def _prepare(weight_tensor: Operand) -> Local:
+def prepare_forward(weight_tensor: Operand) -> Local:
     """[out, C/groups, kh, kw] as [1, 1, C/groups * kh * kw, out], in tiles."""
     return Local(as_matrix, _matrix_rule, layouts=(Layout.TILE,))
 
@@ -84,7 +84,7 @@ def as_forward(weight: torch.Tensor, groups: int, mirrored: bool) -> torch.Tenso
 
 
 @operation("prepare_conv_transpose2d_weights", **_OPTIONS)
-def _prepare_transposed(weight_tensor: Operand, groups: int = 1, mirror_kernel: bool = True) -> Local:
+def prepare_transposed(weight_tensor: Operand, groups: int = 1, mirror_kernel: bool = True) -> Local:
     """[C, out/groups, kh, kw] as [1, 1, C/groups * kh * kw, out], in tiles."""
 
     def rule(at: rules.Situation) -> rules.Placement:
@@ -102,9 +102,9 @@ def to_transposed(forward: torch.Tensor, groups: int) -> torch.Tensor:
     return apart.transpose(-4, -3).flatten(-5, -4)
 
 
-def four_dims(weight: Tensor) -> Tensor:
-    """The weights of a 1-D convolution, [out, C/groups, k], as those of a 2-D one with kernels of k x 1."""
-    return cast(Tensor, unsqueeze(weight, 3)) if len(weight.shape) == 3 else weight
+def four_dims(weight: Tensor, at: int = 3) -> Tensor:
+    """The weights of a 1-D convolution, [out, C/groups, k], as those of a 2-D one with kernels of k x 1, or 1 x k."""
+    return cast(Tensor, unsqueeze(weight, at)) if len(weight.shape) == 3 else weight
 
 
 def _share(op: str, channels: int, groups: int) -> int:
@@ -122,12 +122,23 @@ def _check_steering(op: str, given: dict[str, object]) -> None:
 def _checked_weight(op: str, weight: Tensor, wanted: tuple[int, ...], weights_format: str, known: str) -> Tensor:
     if weights_format != known:
         raise MeshError(f"{op}: weights_format={weights_format!r} must be {known!r}.")
-    found = four_dims(weight)
+    found = four_dims(weight, at=2 if wanted[2] == 1 else 3)
     if tuple(found.shape) != wanted:
         raise MeshError(
             f"{op}: weight_tensor {list(weight.shape)} must be {list(wanted)}: channels of each device and kernel_size."
         )
     return found
+
+
+def handed_back(
+    weight: Tensor, bias: Tensor | None, prepare: Callable[..., Any] | None, config: Conv2dConfig | None
+) -> tuple[Tensor, Tensor | None]:
+    """Weights and bias as the device holds them for the next call; `prepare` is None where they are prepared."""
+    dtype = None if config is None else config.weights_dtype
+    made = weight if prepare is None else cast(Tensor, prepare(weight, dtype=dtype))
+    if bias is None or (bias.layout is Layout.TILE and dtype in (None, bias.dtype)):
+        return made, bias
+    return made, cast(Tensor, to_layout(bias, Layout.TILE, dtype))
 
 
 @checked_function
@@ -149,7 +160,7 @@ def prepare_conv_weights(
     wanted = (out_channels, _share(op, in_channels, groups), *pair(op, "kernel_size", kernel_size, 1))
     weight = _checked_weight(op, weight_tensor, wanted, weights_format, "OIHW")
     dtype = None if conv_config is None else conv_config.weights_dtype
-    return cast(Tensor, on_mesh(device, _prepare(weight, dtype=dtype)))
+    return cast(Tensor, on_mesh(device, prepare_forward(weight, dtype=dtype)))
 
 
 @checked_function
@@ -172,7 +183,7 @@ def prepare_conv_transpose2d_weights(
     wanted = (in_channels, _share(op, out_channels, groups), *pair(op, "kernel_size", kernel_size, 1))
     weight = _checked_weight(op, weight_tensor, wanted, weights_format, "IOHW")
     dtype = None if conv_config is None else conv_config.weights_dtype
-    return cast(Tensor, on_mesh(device, _prepare_transposed(weight, groups, mirror_kernel, dtype=dtype)))
+    return cast(Tensor, on_mesh(device, prepare_transposed(weight, groups, mirror_kernel, dtype=dtype)))
 
 
 @checked_function

@@ -10,6 +10,7 @@ import torch
 
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.hardware.shape import roundup
 from softmesh.ops.conv.conv_weights import as_matrix, from_matrix
 from softmesh.ops.data_movement.image_layout import Sides, four_sides, images_are_flat, ints, pair
 from softmesh.placement import rules
@@ -17,6 +18,8 @@ from softmesh.placement.sentences import placed
 from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
+
+_CHANNEL_UNITS = (8, 16, 32)
 
 
 class Geometry(NamedTuple):
@@ -56,6 +59,11 @@ class Geometry(NamedTuple):
         return (1, 1, self.products, self.out_channels)
 
 
+def _filled_up(channels: int) -> tuple[int, ...]:
+    """What images may have in place of so many channels: a row of memory is filled up, and the rest is not read."""
+    return tuple(roundup(channels, unit) for unit in _CHANNEL_UNITS)
+
+
 def check_operands(
     op: str, geometry: Geometry, images: Operand, weight: Operand, bias: Operand | None, raw: tuple[int, ...]
 ) -> bool:
@@ -65,7 +73,8 @@ def check_operands(
         raise MeshError(
             f"{op}: groups={geometry.groups} must divide in_channels={channels} and out_channels={out_channels}."
         )
-    flat = images_are_flat(op, images, (n, height, width, channels))
+    given = images.shape[-1] if images.rank and images.shape[-1] in _filled_up(channels) else channels
+    flat = images_are_flat(op, images, (n, height, width, given))
     if weight.shape not in (raw, geometry.matrix_shape):
         raise MeshError(
             f"{op}: weight_tensor {list(weight.shape)} must be {list(raw)}: out_channels, in_channels / groups and "
@@ -90,6 +99,7 @@ def geometry_of(
     op: str = "conv2d",
     **others: object,
 ) -> Geometry:
+    groups = 1 if type(groups) is int and groups == 0 else groups  # as TT-NN has it
     extents = [batch_size, input_height, input_width, in_channels, out_channels, groups]
     names = "batch_size, input_height, input_width, in_channels, out_channels, groups"
     n, height, width, channels, out, several = ints(op, names, extents, (6,), 1)
@@ -179,7 +189,7 @@ def convolve(
     with full_float32(images.device):
         result = run(
             _fold_images(images, axes),
-            fold(weight, axes, groups),
+            fold(weight, axes, groups).contiguous(),  # prepared or not: torch sums in the order of memory
             math.prod(axes.extents[i] for i in axes.grouped) * groups,
         )
     return _unfold(result, axes, images.shape[lead], groups)

@@ -276,9 +276,9 @@ def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking 
 
 
 @operation(
-    **_LIKE,
+    **{**_LIKE, "controls": "dtype memory_config"},
     tuning="device",
-    positional="dtype layout device memory_config optional_tensor",
+    positional="dtype layout device memory_config",
     undefined=_leave_unwritten,
     leaves_undefined=True,
 )

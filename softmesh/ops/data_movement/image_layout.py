@@ -7,6 +7,7 @@ channels first, checks height and width arguments, and says what splits become.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import Layout
@@ -95,6 +96,23 @@ def flattened(images: torch.Tensor) -> torch.Tensor:
     return images.flatten(-4, -2).unsqueeze(-3).unsqueeze(-3)
 
 
+def in_shards_of(images: Operand, rows: Fraction, columns: int = 1) -> MemoryConfig | None:
+    """Where a result lies that each core makes of its own shard: `rows` times as many sticks, so many times as wide.
+
+    None, which leaves it to the op's default, where the images are not in shards or a shard's sticks do not come out
+    whole.
+    """
+    config = images.spec.memory_config
+    spec = config.shard_spec
+    if not config.is_sharded() or spec is None:
+        return None
+    height, width = spec.shape[0] * rows, spec.shape[1] * columns
+    if height.denominator != 1:
+        return None
+    shards = ShardSpec(spec.grid, [int(height), width], spec.orientation)
+    return MemoryConfig(config.memory_layout, config.buffer_type, shards)
+
+
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
@@ -147,7 +165,10 @@ def _fold_local(
             return rules.LOCAL
         return word.at(2) if is_flat else word
 
-    return Local(compute, rule, layouts=(Layout.ROW_MAJOR,), memory_config=memory_config)
+    is_plain = not (channels_first or any(padding) or output_shape)
+    window = stride[0] * stride[1]
+    own = in_shards_of(images, Fraction(1, window), window) if is_plain else None
+    return Local(compute, rule, layouts=(Layout.ROW_MAJOR,), memory_config=memory_config or own)
 
 
 def _cut_to(op: str, made: list[int], wanted: Sequence[int] | None) -> list[int]:

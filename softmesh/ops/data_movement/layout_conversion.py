@@ -248,7 +248,7 @@ def _by_memory_config(_: Signature, args: tuple[Any, ...], kwargs: dict[str, Any
 )
 def interleaved_to_sharded(
     input_tensor: Operand,
-    grid: CoreCoord | CoreRangeSet | MemoryConfig | None = None,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet | MemoryConfig | None = None,
     shard_shape: Sequence[int] | None = None,
     shard_scheme: TensorMemoryLayout | None = None,
     shard_orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
@@ -264,7 +264,7 @@ def interleaved_to_sharded(
                 "shard_shape, shard_scheme and shard_orientation."
             )
         assert not isinstance(grid, MemoryConfig)
-        cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
+        cores = grid if isinstance(grid, CoreRangeSet) else all_cores("interleaved_to_sharded", grid)
         config = MemoryConfig(shard_scheme, BufferType.L1, ShardSpec(cores, list(shard_shape), shard_orientation))
     if not config.is_sharded():
         raise MeshError(f"interleaved_to_sharded: the memory config is not sharded: {config}.")
@@ -276,7 +276,12 @@ def interleaved_to_sharded(
     return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
 
 
-def all_cores(extent: CoreCoord) -> CoreRangeSet:
+def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
+    """Those of a grid; TT-NN makes a CoreCoord of a pair."""
+    if not isinstance(extent, CoreCoord):
+        if len(extent) != 2:
+            raise ArgumentError(f"{op}(): incompatible function arguments: grid must be (x, y), got {extent!r}.")
+        extent = CoreCoord(*extent)
     return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
 
 

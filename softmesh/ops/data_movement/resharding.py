@@ -95,7 +95,7 @@ def _row_slice_rule(at: rules.Situation) -> rules.Placement:
 @operation(**_OPTIONS, controls="output_dtype")
 def interleaved_to_sharded_partial(
     input_tensor: Operand,
-    grid: CoreCoord | CoreRangeSet,
+    grid: CoreCoord | Sequence[int] | CoreRangeSet,
     shard_shape: Sequence[int],
     num_slices: int,
     slice_index: int,
@@ -104,7 +104,7 @@ def interleaved_to_sharded_partial(
 ) -> Local:
     """One of `num_slices` runs of rows as [1, 1, rows, width], spread over cores."""
     rows = _slice_rows("interleaved_to_sharded_partial", input_tensor, num_slices, slice_index)
-    cores = grid if isinstance(grid, CoreRangeSet) else all_cores(grid)
+    cores = grid if isinstance(grid, CoreRangeSet) else all_cores("interleaved_to_sharded_partial", grid)
     spread = ShardSpec(cores, list(shard_shape), shard_orientation)
     config = MemoryConfig(shard_scheme, BufferType.L1, spread)
     rank, width = input_tensor.rank, input_tensor.shape[-1]

@@ -177,7 +177,7 @@ def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Ope
             return rules.opaque(situation)
         return rules.among(situation, (1, 2), rules.resizing([d]))
 
-    return Local(compute, rule, dtypes=(a.dtype,), layouts=(a.layout,))
+    return Local(compute, rule, dtypes=(a.dtype,), layouts=(a.layout,), memory_config=a.spec.memory_config)
 
 
 def _register_index_fill(name: str) -> None:

@@ -116,8 +116,25 @@ def experimental_view(
     H: int | None = None,
     W: int | None = None,
 ) -> Local:
-    """`view` by a shape, or by four extents N, C, H, W."""
-    return _view("experimental.view", input_tensor, _four("experimental.view", shape, C, H, W))
+    """`view` by a shape, or by four extents N, C, H, W; shards of whole rows may be cut into rows of another length."""
+    wanted = _four("experimental.view", shape, C, H, W)
+    place = _other_rows(input_tensor.spec, wanted)
+    if place is None:
+        return _view("experimental.view", input_tensor, wanted)
+    return replace(reshape_local("experimental.view", input_tensor, wanted), memory_config=place)
+
+
+def _other_rows(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
+    """The same elements on each core in rows of another length, where shards are whole rows and that comes out even."""
+    config, shards = spec.memory_config, spec.memory_config.shard_spec
+    in_rows = spec.layout is Layout.ROW_MAJOR and config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED
+    if not in_rows or shards is None or not len(shape) or shape[-1] in (-1, spec.shape[-1]):
+        return None
+    elements = math.prod(shards.shape)
+    if shards.shape[1] != spec.shape[-1] or elements % shape[-1]:
+        return None
+    cut = ShardSpec(shards.grid, [elements // shape[-1], shape[-1]], shards.orientation)
+    return MemoryConfig(config.memory_layout, config.buffer_type, cut)
 
 
 def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
@@ -299,7 +316,7 @@ def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
         raise MeshError(f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths.")
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(**_OPTIONS, controls="")
 def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     parts = [input_tensors] if isinstance(input_tensors, Operand) else list(input_tensors)
     first = parts[0]

@@ -20,6 +20,7 @@ from softmesh.errors import MeshError
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
+from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_device
 
@@ -37,7 +38,7 @@ class Slice(Operation):
         given = {**dict(zip(self.definition.signature.names, args, strict=False)), **named}
         bounds = {name: given.get(name) for name in ("slice_start", "slice_end")}
         if not any(isinstance(bound, Tensor) for bound in bounds.values()):
-            return given["input_tensor"] if _takes_all(given) else super().invoke(args, kwargs, call)
+            return given["input_tensor"].handed_on() if _takes_all(given) else super().invoke(args, kwargs, call)
         for name, bound in bounds.items():
             _check_bounds(name, bound)
         if given.get("slice_dim") is None and given.get("num_devices") is None:
@@ -173,7 +174,9 @@ def slice_(
         if (low, high, step) != (0, n, 1):
             touched.append(d)
     index = (..., *cuts)
-    return Local(lambda x: x[index], rules.resizing(touched))
+    shape = [len(range(*cut.indices(n))) for cut, n in zip(cuts, input_tensor.shape, strict=True)]
+    place = cut_anew(input_tensor.spec, shape, input_tensor.layout) if touched else None
+    return Local(lambda x: x[index], rules.resizing(touched), memory_config=place)
 
 
 # -- windows by bounds in each dim: cut out into a memory config, or written to ----------------------

@@ -18,15 +18,21 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
 
 BinaryFunction = Callable[[Any, Any], torch.Tensor]
-_TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id use_legacy"
+_CONTROLS = "memory_config dtype output_tensor queue_id"
+_WITHOUT_DTYPE = "memory_config output_tensor queue_id"
+_CORES = "sub_core_grids sub_device_id"
+_WITHOUT_CORES = "fast_and_approximate_mode use_legacy"
+_TUNING = f"fast_and_approximate_mode {_CORES} use_legacy"
 
 
 class Binary(NamedTuple):
@@ -36,6 +42,9 @@ class Binary(NamedTuple):
     aliases: tuple[str, ...] = ()
     integer: bool = False  # of whole numbers only, as `dtype_policy` has it
     other: str | None = None  # what TT-NN calls the second where it is a number
+    controls: str = _CONTROLS
+    tuning: str = _TUNING
+    is_plain: bool = False  # takes no activations
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -75,7 +84,7 @@ BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
     "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
-    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b"),
+    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b", tuning=_WITHOUT_CORES),
     "eq": Binary(_tensors(torch.eq)),
     "ne": Binary(_tensors(torch.ne)),
     "gt": Binary(_tensors(torch.gt)),
@@ -85,25 +94,27 @@ BINARY: dict[str, Binary] = {
     "logical_and": Binary(_tensors(torch.logical_and)),
     "logical_or": Binary(_tensors(torch.logical_or)),
     "logical_xor": Binary(_tensors(torch.logical_xor)),
-    "maximum": Binary(_tensors(torch.maximum), other="input_b"),
-    "minimum": Binary(_tensors(torch.minimum), other="input_b"),
+    "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES),
+    "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES),
     "squared_difference": Binary(_tensors(_squared_difference), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
-    "fmod": Binary(_tensors(torch.fmod), steps=4, other="scalar"),
-    "atan2": Binary(_tensors(torch.atan2), steps=16),
-    "hypot": Binary(_tensors(torch.hypot), steps=6),
+    "fmod": Binary(
+        _tensors(torch.fmod), steps=4, other="scalar", controls="memory_config", tuning=_CORES, is_plain=True
+    ),
+    "atan2": Binary(_tensors(torch.atan2), steps=16, controls="memory_config", tuning="", is_plain=True),
+    "hypot": Binary(_tensors(torch.hypot), steps=6, controls="memory_config", tuning="", is_plain=True),
     "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
     "logaddexp2": Binary(_wide(torch.logaddexp2), steps=20),
     "xlogy": Binary(_wide(torch.xlogy), steps=10),
     "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
-    "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True),
-    "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True),
-    "bitwise_and": Binary(operator.and_, integer=True, other="input_b"),
-    "bitwise_or": Binary(operator.or_, integer=True, other="input_b"),
-    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b"),
-    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
-    "bitwise_right_shift": Binary(_right_shift, integer=True, other="input_b"),
-    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b"),
+    "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True, tuning=_WITHOUT_CORES),
+    "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True, tuning=_WITHOUT_CORES),
+    "bitwise_and": Binary(operator.and_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_or": Binary(operator.or_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_xor": Binary(operator.xor, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "bitwise_right_shift": Binary(_right_shift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
+    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
 }
 
@@ -163,16 +174,21 @@ def _register(name: str, entry: Binary) -> None:
             activations,
         )
 
-    define.__doc__ = f"{name}, element by element, with broadcasting."
+    def plain(input_tensor_a: Value, input_tensor_b: Value) -> Local:
+        return binary_local(name, entry, input_tensor_a, input_tensor_b)
+
+    chosen = plain if entry.is_plain else define
+    chosen.__doc__ = f"{name}, element by element, with broadcasting."
     operation(
         name,
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
-        tuning=_TUNING,
+        controls=entry.controls,
+        tuning=entry.tuning,
         argument_aliases=None if entry.other is None else {entry.other: "input_tensor_b"},
         program_key=elementwise_program,
-    )(define)
+    )(chosen)
 
 
 for _name, _entry in BINARY.items():
@@ -202,6 +218,18 @@ def _check_quotient(definition: Definition, call: BoundCall) -> None:
         )
 
 
+def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any], torch.Tensor]:
+    """a / b. Where bfloat16 values are rounded to whole ones, a chip packs nan as inf."""
+
+    def quotient(a: Any, b: Any) -> torch.Tensor:
+        return torch.div(_tensor(a, b), b, rounding_mode=rounding_mode)
+
+    dtypes = {value.dtype for value in values if isinstance(value, Operand)}
+    if rounding_mode is None or dtypes != {DataType.BFLOAT16}:
+        return quotient
+    return lambda a, b: quotient(a, b).nan_to_num(math.inf, math.inf, -math.inf)
+
+
 @operation(
     cost=flops_per_element(2),
     aliases=("divide",),
@@ -226,7 +254,7 @@ def div(
     """
     check_rounding("div", rounding_mode)
     rule = rules.dividing if rounding_mode is None else rules.elementwise
-    entry = Binary(lambda a, b: torch.div(_tensor(a, b), b, rounding_mode=rounding_mode), rule)
+    entry = Binary(_quotient(rounding_mode, input_tensor_a, input_tensor_b), rule)
     before = input_tensor_a_activations, input_tensor_b_activations
     local = binary_local("div", entry, input_tensor_a, input_tensor_b, *before, activations)
     tensors = [value for value in (input_tensor_a, input_tensor_b) if isinstance(value, Operand)]
@@ -234,15 +262,16 @@ def div(
     return replace(local, dtypes=(DataType.FLOAT32,)) if has_fractions else local
 
 
-@operation(cost=flops_per_element(2), precision="native", tuning=_TUNING)
+@operation(cost=flops_per_element(2), precision="native", controls=_WITHOUT_DTYPE, tuning=_TUNING)
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
     check_rounding("rdiv", rounding_mode)
-    entry = Binary(lambda a, b: torch.div(_tensor(b, a), a, rounding_mode=rounding_mode))
+    quotient = _quotient(rounding_mode, input_tensor, value)
+    entry = Binary(lambda a, b: quotient(b, a))
     return binary_local("rdiv", entry, input_tensor, value)
 
 
-@operation("pow", cost=flops_per_element(16), precision="native", tuning=_TUNING)
+@operation("pow", cost=flops_per_element(16), precision="native", tuning=_WITHOUT_CORES)
 def power(
     input_tensor: Value,
     exponent: Value,
@@ -255,7 +284,14 @@ def power(
     return binary_local("pow", Binary(torch.pow), input_tensor, exponent, *before, activations)
 
 
-@operation(precision="data", tuning="sub_core_grids", program_key=elementwise_program)
+def place_of_three(op: str, *values: object) -> MemoryConfig | None:
+    """Of operands in shards, three or two beside a number, the one on the most cores says where the result lies."""
+    operands = [value for value in values if isinstance(value, Operand)]
+    shape = check_broadcast(op, [(operand.name, operand.shape) for operand in operands])
+    return over_most_cores([operand.spec for operand in operands], shape)
+
+
+@operation(precision="data", controls=_WITHOUT_DTYPE, tuning="sub_core_grids", program_key=elementwise_program)
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
     rank = broadcast_rank("where", predicate, true_value, false_value)
@@ -263,7 +299,9 @@ def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     chosen = [value.dtype for value in values if isinstance(value, Operand)]
     if not chosen and not predicate.is_float and any(isinstance(value, float) for value in values):
         chosen = [DataType.FLOAT32]
-    return Local(_where, rules.elementwise, dtypes=tuple(chosen[:1]) or None, broadcast_rank=rank)
+    place = place_of_three("where", predicate, true_value, false_value)
+    dtypes = tuple(chosen[:1]) or None
+    return Local(_where, rules.elementwise, dtypes=dtypes, memory_config=place, broadcast_rank=rank)
 
 
 def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
@@ -273,7 +311,6 @@ def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
 # -- two tensors and numbers beside them: what the table above has no column for --------------------
 
 
-_TINY = 1e-9  # keeps snake_beta from dividing by 0
 _PLAIN: dict[str, Any] = {"controls": "memory_config"}
 _INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
 _OR_VALUE = {"value": "input_tensor_b"}
@@ -415,42 +452,6 @@ def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
         return rules.elementwise(rules.Situation((at.words[0], word), (at.shapes[0], sizes), at.out_shapes))
 
     return Local(compute, rule)
-
-
-_SNAKE_DTYPES = (DataType.BFLOAT16, DataType.FLOAT32)
-
-
-def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
-    """What the op asks of its operands."""
-    dtypes = {operand.dtype for operand in (x, alpha, beta)}
-    if len(dtypes) > 1 or x.dtype not in _SNAKE_DTYPES:
-        found = ", ".join(str(operand.dtype) for operand in (x, alpha, beta))
-        raise MeshError(f"snake_beta requires one dtype for all operands, BFLOAT16 or FLOAT32, got {found}.")
-    for operand in (x, alpha, beta):
-        if operand.layout is not Layout.TILE:
-            raise MeshError(
-                f"snake_beta requires tile layout, got {operand.layout} for {operand.name}: ttnn.to_layout."
-            )
-    if x.rank < 2:
-        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {list(x.shape)}).")
-    if alpha.shape != beta.shape:
-        raise MeshError(
-            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}."
-        )
-    if alpha.shape[-1:] != x.shape[-1:]:
-        raise MeshError(f"snake_beta requires input.W == alpha.W, got {x.shape[-1]} vs {list(alpha.shape)[-1:]}.")
-
-
-@operation(**_INTO)
-def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
-    """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
-    _check_snake(input_tensor, alpha, beta)
-    rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
-
-    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return x + torch.sin(a * x).square() / (b + _TINY)
-
-    return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
 _BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}

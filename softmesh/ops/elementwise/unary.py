@@ -19,8 +19,10 @@ from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.dtype import DataType
 
 TorchFunction = Callable[[torch.Tensor], torch.Tensor]
+_CONTROLS = "memory_config output_tensor queue_id"  # and no dtype: typecast is an op of its own
 _TUNING = "sub_core_grids"
 _APPROXIMABLE = "sub_core_grids fast_and_approximate_mode"
 
@@ -117,7 +119,7 @@ UNARY: dict[str, Unary] = {
     "square": Unary(torch.square, integers=True),
     "swish": Unary(F.silu, 9),
     "tan": Unary(torch.tan, 8),
-    "tanh": Unary(torch.tanh, 8, tuning=_APPROXIMABLE),
+    "tanh": Unary(torch.tanh, 8, tuning=f"{_APPROXIMABLE} accuracy"),  # `accuracy`: of earlier releases
     "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 9),
     "trunc": Unary(torch.trunc, integers=True),
 }
@@ -132,6 +134,7 @@ def _register(name: str, entry: Unary) -> Operation:
         name,
         cost=flops_per_element(entry.steps),
         precision="native",
+        controls=_CONTROLS,
         tuning=entry.tuning,
         floats_only=not entry.integers,
         program_key=elementwise_program,
@@ -158,6 +161,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     cost=flops_per_element(12),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_APPROXIMABLE,
     program_key=elementwise_program,
 )
@@ -170,6 +174,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )
@@ -182,6 +187,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_APPROXIMABLE,
     positional="fast_and_approximate_mode",
 )
@@ -189,7 +195,7 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", tuning=_TUNING, program_key=elementwise_program)
+@operation(precision="native", controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     if not input_tensor.is_float:
         return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()), rules.elementwise)
@@ -200,6 +206,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     cost=flops_per_element(9),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )
@@ -207,7 +214,7 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
 
-@operation(precision="native", aliases=("clip",))
+@operation(precision="native", aliases=("clip",), controls=_CONTROLS)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     if min is None and max is None:
@@ -225,7 +232,7 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
-@operation("round", precision="native", tuning=_TUNING)
+@operation("round", precision="native", controls=_CONTROLS, tuning=_TUNING)
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
@@ -234,6 +241,7 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     cost=flops_per_element(10),
     precision="native",
     floats_only=True,
+    controls=_CONTROLS,
     tuning=_TUNING,
     program_key=elementwise_program,
 )
@@ -268,6 +276,13 @@ def heaviside_function(x: torch.Tensor, value: float) -> torch.Tensor:
 
 def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
     return torch.logit(x, eps)
+
+
+def _logit_in_bfloat16(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them."""
+    inside = x if eps is None else x.clamp(eps, 1 - eps)
+    rest = (1 - inside).bfloat16().float()
+    return torch.log((inside / rest).bfloat16().float())
 
 
 def softcap_function(x: torch.Tensor, beta: float) -> torch.Tensor:
@@ -420,6 +435,8 @@ def softcap(input_tensor: Operand, beta: float) -> Local:
 @_unary(cost=flops_per_element(10))
 def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
     """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
+    if input_tensor.dtype is DataType.BFLOAT16:
+        return Local(lambda x: _logit_in_bfloat16(x, eps), rules.elementwise)
     return _local("logit", eps)
 
 

@@ -15,7 +15,7 @@ from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
-from softmesh.tensor.dtype import Layout
+from softmesh.tensor.dtype import DataType, Layout
 
 
 class EmbeddingsType(NativeEnum):
@@ -28,8 +28,10 @@ def look_up(ids: torch.Tensor, table: torch.Tensor, ids_rank: int) -> torch.Tens
     """(..., *ids, width) from ids (..., *ids) and a table (..., rows, width), mesh dims in front of both."""
     lead = ids.dim() - ids_rank
     rows, width = table.shape[-2:]
-    if int(ids.max()) >= rows if ids.numel() else False:
-        raise MeshError(f"embedding: index {int(ids.max())} is outside the table of {rows} rows on each device.")
+    least, greatest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
+    if least < 0 or (greatest >= rows and ids.numel()):
+        outside = least if least < 0 else greatest
+        raise MeshError(f"embedding: index {outside} is outside the table of {rows} rows on each device.")
     if all(extent == 1 for extent in table.shape[:-2]):
         return table.reshape(rows, width)[ids.long()]
     return rows_of_each(ids.long(), table.reshape(*table.shape[:lead], rows, width), lead)
@@ -56,10 +58,13 @@ def embedding(
 ) -> Local:
     """Rows of `weight` (..., rows, width) by the indices in `input_tensor`.
 
-    Indices [n] give [n, width], those of higher rank [first extent, last extent, width].
+    Indices [n] give [n, width], those of higher rank [first extent, last extent, width]. bfloat16 holds every index up
+    to 256 only.
     """
-    if input_tensor.is_float:
-        raise ArgumentError(f"embedding: input_tensor must hold indices (ttnn.uint32), got {input_tensor.dtype}")
+    if input_tensor.is_float and input_tensor.dtype is not DataType.BFLOAT16:
+        raise ArgumentError(
+            f"embedding: input_tensor must hold indices (ttnn.uint32, or ttnn.bfloat16), got {input_tensor.dtype}"
+        )
     if weight.rank < 2 or any(n != 1 for n in weight.shape[:-2]):
         raise MeshError(f"embedding: weight must be (rows, width), 1s in front allowed; got {list(weight.shape)}.")
     rank = input_tensor.rank

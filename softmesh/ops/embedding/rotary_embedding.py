@@ -260,7 +260,7 @@ def rotary_embedding_llama_fused_qk(
     def both(at: rules.Situation) -> list[rules.Placement]:
         return [rules.among(at, (i, 2, 3, 4), inner) for i in range(2)]
 
-    return Local(compute, both)
+    return Local(compute, both, inherits=(q.spec, k.spec))
 
 
 def _matrices(matrix: torch.Tensor, blocks: int, count: int) -> torch.Tensor:

@@ -149,6 +149,22 @@ def _gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return torch.gather(input, dim, index.long())
 
 
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}  # what torch calls otherwise
+
+
+@reference("scatter")
+def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str | None = None) -> Tensor:
+    places, values = index.long(), src.to(input.dtype)
+    if reduce is None:
+        return torch.scatter(input, dim, places, values)
+    return torch.scatter_reduce(input, dim, places, values, _REDUCTIONS.get(reduce, reduce))
+
+
+@reference("scatter_add")
+def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return torch.scatter_add(input, dim, index.long(), src.to(input.dtype))
+
+
 @reference("indexed_fill")
 def _indexed_fill(batch_id: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor, dim: int = 0) -> Tensor:
     return input_tensor_a.index_copy(dim, batch_id.flatten().long(), input_tensor_b)

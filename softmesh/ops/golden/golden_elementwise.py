@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.errors import MeshError
-from softmesh.hardware import GeluVariant, UnaryWithParam
+from softmesh.hardware import BcastOpMath, GeluVariant, UnaryWithParam
 from softmesh.ops.golden.golden_functions import REFERENCES, as_given, plain_references, reference
 
 Tensor = torch.Tensor
@@ -190,7 +190,7 @@ def _alt_complex_rotate90(input_tensor: Tensor) -> Tensor:
 _CHAIN_LINKS: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
     "gelu": lambda x, variant=0: golden_gelu(x, GeluVariant(int(variant))),
-    "gelu_tanh": lambda x: golden_gelu(x, GeluVariant.Tanh),
+    **dict.fromkeys(("gelu_tanh", "gelu_approx"), lambda x: golden_gelu(x, GeluVariant.Tanh)),
     "leaky_relu": _leaky_relu,
     "power": torch.pow,
     "power_iterative": torch.pow,
@@ -290,6 +290,19 @@ def _pow(input_tensor: Any, exponent: Any) -> Tensor:
 @as_given
 def _where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
     return torch.where(predicate.bool(), true_value, false_value)
+
+
+_BCAST: dict[BcastOpMath, Callable[[Tensor, Tensor], Tensor]] = {
+    BcastOpMath.ADD: torch.add,
+    BcastOpMath.SUB: torch.sub,
+    BcastOpMath.MUL: torch.mul,
+}
+
+
+@reference("bcast")
+def _bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath) -> Tensor:
+    """`input_b` has one row, one column or one value for each matrix, which torch repeats by itself."""
+    return _BCAST[math_op](input_a, input_b)
 
 
 def get_golden_function_for_activation(activation: Any) -> Callable[[torch.Tensor], torch.Tensor]:

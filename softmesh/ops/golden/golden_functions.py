@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
@@ -192,7 +193,9 @@ _FAMILIES = (
     "golden_elementwise",
     "golden_matmul_and_moe",
     "golden_composite",
+    "golden_creation",
     "golden_data_movement",
+    "golden_images_and_caches",
     "golden_pool",
     "golden_reduction",
     "golden_training",
@@ -248,18 +251,39 @@ class Golden:
         return result
 
 
+def _load_families() -> None:
+    for family in _FAMILIES:
+        importlib.import_module(f"softmesh.ops.golden.{family}")
+
+
 def known_golden(op: Operation) -> Golden | None:
     """The golden function that comes with softmesh.
 
     An op in place has that of the op it is named after; a gradient has torch's gradient of that.
     """
-    for family in _FAMILIES:
-        importlib.import_module(f"softmesh.ops.golden.{family}")
+    _load_families()
     found = REFERENCES.get(op.name) or REFERENCES.get(op.name.removesuffix("_")) or backward_reference(op)
     return None if found is None else Golden(op, found)
 
 
+def known_golden_of_function(function: Function) -> Reference | None:
+    """That of a function of several ops: it takes the function's arguments, and leaves aside what it has no use for."""
+    _load_families()
+    found = REFERENCES.get(function.name)
+    if found is None:
+        return None
+    names = list(inspect.signature(found).parameters)
+    golden = found
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return golden(*args, **{name: value for name, value in kwargs.items() if name in names})
+
+    call.__name__ = f"golden {function.python_fully_qualified_name}"
+    return call
+
+
 Operation.known_golden = known_golden  # type: ignore[method-assign,assignment]
+Function.known_golden = known_golden_of_function  # type: ignore[method-assign,assignment]
 
 
 def get_golden_function(operation: Any) -> Callable[..., Any]:

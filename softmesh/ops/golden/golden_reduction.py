@@ -20,7 +20,7 @@ def _dims(x: Tensor, dim: Dims) -> tuple[int, ...]:
 
 def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Callable[..., Tensor]:
     def golden(input_tensor: Tensor, dim: Dims = None, keepdim: bool = False, scalar: float = 1.0) -> Tensor:
-        return function(input_tensor, _dims(input_tensor, dim), keepdim) * scalar
+        return function(input_tensor * scalar, _dims(input_tensor, dim), keepdim)
 
     return golden
 
@@ -40,8 +40,8 @@ def _spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
         correction: bool | None = None,
     ) -> Tensor:
         one = 1 if correction is None else int(correction)
-        found = torch.var(input_tensor, _dims(input_tensor, dim), correction=one, keepdim=keepdim)
-        return finish(found) * scalar
+        found = torch.var(input_tensor * scalar, _dims(input_tensor, dim), correction=one, keepdim=keepdim)
+        return finish(found)
 
     return golden
 

@@ -22,6 +22,7 @@ from softmesh.ops.attention.page_tables import (
     check_modulo,
     check_table,
     geometry,
+    read_on_cores,
     reinterpret_tiles,
 )
 from softmesh.ops.attention.sdpa_core import check_ints
@@ -44,6 +45,7 @@ _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the
 
 
 @operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -64,12 +66,13 @@ def paged_update_cache(
     it is [blocks, kv_heads, block, width]. A position of -1, and a page numbered -1, are not written. Heads of the
     input beyond those of the cache are padding. `block_size` and `num_kv_heads` read the tiles of a block otherwise.
     """
-    for name, given in (("block_size", block_size), ("num_kv_heads", num_kv_heads)):
+    overrides = {"block_size_override": block_size, "num_kv_heads_override": num_kv_heads}
+    for name, given in {**overrides, "cache_position_modulo": cache_position_modulo}.items():
         if given and page_table is None:
             raise MeshError(
-                f"{name}_override is only supported in paged mode (when page_table is provided): {_UPDATE} got "
-                f"{name}={given}."
+                f"{name} is only supported in paged mode (when page_table is provided): {_UPDATE} got {given}."
             )
+    _check_shards(input_tensor)
     token = _Token(_UPDATE, input_tensor, batch_offset, bool(share_cache), cache_position_modulo)
     override = PagedCacheGeometryOverride(block_size=block_size or 0, num_kv_heads=num_kv_heads or 0)
     seen_as = token.check(cache_tensor, page_table, override)
@@ -88,6 +91,7 @@ def paged_update_cache(
 
 
 @operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
+@read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_fused_update_cache(
     cache_tensor1: Operand,
     input_tensor1: Operand,
@@ -138,6 +142,16 @@ def paged_fused_update_cache(
     return Local(compute, both)
 
 
+def _check_shards(values: Operand) -> None:
+    """Each core writes what it holds for one user."""
+    shards = values.spec.memory_config.shard_spec
+    if shards is not None and values.rank == 4 and shards.grid.num_cores() != values.shape[1]:
+        raise MeshError(
+            f"{_UPDATE}: the input shard grid num_cores ({shards.grid.num_cores()}) must equal the number of users "
+            f"({values.shape[1]}) of {values.name} {list(values.shape)}: a core writes the token of one user."
+        )
+
+
 def _positions(at: Data, numbers: Sequence[int], values: torch.Tensor) -> torch.Tensor:
     """(*axes, users)"""
     return positions(numbers, values) if at is None else at.long()
@@ -154,6 +168,17 @@ class _Token:
         if not 0 <= offset < values.shape[1]:
             raise MeshError(f"{op}: batch_offset={offset} must lie within the {values.shape[1]} users of the input.")
         self.users = values.shape[1] - offset
+        self._check_cores()
+
+    def _check_cores(self) -> None:
+        """A kernel on each core writes what it finds there as one user's."""
+        shards = self.values.spec.memory_config.shard_spec
+        users = self.values.shape[1]
+        if shards is not None and shards.num_cores() != users:
+            raise MeshError(
+                f"{self.op}: {self.values.name} {list(self.values.shape)} lies on num_cores={shards.num_cores()} cores "
+                f"and must have one for each of its {users} users: shard it by height, a user on each core."
+            )
 
     def check(
         self, cache: Operand, table: Operand | None, override: PagedCacheGeometryOverride | None
@@ -168,8 +193,8 @@ class _Token:
                 f"{list(seen_as)}, and have its width, on each device."
             )
         self._check_users(cache, table, seen_as)
-        length = seen_as[2] * (1 if table is None else table.shape[1])
-        check_modulo(op, self.modulo, length, None if table is None else seen_as[2])
+        if table is not None:
+            check_modulo(op, self.modulo, seen_as[2] * table.shape[1], seen_as[2])
         return seen_as
 
     def _check_users(self, cache: Operand, table: Operand | None, seen_as: Sequence[int]) -> None:
@@ -223,8 +248,6 @@ class _Token:
         if table is not None:
             return _on_pages(current, table, self.op, self.modulo, places, size)
         is_written = current >= 0
-        if self.modulo is not None:
-            current = torch.where(is_written, current % self.modulo, current)
         check_inside(self.op, current, size, "positions of the cache")
         users = torch.arange(places, device=cache.device)
         place = (torch.zeros_like(users) if self.share_cache else users).expand(current.shape)

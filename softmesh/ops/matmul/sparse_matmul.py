@@ -17,6 +17,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.matmul.block_checks import check_blocks
+from softmesh.ops.matmul.sparse_output import check_output, find_packing, packed
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -74,6 +75,9 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile global_cb sub_device_id",
     precision="data",
+    rearrange=find_packing,
+    provided=("is_packed",),
+    check_targets=check_output,
 )
 def sparse_matmul(
     input_tensor_a: Operand,
@@ -86,6 +90,7 @@ def sparse_matmul(
     is_input_a_sparse: bool = False,
     is_input_b_sparse: bool = True,
     program_config: MatmulProgramConfig | None = None,
+    is_packed: bool = False,
 ) -> Local:
     """a @ b for the pairs of blocks whose entry of `sparsity` is not 0; b is [1, experts, K, N].
 
@@ -98,7 +103,8 @@ def sparse_matmul(
     experts counts n in the results, and a of the second form is [1, n, M, K].
 
     What the other blocks of the result hold in TT-NN is not documented; here it is 0. A bias, and the activation of
-    a program config, go with the blocks that are computed.
+    a program config, go with the blocks that are computed. With nnz, an output tensor may also be [1, nnz, M, N]: it
+    takes the blocks that are computed, in their order, and no others.
     """
     op = "sparse_matmul"
     a, b = input_tensor_a, input_tensor_b
@@ -128,13 +134,15 @@ def sparse_matmul(
             *(t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None),
         ]
         made = _products(parts, is_marked)
-        return made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
+        made = made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
+        return packed(made, is_marked, lead, nnz) if is_packed and nnz is not None else made
 
     if sparsity.shape != form.marks:
         form = form._replace(
             dims={dim: [pair for pair in pairs if pair[0] != _MARKS] for dim, pairs in form.dims.items()}
         )
     rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None or last is not None)
+    rule = rules.opaque if is_packed else rule
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
 
 

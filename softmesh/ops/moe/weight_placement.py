@@ -60,15 +60,22 @@ def effective_matmul_ring_size(mesh_device: MeshDevice, bh_ring_size: int = 8) -
 
 
 @reject_unknown_keywords
-def auto_output_width_shard_dim(hidden_size: int, tile_size: int = 32, max_dim: int = 4) -> int:
-    """The most cores, up to `max_dim`, that can share a row of the output in equal numbers of tiles."""
-    if hidden_size < 1 or tile_size < 1 or hidden_size % tile_size or max_dim < 1:
+def auto_output_width_shard_dim(
+    hidden_size: int, tile_size: int = 32, max_dim: int = 4, matmul_ring_size: int | None = None
+) -> int:
+    """The most cores, up to `max_dim`, that can share a row of the output in equal numbers of tiles.
+
+    Their number divides that of the cores around which a ring matmul hands its operands, where one is given.
+    """
+    least = min(hidden_size, tile_size, max_dim, 1 if matmul_ring_size is None else matmul_ring_size)
+    if least < 1 or hidden_size % tile_size:
         raise MeshError(
             f"auto_output_width_shard_dim: hidden_size={hidden_size} must be whole tiles of {tile_size}, and "
-            f"max_dim={max_dim} 1 or more."
+            f"max_dim={max_dim} and matmul_ring_size={matmul_ring_size} 1 or more."
         )
     tiles = hidden_size // tile_size
-    return max(cores for cores in range(1, max_dim + 1) if tiles % cores == 0)
+    shared = tiles if matmul_ring_size is None else math.gcd(tiles, matmul_ring_size)
+    return max(cores for cores in range(1, max_dim + 1) if shared % cores == 0)
 
 
 def shares_of_tiles(total_tiles: int, num_cores: int) -> list[int]:

@@ -65,8 +65,11 @@ def _statistics(input: Operand) -> Local:
 
 
 @operation("prim.running_statistics", controls="", precision="data", writes="running")
-def _follow(running: Operand, batch: Operand, *, momentum: float) -> Local:
-    """running = (1 - momentum) * running + momentum * batch, in place."""
+def _follow(running: Operand, batch: Operand, *, momentum: float, followed: str = "both") -> Local:
+    """running = (1 - momentum) * running + momentum * batch, in place.
+
+    One program serves both statistics, or the one that is `followed`.
+    """
     dtype = running.dtype
 
     def compute(kept: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -98,9 +101,10 @@ def batch_norm(
     mean, variance = running_mean, running_var
     if training:
         mean, variance = _statistics(input)
+        followed = "variance" if running_mean is None else "mean" if running_var is None else "both"
         for running, batch in ((running_mean, mean), (running_var, variance)):
             if running is not None:
-                _follow(running, batch, momentum=momentum)
+                _follow(running, batch, momentum=momentum, followed=followed)
     if mean is None or variance is None:
         raise MeshError(
             "running_mean and running_var must be defined in evaluation mode: give batch_norm both, or training=True."

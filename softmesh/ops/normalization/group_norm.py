@@ -125,8 +125,13 @@ def create_group_norm_weight_bias_rm(input_tensor: torch.Tensor, num_channels: i
     return F.pad(input_tensor.reshape(num_cores_x, share), (0, _up(share) - share)).reshape(1, 1, -1, TILE_SIZE)
 
 
-def columns_of(op: str, operand: Operand | None, channels: int, grid: CoreGrid | None) -> int:
-    """Over how many columns of cores a weight was spread; 1 where it is not padded."""
+def columns_of(
+    op: str, operand: Operand | None, channels: int, grid: CoreGrid | None, shards: ShardSpec | None = None
+) -> int:
+    """Over how many columns of cores a weight was spread; 1 where it is not padded.
+
+    Over rows of cores where the images lie in `shards` that go down the columns.
+    """
     if operand is None:
         return 1
     held = math.prod(operand.shape)
@@ -138,7 +143,9 @@ def columns_of(op: str, operand: Operand | None, channels: int, grid: CoreGrid |
             f"{op}: {operand.name} {list(operand.shape)} must hold {channels} values, one for a channel, plain or as "
             "ttnn.create_group_norm_weight_bias_rm spreads them."
         )
-    wanted = [] if grid is None else [n for n in (grid.x, grid.y) if n in fits]
+    goes_down = shards is not None and shards.orientation is ShardOrientation.COL_MAJOR
+    sides = () if grid is None else (grid.y, grid.x) if goes_down else (grid.x, grid.y)
+    wanted = [n for n in sides if n in fits]
     return (wanted or fits)[0]
 
 
@@ -242,7 +249,8 @@ def group_norm(
             f"{list(input_tensor.shape)}, [N, 1, H*W, C] on each device."
         )
     channels = input_tensor.shape[-1]
-    grids = [columns_of("group_norm", operand, channels, core_grid) for operand in (weight, bias)]
+    shards = input_tensor.spec.memory_config.shard_spec
+    grids = [columns_of("group_norm", operand, channels, core_grid, shards) for operand in (weight, bias)]
     ranks = [0 if operand is None else operand.rank for operand in (weight, bias)]
 
     def row(values: torch.Tensor, which: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -29,12 +30,15 @@ Affine = Callable[[torch.Tensor, torch.Tensor | None, torch.Tensor | None], torc
 
 
 def _affine(op: str, x: Operand, weight: Operand | None, bias: Operand | None) -> Affine:
-    """What weight and bias, rows in one of TT-NN's forms (1, 1, 1, W), (W,), (1, 1, W/32, 32), do to a norm of x."""
+    """What weight and bias, rows in one of TT-NN's forms (1, 1, 1, W), (W,), (1, 1, W/32, 32), do to a norm of x.
+
+    They may be padded to whole tiles.
+    """
     if not x.rank:
         raise MeshError(f"{op}: input_tensor must have at least one dim.")
     width, rank = x.shape[-1], x.rank
     for operand in (weight, bias):
-        if operand is not None and operand.spec.logical_volume() != width:
+        if operand is not None and operand.spec.logical_volume() not in (width, -(-width // TILE_SIZE) * TILE_SIZE):
             raise MeshError(
                 f"{op}: {operand.name} {list(operand.shape)} must hold {width} values, one for each element of the "
                 "normalised dim."
@@ -42,7 +46,7 @@ def _affine(op: str, x: Operand, weight: Operand | None, bias: Operand | None) -
     ranks = [0 if operand is None else operand.rank for operand in (weight, bias)]
 
     def row(values: torch.Tensor, own_rank: int) -> torch.Tensor:
-        return values.reshape(*values.shape[: values.dim() - own_rank], *(1,) * (rank - 1), width)
+        return values.reshape(*values.shape[: values.dim() - own_rank], *(1,) * (rank - 1), -1)[..., :width]
 
     def apply(normed: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         scaled = normed if w is None else normed * row(w, ranks[0])
@@ -180,7 +184,8 @@ def _statistics_rule(at: rules.Situation) -> rules.Placement:
     last = len(at.out_shape) - 1
     if isinstance(at.words[1], rules.Shard) and at.words[1].dim == last:
         return rules.LOCAL  # not gathered: each device would use its own
-    weights = (_row_slice(word, shape, last) for word, shape in zip(at.words[2:], at.shapes[2:], strict=True))
+    width = at.out_shape[-1]
+    weights = (_row_slice(word, shape, last, width) for word, shape in zip(at.words[2:], at.shapes[2:], strict=True))
     words = (*at.words[:2], *weights)
     if rules.LOCAL in words:
         return rules.LOCAL
@@ -188,13 +193,23 @@ def _statistics_rule(at: rules.Situation) -> rules.Placement:
     return rules.elementwise(rules.Situation(words, shapes, at.out_shapes))
 
 
-def _row_slice(word: rules.Placement | None, shape: tuple[int, ...] | None, last: int) -> rules.Placement | None:
-    """The word of a weight or bias, whatever its form, as that of a row along dim `last`."""
+def _row_slice(
+    word: rules.Placement | None, shape: tuple[int, ...] | None, last: int, width: int
+) -> rules.Placement | None:
+    """The word of a weight or bias, whatever its form, as that of a row along dim `last`; padded it is no slice."""
     if not isinstance(word, rules.Shard) or shape is None:
         return word
+    if math.prod(shape) != width:
+        return rules.LOCAL
     counts_elements = word.size is None or math.prod(shape[word.dim + 1 :]) == 1
     slices_the_row = math.prod(shape[: word.dim]) == 1 and counts_elements
     return word.at(last) if slices_the_row else rules.LOCAL
+
+
+@cache
+def _added_by_the_norm() -> Operation:
+    """add_, as a part of another program."""
+    return Operation(replace(OPERATIONS["add_"].definition, is_part=True))
 
 
 class _Statistics(Operation):
@@ -203,7 +218,7 @@ class _Statistics(Operation):
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         given, residual = args[0] if args else kwargs.get("input_tensor"), kwargs.get("residual_input_tensor")
         if isinstance(given, Tensor) and isinstance(residual, Tensor) and given.memory_config().is_sharded():
-            OPERATIONS["add_"](given, residual)
+            _added_by_the_norm()(given, residual)
             kwargs = {name: value for name, value in kwargs.items() if name != "residual_input_tensor"}
             call = None
         return super().invoke(args, kwargs, call)

@@ -10,9 +10,10 @@ from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.ops.elementwise.in_place import overwriting
 from softmesh.placement import rules
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _TUNING = "program_config compute_kernel_config numeric_stable"
@@ -22,7 +23,7 @@ _OPTIONS: dict[str, Any] = {"cost": flops_per_element(14), "precision": "data", 
 @operation(
     cost=flops_per_element(12),
     controls="memory_config queue_id",
-    tuning="compute_kernel_config program_config",
+    tuning="compute_kernel_config",
     needs_tile=True,
     floats_only=True,
 )
@@ -109,10 +110,13 @@ def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | Non
         )
     used = None if mask is None else _used_mask(op, x, mask, is_causal)
     in_blocks = mask is not None and mask.shape[-1] != x.shape[-1]
+    leaves_rows = mask is not None and not is_causal and not in_blocks and 1 < mask.shape[-2] == x.shape[-2]
 
     def compute(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         scores = x.float() if scale is None else x.float() * scale
         if mask is not None and used is not None:
+            if leaves_rows and not mask.is_cuda:
+                _warn_of_rows_left_out(op, mask)
             rows = mask.reshape(*mask.shape[: -len(used)], *used) if in_blocks else mask[..., : used[-2], :]
             scores = scores + rows.float()
         return torch.softmax(scores, -1)
@@ -126,6 +130,16 @@ def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | Non
         return rules.opaque(at) if rows else rules.within(-1)(at._replace(shapes=(at.shape, used)))
 
     return Local(compute, rule)
+
+
+def _warn_of_rows_left_out(op: str, mask: torch.Tensor) -> None:
+    if bool((mask != mask[..., :1, :]).any()):
+        warn_or_raise(
+            f"{op}: of a mask that is not causal the chip reads the first row for all, and this one has a row for each "
+            "row of scores: pass causal_mask=True (scale_mask_softmax: is_causal_mask=True), or add it with ttnn.add.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _used_mask(op: str, x: Operand, mask: Operand, is_causal: bool) -> tuple[int, ...]:

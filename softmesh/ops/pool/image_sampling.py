@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
-from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened
+from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened, in_shards_of
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
@@ -60,7 +61,8 @@ def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mo
             raise rules.UsesPartial(0)
         return rules.resizing([1, 2])(at)
 
-    return Local(lambda x: upsampled(x, by, mode), rule)
+    own = in_shards_of(input_tensor, Fraction(by[0]) * Fraction(by[1]))
+    return Local(lambda x: upsampled(x, by, mode), rule, memory_config=own)
 
 
 _MODES = ("bilinear", "nearest")

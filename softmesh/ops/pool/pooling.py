@@ -195,16 +195,13 @@ def avg_pool2d(
 # -- adaptive and global pooling: windows by the size of the result ----------------------------------
 
 
-_ADAPTIVE_TUNING = "dram_slice_config applied_shard_scheme compute_kernel_config deallocate_input reallocate_output"
-_ADAPTIVE: dict[str, Any] = {
-    "cost": flops_per_element(2),
-    "controls": "memory_config",
-    "tuning": _ADAPTIVE_TUNING,
-    "floats_only": True,
-}
+_ADAPTIVE_TUNING = "dram_slice_config applied_shard_scheme deallocate_input reallocate_output"
+_ADAPTIVE: dict[str, Any] = {"cost": flops_per_element(2), "controls": "memory_config", "floats_only": True}
 
 
-def _register_adaptive(op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor]) -> None:
+def _register_adaptive(
+    op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor], tuning: str = _ADAPTIVE_TUNING
+) -> None:
     def define(
         input_tensor: Operand,
         batch_size: int,
@@ -225,10 +222,10 @@ def _register_adaptive(op: str, what: str, pool: Callable[[torch.Tensor, tuple[i
         return Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
 
     define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
-    operation(op, **_ADAPTIVE)(define)
+    operation(op, **_ADAPTIVE, tuning=tuning)(define)
 
 
-_register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d)
+_register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d, f"{_ADAPTIVE_TUNING} compute_kernel_config")
 _register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
 
 

@@ -14,16 +14,16 @@ from weakref import WeakKeyDictionary, ref
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import Arch
-from softmesh.hardware.memory_config import BufferType
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
 from softmesh.mesh import MeshCoordinateRangeSet
-from softmesh.ops.creation.creation import zeros
 from softmesh.ops.prefetcher.prefetch_buffers import A_TENSOR
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.dtype import TILE_SIZE
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import allocate_tensor_on_device
 
 _REMEMBERED = 1024  # requests; programs ask for the same ones again at every step
 _A_BUFFER = "a buffer of ttnn.experimental.create_global_circular_buffer_for_tensor_prefetcher(...)"
@@ -246,7 +246,7 @@ def dram_prefetcher(
     state = prefetcher_of(mesh)
     _forget(state, buffer)
     state.requests.extend(Request(buffer, ref(weight), layers) for weight in weights)
-    made = zeros((32, 32), DataType.BFLOAT16, Layout.TILE, mesh)
+    made = allocate_tensor_on_device((TILE_SIZE, TILE_SIZE), first.dtype, first.layout, mesh, DRAM_MEMORY_CONFIG)
     if observed():
         emit(where, weights, [made], coords=tuple(mesh.shape.coordinates()), device=mesh)
     return made

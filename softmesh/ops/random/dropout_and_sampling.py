@@ -6,6 +6,7 @@ unless they were given seeds of their own: what the chips draw, seeded or not, i
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -127,6 +128,7 @@ _USERS = 32
 _MOST = 32  # tokens that one draw chooses from
 _SEED, _DRAWS = 0, 1  # rows of the streams' state
 _WORD = 2**32 - 1
+_KEEP = _WORD  # as a seed: the numbers go on
 
 
 def _streams(device: MeshDevice) -> Tensor:
@@ -160,9 +162,15 @@ def _with_streams(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
     draws=True,
 )
 def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = None) -> Local:
-    """Begin the random numbers of all users, or of those in `user_ids`, anew; a tensor has a seed for each of them."""
+    """Begin the random numbers of all users, or of those in `user_ids`, anew; a tensor has a seed for each of them.
+
+    With a seed of 2**32 - 1 they go on as they are.
+    """
     if isinstance(seeds, Operand) and not isinstance(user_ids, Operand):
-        raise MeshError("manual_seed: a tensor of seeds needs a tensor of user_ids, whose seeds they are.")
+        raise MeshError(
+            "Seeds were provided as a tensor, so user_ids must not be provided as a scalar. manual_seed needs a tensor "
+            "of the users whose seeds they are."
+        )
     for operand in (seeds, user_ids):
         if isinstance(operand, Operand) and (operand.is_float or operand.rank != 1):
             raise MeshError(f"manual_seed: {operand.name} must be one row of integers, got {list(operand.shape)}.")
@@ -177,8 +185,8 @@ def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = 
         chosen = _chosen(users, state)
         new = seed.long() & _WORD if isinstance(seed, torch.Tensor) else torch.tensor([seed & _WORD])
         new = new.to(state.device).expand(*state.shape[:-2], chosen.shape[-1])
-        state.select(-2, _SEED).scatter_(-1, chosen, new)
-        state.select(-2, _DRAWS).scatter_(-1, chosen, 0)
+        for row, begun in ((state.select(-2, _SEED), new), (state.select(-2, _DRAWS), torch.zeros_like(new))):
+            row.scatter_(-1, chosen, torch.where(new == _KEEP, row.gather(-1, chosen), begun))
         return state
 
     return Local(compute, rules.opaque)
@@ -214,15 +222,15 @@ def sampling(
     seed: int | None = None,
     streams: Operand,
 ) -> Local:
-    """One token for each of 32 users, [1, 1, 1, 32], of the values [1, 1, 32, n] and the tokens they stand for.
+    """One token for each of U users (1 to 32), [1, 1, 1, U], of the values [1, 1, U, n] and the tokens they stand for.
 
     Of the k[u] largest values, times temp[u] (the inverse of a temperature), a softmax is taken; of that the largest
     until their sum exceeds p[u]; and among these one is drawn. With p = 0 or k = 1 that is the largest. A `seed`
-    begins the users' random numbers anew.
+    begins the users' random numbers anew. Of equal values the first counts as the larger.
     """
     values, indices = input_values_tensor, input_indices_tensor
     _check_sampling(values, indices, (k, p, temp))
-    many = min(_MOST, values.shape[3])
+    many, users = min(_MOST, values.shape[3]), math.prod(values.shape[:3])
 
     def compute(
         values: torch.Tensor,
@@ -235,15 +243,24 @@ def sampling(
         if seed is not None:
             state.select(-2, _SEED).fill_(seed & _WORD)
             state.select(-2, _DRAWS).zero_()
-        draw = _uniform(state)
-        best, at = values.flatten(-4, -2).float().topk(many, -1)
+        draw = _uniform(state)[..., :users]
+        rows = values.flatten(-4, -2)
+        at = _in_order(rows).topk(many, -1).indices
+        best = rows.gather(-1, at).float()
         place = _nucleus(best * temp.float().unsqueeze(-1), k.unsqueeze(-1), p.float().unsqueeze(-1), draw)
         picked = torch.take_along_dim(at, place, -1)
         tokens = torch.take_along_dim(indices.flatten(-4, -2), picked, -1).squeeze(-1)
         return tokens.reshape(*tokens.shape[:-1], 1, 1, 1, tokens.shape[-1])
 
-    users: list[tuple[int, int | None]] = [(0, 2), (1, 2), (2, 0), (3, 0), (4, 0)]
-    return Local(compute, rules.along({3: users}), dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
+    by_user: list[tuple[int, int | None]] = [(0, 2), (1, 2), (2, 0), (3, 0), (4, 0)]
+    return Local(compute, rules.along({3: by_user}), dtypes=(DataType.UINT32,), layouts=(Layout.ROW_MAJOR,))
+
+
+def _in_order(rows: torch.Tensor) -> torch.Tensor:
+    """Whole numbers that are in the order of bfloat16 values, and of equal ones fall from left to right."""
+    bits = (rows + 0.0).contiguous().view(torch.int16).long()  # + 0.0: there is one zero
+    rising = bits ^ ((bits >> 15) & 0x7FFF)
+    return (rising << 32) - torch.arange(rows.shape[-1], device=rows.device)
 
 
 def _uniform(state: torch.Tensor) -> torch.Tensor:
@@ -276,11 +293,21 @@ def _nucleus(scores: torch.Tensor, k: torch.Tensor, p: torch.Tensor, draw: torch
 
 def _check_sampling(values: Operand, indices: Operand, settings: tuple[Operand, ...]) -> None:
     shape = list(values.shape)
-    if values.rank != 4 or shape[0] * shape[1] * shape[2] != _USERS:
-        raise MeshError(f"Input must have 32 users! sampling takes values [1, 1, 32, n] on each device, got {shape}.")
+    users = math.prod(shape[:3])
+    if values.rank != 4 or not 1 <= users <= _USERS:
+        raise MeshError(
+            f"Input must have between 1 and 32 users! sampling takes values [1, 1, users, n] on each device, got "
+            f"{shape}."
+        )
     if shape[3] % TILE_SIZE:
         raise MeshError(
             f"Input inner dim ({shape[3]}) must be divisible by 32, pad if needed! sampling got values {shape}."
+        )
+    tiles = shape[3] // TILE_SIZE
+    if tiles & (tiles - 1):
+        raise MeshError(
+            f"sampling: the last dim of the values {shape} has {tiles} tiles, and must have a power of two: pad with "
+            "-inf, or take ttnn.topk first."
         )
     if values.dtype is not DataType.BFLOAT16:
         raise MeshError(f"Only BFLOAT16 is supported for inputs! sampling got values of {values.dtype}.")
@@ -290,7 +317,7 @@ def _check_sampling(values: Operand, indices: Operand, settings: tuple[Operand, 
             f"each of the values {shape}."
         )
     for setting in settings:
-        if setting.shape != (_USERS,):
-            raise MeshError(f"sampling: {setting.name} {list(setting.shape)} must be [32], one for each user.")
+        if setting.shape != (users,):
+            raise MeshError(f"sampling: {setting.name} {list(setting.shape)} must be [{users}], one for each user.")
     if settings[0].is_float:
         raise MeshError(f"sampling: k must hold integers, got {settings[0].dtype}.")

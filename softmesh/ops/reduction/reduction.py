@@ -23,6 +23,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
 
 ReduceFunction = Callable[[torch.Tensor, list[int], bool, bool], torch.Tensor]
@@ -30,10 +31,18 @@ _TUNING = "compute_kernel_config sub_core_grids fast_and_approximate_mode"
 
 
 class Reduction(NamedTuple):
-    """`combine` is how contributions of several devices make the whole; None: they do not."""
+    """`combine` is how contributions of several devices make the whole; None: they do not.
+
+    `scaling` is what a factor of the values becomes for the result.
+    """
 
     function: ReduceFunction
     combine: str | None
+    scaling: Callable[[float], float] = float
+
+
+def _squared(scalar: float) -> float:
+    return scalar * scalar
 
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -41,9 +50,25 @@ REDUCTIONS: dict[str, Reduction] = {
     "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg"),
     "max": Reduction(lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
     "min": Reduction(lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
-    "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None),
-    "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None),
+    "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None, abs),
+    "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None, _squared),
 }
+_OPPOSITE = {"max": REDUCTIONS["min"].function, "min": REDUCTIONS["max"].function}
+
+
+def _of_whole_values(rule: rules.SingleRule) -> rules.SingleRule:
+    """The same for values that are no contributions themselves."""
+
+    def whole(at: rules.Situation) -> rules.Placement:
+        rules.refuse_partial(at)
+        return rule(at)
+
+    return whole
+
+
+def _reduced(operand: Operand, dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    kept = [1 if d in dims else n for d, n in enumerate(operand.shape) if keepdim or d not in dims]
+    return tuple(kept)
 
 
 def _register(name: str, entry: Reduction) -> None:
@@ -56,22 +81,25 @@ def _register(name: str, entry: Reduction) -> None:
         correction: bool | None = None,
         output_layout: Layout | None = None,
     ) -> Local:
-        dims = input_tensor.dims(dim)
+        dims = input_tensor.dims(None if isinstance(dim, Sequence) and not dim else dim)  # no dims are all of them
         backward = [d - input_tensor.rank for d in dims]
         bessel = True if correction is None else bool(correction)
+        factor = entry.scaling(scalar)
+        is_turned_over = scalar < 0 and name in _OPPOSITE  # the largest is a factor times the smallest
+        function = _OPPOSITE[name] if is_turned_over else entry.function
 
         def compute(x: torch.Tensor) -> torch.Tensor:
             if not backward:
                 return x.clone() * scalar
-            result = entry.function(x, backward, keepdim, bessel)
-            return result if scalar == 1.0 else result * scalar
+            result = function(x, backward, keepdim, bessel)
+            return result if factor == 1.0 else result * factor
 
-        turned_over = scalar < 0 and entry.combine in ("max", "min")  # the largest becomes the smallest
-        combine = None if turned_over else entry.combine
         layouts = None if output_layout is None else (output_layout,)
-        return Local(compute, rules.reducing(combine, dims, keepdim), layouts=layouts)
+        rule = rules.reducing(entry.combine, dims, keepdim)
+        place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
+        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts, memory_config=place)
 
-    define.__doc__ = f"{name} over one dim, several, or (None) all."
+    define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)
 
 
@@ -177,11 +205,48 @@ def index_type(extent: int) -> DataType:
     return DataType.UINT16 if extent <= 65535 else DataType.UINT32
 
 
+_INDICES = (DataType.UINT16, DataType.UINT32, DataType.INT32)
+
+
+def _check_topk_targets(op: Definition, call: BoundCall) -> None:
+    """What TT-NN asks of output tensors: values as the input has them, whole numbers for the places."""
+    dtype, targets = call.tensors[0].dtype, call.targets
+    if len(targets) != 2 or not all(isinstance(target, Tensor) for target in targets):
+        return
+    fitting = (dtype,) if dtype is DataType.FLOAT32 else (DataType.BFLOAT16, DataType.BFLOAT8_B)
+    for name, target, wanted in zip(("values", "indices"), targets, (fitting, _INDICES), strict=True):
+        if target.dtype not in wanted:
+            raise MeshError(
+                f"Preallocated output tensor of {name} must be {' or '.join(d.name for d in wanted)}, got "
+                f"{target.dtype}: topk reads values of {dtype}."
+            )
+
+
+def _check_topk_indices(values: Operand, at: int, indices: Operand) -> None:
+    if at != -1:
+        raise MeshError(
+            "topk: indices_tensor is only supported for a reduction on the last dimension, got dim "
+            f"{at + values.rank} of {list(values.shape)}: transpose both first."
+        )
+    if indices.shape != values.shape:
+        raise MeshError(
+            f"Indices tensor has incorrect shape: topk got {list(indices.shape)} for values {list(values.shape)}."
+        )
+    if values.dtype is DataType.FLOAT32 and indices.dtype is not DataType.UINT32:
+        raise MeshError(
+            "Optional indices tensor must be UINT32 when input tensor is FLOAT32: topk got indices of "
+            f"{indices.dtype}; ttnn.typecast them."
+        )
+    if indices.is_float:
+        raise MeshError(f"topk: indices_tensor must hold whole numbers, got {indices.dtype}.")
+
+
 @operation(
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
     tuning="sub_core_grids stable",
     results="list[Tensor]",
+    check_targets=_check_topk_targets,
 )
 def topk(
     input_tensor: Operand,
@@ -192,7 +257,7 @@ def topk(
     *,
     indices_tensor: Operand | None = None,
 ) -> Local:
-    """Values and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
+    """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
 
     `indices_tensor` has an index for each value, to stand for it in the result.
     """
@@ -200,16 +265,13 @@ def topk(
     n = input_tensor.shape[d]
     if not 1 <= k <= n:
         raise MeshError(f"topk: k={k} must be between 1 and {n}, the extent of dim {dim}.")
-    if indices_tensor is not None and (indices_tensor.shape != input_tensor.shape or indices_tensor.is_float):
-        raise MeshError(
-            f"topk: indices_tensor {list(indices_tensor.shape)} {indices_tensor.dtype} must hold an integer for each "
-            f"of the values {list(input_tensor.shape)}."
-        )
     at = d - input_tensor.rank
+    if indices_tensor is not None:
+        _check_topk_indices(input_tensor, at, indices_tensor)
     of_places = index_type(n) if indices_tensor is None else indices_tensor.dtype
 
     def compute(x: torch.Tensor, indices: torch.Tensor | None) -> list[torch.Tensor]:
-        values, places = x.topk(k, at, largest, sorted)
+        values, places = x.topk(k, at, largest)  # in order, whether or not that is asked for
         if indices is None:
             return [values, places]
         return [values, torch.take_along_dim(indices, places, at)]
@@ -220,6 +282,8 @@ def topk(
 @operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
+    if not input.rank and dim in (0, -1):  # one value is its own sum
+        return Local(torch.clone, rules.keeping)
     at = input.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
@@ -269,7 +333,12 @@ def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable:
     )
 
 
-@operation(cost=flops_per_element(1), controls="dtype memory_config out")
+def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """An output tensor has its own dtype, whatever is asked for beside it."""
+    return args, kwargs | ({"dtype": None} if kwargs.get("out") is not None else {})
+
+
+@operation(cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
     if input_tensor.layout is not Layout.TILE:
@@ -277,6 +346,8 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
             f"The provided input tensor has a non-tile layout: {input_tensor.layout}. cumprod works on tiles: use "
             "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
         )
+    if not input_tensor.rank and dim in (0, -1):
+        return Local(torch.clone, rules.keeping)
     at = input_tensor.from_end(dim)
 
     def compute(x: torch.Tensor) -> torch.Tensor:

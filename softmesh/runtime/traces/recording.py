@@ -46,6 +46,7 @@ class Recording:
         self.launches = 0
         self.began = next_number()  # what is allocated from here on has a higher number
         self.spans: list[Span | None] = []  # the memory of all that the steps write
+        self.held: list[Memory] = []  # what the steps change, where it lies: the program may drop it
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
         self._made: set[int] = set()  # slots
@@ -90,6 +91,7 @@ class Recording:
     ) -> None:
         """With nothing read and nothing changed, the call finds its memories by address."""
         written = list(changed)
+        self.held += written
         changes = tuple(self.slot(memory) for memory in written)
         self.spans += [memory.span() for memory in written]
         self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes, again=again))

@@ -60,6 +60,8 @@ class Memory(Protocol):
 
     def span(self) -> Span | None: ...
 
+    def tell_sharers(self) -> None: ...
+
 
 @dataclass(frozen=True)
 class Read:

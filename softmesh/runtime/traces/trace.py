@@ -90,6 +90,7 @@ class Trace:
         self._placed = [_placement(ref) for ref in self._memories]
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
+        self._held = recording.held
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
@@ -125,6 +126,7 @@ class Trace:
             output = ref()
             if output is not None:
                 output.data, output.dist = value, placed
+                output.tell_sharers()
 
     def _run_step_by_step(self) -> None:
         """Each device computes on the piece that it holds now, though its inputs are spread in another way."""

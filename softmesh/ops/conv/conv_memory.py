@@ -1,0 +1,137 @@
+"""Where results of convolutions lie: in L1 in shards for an input in L1, in DRAM for one in DRAM or on the host.
+
+TT-NN takes the input's shards, those of the config, or chooses a scheme by what its kernels need of L1. Here the one
+that occupies most cores is chosen, height before block before width; for some sizes its choice is another.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, num_cores_to_corerangeset
+from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.hardware import Conv2dConfig, Conv2dL1Full, Conv2dSliceConfig
+from softmesh.hardware.memory_config import (
+    DRAM_MEMORY_CONFIG,
+    BufferType,
+    MemoryConfig,
+    ShardOrientation,
+    ShardSpec,
+    TensorMemoryLayout,
+)
+from softmesh.strictness import warn_or_raise
+from softmesh.tensor.dtype import TILE_SIZE, Layout
+
+_HEIGHT, _BLOCK = TensorMemoryLayout.HEIGHT_SHARDED, TensorMemoryLayout.BLOCK_SHARDED
+_WIDTH = TensorMemoryLayout.WIDTH_SHARDED
+_ROW_STEP = 8  # channels, of which a row-major shard holds multiples
+
+
+class Extents(NamedTuple):
+    """Of the matrix that a convolution makes: a row for each pixel, a column for each output channel."""
+
+    rows: int
+    out_channels: int
+
+
+class _Cores(NamedTuple):
+    """Among how many cores rows and channels are dealt."""
+
+    rows: int
+    channels: int
+
+    @property
+    def occupied(self) -> int:
+        return self.rows * self.channels
+
+
+def stays_in_l1(images: MemoryConfig, slice_config: Conv2dSliceConfig | None) -> bool:
+    """Whether input and result are whole in L1; otherwise slices of them are, one after the other."""
+    if slice_config is None:
+        return images.buffer_type is not BufferType.DRAM
+    return slice_config.slice_type is Conv2dL1Full
+
+
+def asked_memory(op: str, in_l1: bool, asked: MemoryConfig | None) -> MemoryConfig | None:
+    """What was asked for, where it counts."""
+    if in_l1 or not isinstance(asked, MemoryConfig):
+        return asked
+    if asked != DRAM_MEMORY_CONFIG:
+        warn_or_raise(
+            f"{op}: memory_config is ignored: the input comes from DRAM or the host, is worked on in slices, and the "
+            "result goes to DRAM, interleaved. Move it with ttnn.to_memory_config, or bring the input to L1 first.",
+            SoftmeshWarning,
+            MeshError,
+        )
+    return None
+
+
+def memory_in_l1(images: MemoryConfig, config: Conv2dConfig, extents: Extents, grid: CoreCoord) -> MemoryConfig:
+    """The shards of a result that stays in L1, on a chip with such a grid of cores."""
+    held = images.shard_spec
+    scheme = config.shard_layout or (images.memory_layout if held is not None else None)
+    if held is not None and scheme is images.memory_layout and not config.reshard_if_not_optimal:
+        return _on_cores_of(held, images.memory_layout, extents, config.output_layout)
+    scheme = scheme or max((_HEIGHT, _BLOCK, _WIDTH), key=lambda one: _dealt(one, extents, grid, config).occupied)
+    cores = _dealt(scheme, extents, grid, config)
+    orientation = ShardOrientation.COL_MAJOR if config.transpose_shards else ShardOrientation.ROW_MAJOR
+    if scheme is _BLOCK:
+        across, down = (cores.rows, cores.channels) if config.transpose_shards else (cores.channels, cores.rows)
+        where = CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(across - 1, down - 1))])
+    else:
+        where, orientation = num_cores_to_corerangeset(cores.occupied, grid, row_wise=True), ShardOrientation.ROW_MAJOR
+    return _shards(scheme, where, orientation, cores, extents, config.output_layout)
+
+
+def _dealt(scheme: TensorMemoryLayout, extents: Extents, grid: CoreCoord, config: Conv2dConfig) -> _Cores:
+    rows, channels = -(-extents.rows // TILE_SIZE), -(-extents.out_channels // TILE_SIZE)
+    if scheme is _HEIGHT:
+        return _Cores(_evenly(rows, grid.x * grid.y), 1)
+    if scheme is _WIDTH:
+        return _Cores(1, _divisor(channels, grid.x * grid.y))
+    most_rows, most_channels = (grid.x, grid.y) if config.transpose_shards else (grid.y, grid.x)
+    return _Cores(_evenly(rows, most_rows), _divisor(channels, most_channels))
+
+
+def _evenly(tiles: int, most: int) -> int:
+    """As many cores as have a tile, where all but the last have the same number of them."""
+    each = -(-tiles // most)
+    return -(-tiles // each)
+
+
+def _divisor(tiles: int, most: int) -> int:
+    return next(n for n in range(min(tiles, most), 0, -1) if tiles % n == 0)
+
+
+def _on_cores_of(held: ShardSpec, scheme: TensorMemoryLayout, extents: Extents, layout: Layout) -> MemoryConfig:
+    """On the cores that hold the input."""
+    count = held.grid.num_cores()
+    if scheme is _BLOCK:
+        end = held.grid.bounding_box().grid_size()
+        by_row = held.orientation is ShardOrientation.ROW_MAJOR
+        cores = _Cores(end.y, end.x) if by_row else _Cores(end.x, end.y)
+    else:
+        cores = _Cores(count, 1) if scheme is _HEIGHT else _Cores(1, count)
+    return _shards(scheme, held.grid, held.orientation, cores, extents, layout)
+
+
+def _shards(
+    scheme: TensorMemoryLayout,
+    where: CoreRangeSet,
+    orientation: ShardOrientation,
+    cores: _Cores,
+    extents: Extents,
+    layout: Layout,
+) -> MemoryConfig:
+    height = _up(-(-extents.rows // cores.rows), TILE_SIZE)
+    if scheme is _WIDTH and layout is Layout.ROW_MAJOR:
+        height = extents.rows
+    step = TILE_SIZE if layout is Layout.TILE else _ROW_STEP
+    width = _up(-(-extents.out_channels // cores.channels), step)
+    if scheme is _HEIGHT and layout is Layout.ROW_MAJOR:
+        width = extents.out_channels
+    return MemoryConfig(scheme, BufferType.L1, ShardSpec(where, [height, width], orientation))
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
