@@ -17,7 +17,7 @@ from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
 
 _made = partial(operation, controls="output memory_config", tuning="compute_kernel_config", needs_tile=True)
-_CONFIGURED = "memory_config are_required_outputs compute_kernel_config"
+_CONFIGURED = "are_required_outputs compute_kernel_config"
 
 
 def _check_inner(op: str, a: Operand, inner: int, b: Operand, other: int) -> None:
@@ -83,7 +83,7 @@ def _backward(into: tuple[str, ...], **options: Any) -> Any:
     configs = " ".join(f"{name}_memory_config" for name in into)
     return operation(
         cost=flops_per_element(4),
-        controls="",
+        controls="memory_config",
         tuning=" ".join((*into, _CONFIGURED, configs)),
         floats_only=True,
         results="list[Tensor | None]",
