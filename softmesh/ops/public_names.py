@@ -5,6 +5,7 @@ The functions (TOP, DOTTED) bring operands to a device, write back, or return mo
 
 from __future__ import annotations
 
+from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware import Conv2dConfig
 from softmesh.hardware.enums import (
@@ -64,7 +65,7 @@ _NORMALIZATION: dict[str, object] = {
 }
 _COMPLEX = "angle angle_bw complex_tensor conj conj_bw imag imag_bw is_imag is_real polar polar_bw real real_bw"
 TOP: dict[str, object] = {
-    **{name: getattr(complex_tensors, name) for name in _COMPLEX.split()},
+    **{name: Function(getattr(complex_tensors, name), name) for name in _COMPLEX.split()},
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
     "composite_example_multiple_return": composite_example_multiple_return,

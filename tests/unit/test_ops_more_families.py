@@ -221,5 +221,7 @@ def test_goldens_of_losses_and_of_complex_numbers() -> None:
     assert golden(a, b, reduction=ttnn.LossReductionMode.MEAN) == F.mse_loss(a, b)
     z = torch.complex(a, b)
     assert torch.equal(ttnn.get_golden_function(ttnn.angle)(z), z.angle())
+    (slope,) = ttnn.get_golden_function(ttnn.abs_bw)(a, z)
+    torch.testing.assert_close(slope, a * z / z.abs())
     (slope,) = ttnn.get_golden_function(ttnn.real_bw)(a, z)
     assert torch.equal(slope, torch.complex(a, torch.zeros_like(a)))

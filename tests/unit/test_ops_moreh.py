@@ -89,7 +89,9 @@ def test_products_and_their_gradients(device: ttnn.MeshDevice) -> None:
         ttnn.moreh_bmm_backward(put(grad, device), *on), gradients(torch.bmm, grad, a, b), strict=True
     ):
         close(found, expected)
-    close(ttnn.moreh_matmul(put(a.mT, device), on[1], transpose_input=True), a @ b)
+    bias = rand(1, 1, 1, 5, seed=4)
+    made = ttnn.moreh_matmul(put(a.mT, device), on[1], transpose_input=True, bias=put(bias, device))
+    close(made, a @ b + bias.flatten())
     single = rand(8, 5, seed=3)
     found = ttnn.moreh_matmul_backward(
         put(grad, device), on[0], put(single, device), are_required_outputs=[False, True]
@@ -256,8 +258,11 @@ def test_numbers_items_and_patches(device: ttnn.MeshDevice) -> None:
     with pytest.raises(RuntimeError, match="consecutive"):
         ttnn.moreh_getitem(put(x, device), [at, at], [0, 2])
     patches = rand(2, 3 * 4, 9)
-    found = ttnn.moreh_fold(put(patches, device), None, output_size=[4, 4], kernel_size=[2, 2])
-    close(found, F.fold(patches, (4, 4), (2, 2)))
+    for found in (
+        ttnn.moreh_fold(put(patches, device), None, output_size=[4, 4], kernel_size=[2, 2]),
+        ttnn.moreh_fold(put(patches, device), None, [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
+    ):
+        close(found, F.fold(patches, (4, 4), (2, 2)))
 
 
 def test_each_device_of_a_mesh_has_its_own_gradients(pair: ttnn.MeshDevice) -> None:

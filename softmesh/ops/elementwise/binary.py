@@ -24,7 +24,7 @@ from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import rules
-from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
 
@@ -296,12 +296,13 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
     rank = broadcast_rank("where", predicate, true_value, false_value)
-    place = place_of_three("where", predicate, true_value, false_value)
     values = (true_value, false_value)
     chosen = [value.dtype for value in values if isinstance(value, Operand)]
     if not chosen and not predicate.is_float and any(isinstance(value, float) for value in values):
         chosen = [DataType.FLOAT32]
-    return Local(_where, rules.elementwise, dtypes=tuple(chosen[:1]) or None, memory_config=place, broadcast_rank=rank)
+    place = place_of_three("where", predicate, true_value, false_value)
+    dtypes = tuple(chosen[:1]) or None
+    return Local(_where, rules.elementwise, dtypes=dtypes, memory_config=place, broadcast_rank=rank)
 
 
 def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
@@ -311,7 +312,6 @@ def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
 # -- two tensors and numbers beside them: what the table above has no column for --------------------
 
 
-_TINY = 1e-9  # keeps snake_beta from dividing by 0
 _PLAIN: dict[str, Any] = {"controls": "memory_config"}
 _INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
 _OR_VALUE = {"value": "input_tensor_b"}
@@ -453,42 +453,6 @@ def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
         return rules.elementwise(rules.Situation((at.words[0], word), (at.shapes[0], sizes), at.out_shapes))
 
     return Local(compute, rule)
-
-
-_SNAKE_DTYPES = (DataType.BFLOAT16, DataType.FLOAT32)
-
-
-def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
-    """What the op asks of its operands."""
-    dtypes = {operand.dtype for operand in (x, alpha, beta)}
-    if len(dtypes) > 1 or x.dtype not in _SNAKE_DTYPES:
-        found = ", ".join(str(operand.dtype) for operand in (x, alpha, beta))
-        raise MeshError(f"snake_beta requires one dtype for all operands, BFLOAT16 or FLOAT32, got {found}.")
-    for operand in (x, alpha, beta):
-        if operand.layout is not Layout.TILE:
-            raise MeshError(
-                f"snake_beta requires tile layout, got {operand.layout} for {operand.name}: ttnn.to_layout."
-            )
-    if x.rank < 2:
-        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {list(x.shape)}).")
-    if alpha.shape != beta.shape:
-        raise MeshError(
-            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}."
-        )
-    if alpha.shape[-1:] != x.shape[-1:]:
-        raise MeshError(f"snake_beta requires input.W == alpha.W, got {x.shape[-1]} vs {list(alpha.shape)[-1:]}.")
-
-
-@operation(**_INTO)
-def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
-    """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
-    _check_snake(input_tensor, alpha, beta)
-    rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
-
-    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return x + torch.sin(a * x).square() / (b + _TINY)
-
-    return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
 _BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}

@@ -267,39 +267,6 @@ def _gradient_of_sum(sign: float) -> Callable[..., list[ComplexTensor]]:
     return of_sum
 
 
-# -- what they are compared with: torch's functions of complex numbers ------------------------------------
-
-
-def _golden_polar(input_tensor: torch.Tensor) -> torch.Tensor:
-    return torch.polar(input_tensor.real.contiguous(), input_tensor.imag.contiguous())
-
-
-_GOLDEN: dict[Callable[..., Any], Callable[..., Any]] = {
-    real: torch.real,
-    imag: torch.imag,
-    angle: torch.angle,
-    conj: torch.conj,
-    polar: _golden_polar,
-    is_real: torch.isreal,
-    is_imag: lambda input_tensor: torch.real(input_tensor) == 0,
-}
-
-
-def _golden_gradient(function: Callable[..., torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-    def golden(grad_tensor: torch.Tensor, input_tensor: torch.Tensor, **_: Any) -> list[torch.Tensor]:
-        leaf = input_tensor.detach().clone().requires_grad_()
-        made = function(leaf)
-        return list(torch.autograd.grad(made, leaf, grad_tensor.to(made.dtype)))
-
-    return golden
-
-
-for _forward, _backward in ((real, real_bw), (imag, imag_bw), (angle, angle_bw), (conj, conj_bw), (polar, polar_bw)):
-    _GOLDEN[_backward] = _golden_gradient(_GOLDEN[_forward])
-for _public, _reference in _GOLDEN.items():
-    vars(_public)["golden_function"] = _reference
-
-
 for _name, _function in {
     "abs": _abs,
     "reciprocal": _reciprocal_of,

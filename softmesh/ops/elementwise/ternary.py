@@ -23,7 +23,7 @@ from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
-from softmesh.tensor.dtype import TILE_SIZE
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _THREE: dict[str, Any] = {
     "cost": flops_per_element(3),
@@ -118,6 +118,43 @@ def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -
 def lerp(input: Operand, end: Operand, weight: Value) -> Local:
     """input + weight * (end - input)."""
     return _local("lerp", lambda a, b, w: a + w * (b - a), rules.elementwise, input, end, weight)
+
+
+_TINY = 1e-9  # keeps snake_beta from dividing by 0
+_SNAKE_DTYPES = (DataType.BFLOAT16, DataType.FLOAT32)
+
+
+def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
+    """What the op asks of its operands."""
+    dtypes = {operand.dtype for operand in (x, alpha, beta)}
+    if len(dtypes) > 1 or x.dtype not in _SNAKE_DTYPES:
+        found = ", ".join(str(operand.dtype) for operand in (x, alpha, beta))
+        raise MeshError(f"snake_beta requires one dtype for all operands, BFLOAT16 or FLOAT32, got {found}.")
+    for operand in (x, alpha, beta):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"snake_beta requires tile layout, got {operand.layout} for {operand.name}: ttnn.to_layout."
+            )
+    if x.rank < 2:
+        raise MeshError(f"snake_beta requires input rank >= 2, got rank {x.rank} (shape {list(x.shape)}).")
+    if alpha.shape != beta.shape:
+        raise MeshError(
+            f"snake_beta requires alpha.shape == beta.shape, got {list(alpha.shape)} vs {list(beta.shape)}."
+        )
+    if alpha.shape[-1:] != x.shape[-1:]:
+        raise MeshError(f"snake_beta requires input.W == alpha.W, got {x.shape[-1]} vs {list(alpha.shape)[-1:]}.")
+
+
+@operation(controls="memory_config output_tensor", cost=flops_per_element(2))
+def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
+    """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
+    _check_snake(input_tensor, alpha, beta)
+    rank = broadcast_rank("snake_beta", input_tensor, alpha, beta)
+
+    def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return x + torch.sin(a * x).square() / (b + _TINY)
+
+    return Local(compute, rules.elementwise, broadcast_rank=rank)
 
 
 @operation(

@@ -175,7 +175,7 @@ def _leaf(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     leaf = value.detach().clone()
-    return leaf.requires_grad_() if leaf.is_floating_point() else leaf
+    return leaf.requires_grad_() if leaf.is_floating_point() or leaf.is_complex() else leaf
 
 
 @reference("embedding_bw")

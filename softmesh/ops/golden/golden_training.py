@@ -126,3 +126,32 @@ def _normalize_hw(input_tensor: Tensor) -> Tensor:
 def _normalize_global(input_tensor: Tensor) -> Tensor:
     deviation, mean = torch.std_mean(input_tensor, correction=0)
     return (input_tensor - mean) / deviation
+
+
+# -- complex numbers: torch's own tensors of them ------------------------------------------------------
+
+
+_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
+    "angle": lambda input_tensor: torch.angle(input_tensor),
+    "conj": lambda input_tensor: torch.conj(input_tensor),
+    "imag": lambda input_tensor: torch.imag(input_tensor),
+    "is_imag": lambda input_tensor: torch.real(input_tensor) == 0,
+    "is_real": lambda input_tensor: torch.isreal(input_tensor),
+    "polar": lambda input_tensor: torch.polar(input_tensor.real.contiguous(), input_tensor.imag.contiguous()),
+    "real": lambda input_tensor: torch.real(input_tensor),
+}
+
+
+def _gradient(function: Callable[[Tensor], Tensor]) -> Callable[..., list[Tensor]]:
+    def golden(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
+        leaf = input_tensor.detach().clone().requires_grad_()
+        made = function(leaf)
+        return list(torch.autograd.grad(made, leaf, grad_tensor.to(made.dtype)))
+
+    return golden
+
+
+for _name, _function in _COMPLEX.items():
+    reference(_name)(_function)
+for _name in ("angle", "conj", "imag", "polar", "real"):
+    reference(f"{_name}_bw")(_gradient(_COMPLEX[_name]))

@@ -75,7 +75,12 @@ def moreh_getitem(
     return Local(on_each_device(one, input, *index_tensors), rules.opaque, fills_target=True)
 
 
-@operation(cost=moves_bytes, controls="output memory_config", positional="output", floats_only=True)
+@operation(
+    cost=moves_bytes,
+    controls="output memory_config",
+    positional="output output_size kernel_size dilation padding stride memory_config",
+    floats_only=True,
+)
 def moreh_fold(
     input: Operand,
     *,

@@ -17,7 +17,7 @@ from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
 
 _made = partial(operation, controls="output memory_config", tuning="compute_kernel_config", needs_tile=True)
-_CONFIGURED = "memory_config are_required_outputs compute_kernel_config"
+_CONFIGURED = "are_required_outputs compute_kernel_config"
 
 
 def _check_inner(op: str, a: Operand, inner: int, b: Operand, other: int) -> None:
@@ -43,7 +43,10 @@ def moreh_matmul(
     transpose_other: bool = False,
     bias: Operand | None = None,
 ) -> Local:
-    """input @ other + bias, of matrices or, both, of vectors; the dims in front broadcast."""
+    """input @ other + bias, of matrices or, both, of vectors; the dims in front broadcast.
+
+    A bias has one value, or one for each column.
+    """
     inner = input.shape[-2 if transpose_input and input.rank > 1 else -1]
     _check_inner("moreh_matmul", input, inner, other, other.shape[-1 if transpose_other or other.rank == 1 else -2])
 
@@ -51,7 +54,7 @@ def moreh_matmul(
         a = a.mT if transpose_input and a.dim() > 1 else a
         b = b.mT if transpose_other and b.dim() > 1 else b
         made = torch.matmul(a, b)
-        return made if addend is None else made + addend
+        return made if addend is None else made + addend.reshape(-1)
 
     plain = not (transpose_input or transpose_other) and input.rank > 1 and other.rank > 1
     rule = rules.matmul if plain else rules.opaque
@@ -80,7 +83,7 @@ def _backward(into: tuple[str, ...], **options: Any) -> Any:
     configs = " ".join(f"{name}_memory_config" for name in into)
     return operation(
         cost=flops_per_element(4),
-        controls="",
+        controls="memory_config",
         tuning=" ".join((*into, _CONFIGURED, configs)),
         floats_only=True,
         results="list[Tensor | None]",
