@@ -12,6 +12,8 @@ without one they are virtual. See `docs/drivers.md` for what a driver is, and wh
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,8 +38,8 @@ _A_BUFFER = "a buffer of softmesh.metal.create_mesh_buffer"
 
 @reject_unknown_keywords
 def open_mesh_device(
-    shape: MeshShape | Sequence[int],
-    device_ids: Sequence[int] | None = None,
+    shape: MeshShape | Sequence[int] | Sequence[str],
+    device_ids: MeshShape | Sequence[int] | None = None,
     *,
     drivers: OpenCard | None = None,
     timeouts: Timeouts | None = None,
@@ -47,10 +49,13 @@ def open_mesh_device(
 
     `device_ids` places the cards that the bus calls so, in that order. Without them, cards 0 to n - 1 are placed in
     the order of their serials, so that ranks stay with the cards when the bus numbers them anew. `dram_banks` uses
-    only so many banks of each card: the way to mix boards with 7 and with 8.
+    only so many banks of each card: the way to mix boards with 7 and with 8. The two may also come the other way
+    round, cards first: `open_mesh_device(paths_or_ids, shape)`, with paths such as /dev/tenstorrent/0.
     """
-    mesh_shape = _checked_shape(shape)
-    ids = checked_ids(device_ids, mesh_shape)
+    cards_first = _comes_cards_first(shape, device_ids)
+    extents, numbers = (device_ids, _ids_of(shape)) if cards_first else (shape, device_ids)
+    mesh_shape = _checked_shape(extents)
+    ids = checked_ids(numbers, mesh_shape)  # type: ignore[arg-type]
     cards = open_cards(mesh_shape, ids, drivers or virtual_rack(ids), by_serial=device_ids is None)
     try:
         check_alike(cards, dram_banks)
@@ -120,6 +125,16 @@ def all_reduce(tensor: Any, mode: str = "host", *, program: ProgramSpec | None =
     return card_collectives.summed_on_ring(buffer, program)
 
 
+def all_reduce_host(tensor: Any) -> Any:
+    """`all_reduce` by way of the host: shards are read, added here and written to all cards."""
+    return all_reduce(tensor, mode="host")
+
+
+def all_gather_host(tensor: Any, dim: int = 0) -> Any:
+    """`all_gather` by way of the host: shards are read, put side by side here and written to all cards."""
+    return all_gather(tensor, mode="host", dim=dim)
+
+
 @reject_unknown_keywords
 def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: ProgramSpec | None = None) -> Any:
     """All cards' shards side by side along `dim`, in the order of the ranks, as a new buffer that every card has whole.
@@ -145,6 +160,28 @@ def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: Progra
     if way == "host":
         return card_collectives.gathered_on_host(buffer, at, room)
     return card_collectives.gathered_on_ring(buffer, at, room, program)
+
+
+def _comes_cards_first(first: Any, second: Any) -> bool:
+    """Whether it is `(paths_or_ids, shape)`: paths, a shape that says so, or numbers that fit only this way."""
+    if second is None or isinstance(first, MeshShape):
+        return False
+    if isinstance(second, MeshShape) or any(isinstance(one, str) for one in first):
+        return True
+    numbers = [*first, *second]
+    if not all(isinstance(number, int) for number in numbers):
+        return False
+    return math.prod(first) != len(second) and math.prod(second) == len(first)
+
+
+def _ids_of(paths_or_ids: Any) -> list[int]:
+    found = []
+    for one in paths_or_ids:
+        number = re.search(r"(\d+)$", one) if isinstance(one, str) else None
+        if isinstance(one, str) and number is None:
+            raise MeshError(f"open_mesh_device: {one[:80]!r} names no card: write a path such as /dev/tenstorrent/0")
+        found.append(int(number[1]) if number is not None else checked_int("open_mesh_device", "paths_or_ids", one))
+    return found
 
 
 def _checked_shape(shape: object) -> MeshShape:
