@@ -22,12 +22,21 @@ from softmesh.collectives import mode_collectives
 from softmesh.drivers.protocol import MemoryKind, ProgramSpec
 from softmesh.drivers.rack import virtual_rack
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import BufferType
 from softmesh.mesh import MeshShape
 from softmesh.metal import card_collectives
 from softmesh.metal.card import OpenCard, check_alike, checked_ids, close_all, open_cards
 from softmesh.metal.card_buffer import BufferLayout, CardMeshBuffer, LockstepMemory, placed
 from softmesh.metal.card_mesh import CardMesh, Timeouts
 from softmesh.metal.card_workload import Submitted, submitted, works_by_card
+from softmesh.runtime.buffers.buffer_config import (
+    DeviceLocalBufferConfig,
+    ReplicatedBufferConfig,
+    Shape2D,
+    ShardedBufferConfig,
+)
+from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
+from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -69,7 +78,7 @@ def open_mesh_device(
 
 @reject_unknown_keywords
 def create_mesh_buffer(
-    mesh: CardMesh,
+    mesh: CardMesh | MeshDevice,
     layout: BufferLayout = "replicated",
     global_shape: Sequence[int] = (),
     shard_shape: Sequence[int] | None = None,
@@ -77,23 +86,49 @@ def create_mesh_buffer(
     *,
     tensor_layout: Layout = Layout.TILE,
     mem: MemoryKind = "dram",
-) -> CardMeshBuffer:
+) -> CardMeshBuffer | MeshBuffer:
     """Memory at one address of all cards, whole on each of them or in shards.
 
     A zero in `shard_shape` replicates along that dim; the rest is dealt row-major. Values are padded and tilised
-    here, on the way to the cards.
+    here, on the way to the cards. On a mesh that `ttnn` opened it is a `ttnn.MeshBuffer`, with pages of the tensor.
     """
     where = "create_mesh_buffer"
-    checked(where, "mesh", mesh, CardMesh, _A_MESH).check_usable(where)
     whole = tuple(checked_ints(where, "global_shape", global_shape))
     shard = None if shard_shape is None else tuple(checked_ints(where, "shard_shape", shard_shape))
     if not whole or min(whole) < 1 or min(shard or (0,)) < 0:
         raise refused(where, f"global_shape must be positive, got {list(whole)} in shards of {shard_shape}")
+    if isinstance(mesh, MeshDevice):
+        return _buffer_of_ttnn(mesh, layout, whole, shard, dtype, tensor_layout, mem)
+    checked(where, "mesh", mesh, CardMesh, _A_MESH).check_usable(where)
     local, blocks = placed(mesh, layout, whole, shard)
     spec = TensorSpec(local, dtype, tensor_layout)
     label = f"{layout} {list(local)} {dtype}"
     memory = LockstepMemory(mesh, spec.num_pages(), spec.page_size(), mem, label)
     return CardMeshBuffer(memory, layout, whole, spec, blocks)
+
+
+def _buffer_of_ttnn(
+    mesh: MeshDevice,
+    layout: BufferLayout,
+    whole: tuple[int, ...],
+    shard: tuple[int, ...] | None,
+    dtype: DataType,
+    tensor_layout: Layout,
+    mem: MemoryKind,
+) -> MeshBuffer:
+    where = "create_mesh_buffer"
+    is_sharded = layout == "sharded"
+    if is_sharded and (len(whole) != 2 or shard is None or len(shard) != 2):
+        raise refused(where, f"a sharded buffer has two dims and a shard_shape of two, got {list(whole)} and {shard}")
+    extents = whole if shard is None else tuple(n or of for n, of in zip(shard, whole, strict=True))
+    spec = TensorSpec(extents if is_sharded else whole, dtype, tensor_layout)
+    kind = BufferType.L1 if mem == "l1" else BufferType.DRAM
+    local = DeviceLocalBufferConfig(page_size=spec.page_size(), buffer_type=kind)
+    if not is_sharded:
+        return MeshBuffer.create(ReplicatedBufferConfig(spec.bytes()), local, mesh)
+    pieces = math.prod(-(-of // n) for of, n in zip(whole, extents, strict=True))
+    shape, cut = Shape2D(*whole), Shape2D(*(shard or whole))
+    return MeshBuffer.create(ShardedBufferConfig(spec.bytes() * pieces, shape, cut), local, mesh)
 
 
 @reject_unknown_keywords
@@ -157,6 +192,7 @@ def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: Progra
         tensor_layout=buffer.spec.layout,
         mem=buffer.mem,
     )
+    assert isinstance(room, CardMeshBuffer)
     if way == "host":
         return card_collectives.gathered_on_host(buffer, at, room)
     return card_collectives.gathered_on_ring(buffer, at, room, program)

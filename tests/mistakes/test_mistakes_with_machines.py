@@ -189,6 +189,19 @@ def test_ping_names_the_links_that_do_not_answer():
     assert "Choose a machine" in CliRunner().invoke(softmesh, ["ping"]).output
 
 
+def test_buffers_of_both_apis_lie_on_a_mesh_that_ttnn_opened():
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        whole = metal.create_mesh_buffer(mesh, "replicated", (64, 64))
+        halves = metal.create_mesh_buffer(mesh, "sharded", (64, 64), (64, 32), mem="l1")
+        assert (whole.device_local_size(), halves.device_local_size()) == (64 * 64 * 2, 64 * 32 * 2)
+        queue = mesh.mesh_command_queue()
+        values = bytes(range(256)) * 32
+        metal.EnqueueWriteMeshBuffer(queue, whole, values, True)
+        assert bytes(metal.ReadShard(queue, None, whole, ttnn.MeshCoordinate(0, 1)).tolist()) == values
+        with pytest.raises(TypeError, match="two dims"):
+            metal.create_mesh_buffer(mesh, "sharded", (4, 64, 64), (64, 32))
+
+
 def test_cards_can_be_named_first_by_number_or_by_path():
     for cards, shape in (([0, 1], (1, 2)), (["/dev/tenstorrent/1", "/dev/tenstorrent/0"], ttnn.MeshShape(1, 2))):
         with metal.open_mesh_device(cards, shape) as mesh:
