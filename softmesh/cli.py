@@ -153,6 +153,8 @@ _elsewhere(
     "Draw how a collective moves its chunks, step by step.",
 )
 _elsewhere("bindings", "softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run.")
+_elsewhere("flatten", "softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph.")
+_elsewhere("ping", "softmesh.report.ping", "Test every Ethernet link of a machine.")
 _elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
 _elsewhere(
     "coverage",

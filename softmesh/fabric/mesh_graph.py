@@ -157,3 +157,25 @@ class MeshGraph:
     @property
     def size(self) -> int:
         return sum(mesh.size for mesh in self.meshes)
+
+    def reachable_from(self, mesh_id: int) -> frozenset[int]:
+        """The meshes that packets of this one can come to, over its connections and those of others; with itself."""
+        found, new = {mesh_id}, {mesh_id}
+        while new:
+            near = {
+                mesh
+                for connection in self.connections
+                for here, there in ((connection.a, connection.b), (connection.b, connection.a))
+                if new.intersection(here.meshes)
+                for mesh in there.meshes
+            }
+            new = near - found
+            found |= new
+        return frozenset(found)
+
+    def connection_to_write(self, one: int, other: int) -> str:
+        """The block that joins two meshes, for the descriptor."""
+        ends = "\n".join(
+            f'  nodes {{ mesh {{ mesh_descriptor: "{self.mesh(id).name}" mesh_id: {id} }} }}' for id in (one, other)
+        )
+        return f"connections {{\n{ends}\n  channels {{ count: 2 }}\n}}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from softmesh.errors import MeshError
@@ -13,7 +14,7 @@ from softmesh.fabric.mesh_graph import LogicalMesh
 from softmesh.hardware import ClusterType, FabricConfig
 from softmesh.mesh import MeshCoordinate, MeshShape, check_same_size
 from softmesh.systems.chip import WORMHOLE, Chip
-from softmesh.systems.system_choice import chosen_machine, own_host
+from softmesh.systems.system_choice import VISIBLE, chosen_machine, own_host
 
 if TYPE_CHECKING:
     from softmesh.fabric.machine_system import MachineSystem
@@ -111,6 +112,13 @@ class ElasticSystem:
     links_per_edge = 4
     meshes = own_meshes = (LogicalMesh(0, "M0", (2, 4), channels=links_per_edge),)
 
+    def __init__(self, visible: int | None = None) -> None:
+        """`visible`: so many chips, and no more, are there for this process."""
+        self._visible = visible
+        if visible is not None:
+            self.shape = MeshShape(1, visible)
+            self.meshes = self.own_meshes = (LogicalMesh(0, "M0", (1, visible), channels=self.links_per_edge),)
+
     def device_ids(self) -> list[int]:
         return list(range(self.shape.mesh_size()))
 
@@ -128,6 +136,12 @@ class ElasticSystem:
             )
         if shape.mesh_size() > MOST_OPENED:
             raise MeshError(f"{shape} has {shape.mesh_size()} devices; at most {MOST_OPENED} can be opened at once.")
+        if self._visible is not None and shape.mesh_size() > self._visible - len(in_use):
+            free = f", {len(in_use)} of which are open already" if in_use else ""
+            raise MeshError(
+                f"Requested mesh shape {shape} needs {shape.mesh_size()} devices, and {VISIBLE}={os.environ[VISIBLE]} "
+                f"lets this process see {self._visible}{free}. List more, or open a smaller mesh."
+            )
         ids: list[int] = []
         candidate = 0
         while len(ids) < shape.mesh_size():
@@ -165,7 +179,25 @@ _CACHED: tuple[Machine | None, object, MachineSystem] | None = None
 
 
 def current_system() -> System:
-    return _machine_system() or _ELASTIC
+    return _machine_system() or _elastic()
+
+
+def _elastic() -> ElasticSystem:
+    text = os.environ.get(VISIBLE, "")
+    return _seen_through(text) if text.strip() else _ELASTIC
+
+
+@lru_cache(maxsize=8)
+def _seen_through(visible: str) -> ElasticSystem:
+    """The elastic machine as a process with TT_VISIBLE_DEVICES sees it: its chips count from 0 again."""
+    listed = [word.strip() for word in visible.split(",")]
+    odd = next((word for word in listed if not (word.isascii() and word.isdigit() and len(word) < 7)), None)
+    if odd is not None:
+        raise MeshError(
+            f"{VISIBLE}: {odd[:40]!r} is no chip number of the elastic machine. Write numbers such as 0,1; PCI "
+            "addresses belong to a machine that is named, as by SOFTMESH_SYSTEM=T3000."
+        )
+    return ElasticSystem(len({int(word) for word in listed}))
 
 
 def _machine_system() -> MachineSystem | None:

@@ -206,7 +206,24 @@ def check_against_graph(bindings: RankBindings, graph: MeshGraph, context: LintC
     return [
         *mesh_graph_findings(bindings.bindings, graph, bindings.line_of("rank_bindings")),
         *check_visible_devices(placed, meshes, context.machine),
+        *_meshes_apart(placed, graph),
     ]
+
+
+def _meshes_apart(placed: list[RankBinding], graph: MeshGraph) -> list[Finding]:
+    """Ranks of one job whose meshes nothing joins: they run side by side, and sockets between them are refused."""
+    bound = sorted({binding.mesh_id for binding in placed})
+    apart = [mesh for mesh in bound if mesh not in graph.reachable_from(bound[0])]
+    if not apart:
+        return []
+    line = next(binding.line_of(_KEY) for binding in placed if binding.mesh_id == apart[0])
+    message = (
+        f"mesh {bound[0]} and mesh {apart[0]} cannot talk: the descriptor has no connections between them, and a "
+        "MeshSocket between their ranks is refused"
+    )
+    block = graph.connection_to_write(bound[0], apart[0])
+    fix = f"where they shall talk, write into the graph of the descriptor:\n{block}"
+    return [Finding("bindings/meshes-apart", Severity.WARNING, message, fix, line=line)]
 
 
 # Mapping files: each file they name, and whether the sub-contexts get along.

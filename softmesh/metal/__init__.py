@@ -34,7 +34,9 @@ from softmesh.kernels.program.program_api import (
 )
 from softmesh.metal.card_api import (
     all_gather,
+    all_gather_host,
     all_reduce,
+    all_reduce_host,
     create_mesh_buffer,
     enqueue_mesh_workload,
     open_mesh_device,

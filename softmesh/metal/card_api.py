@@ -12,6 +12,8 @@ without one they are virtual. See `docs/drivers.md` for what a driver is, and wh
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +22,21 @@ from softmesh.collectives import mode_collectives
 from softmesh.drivers.protocol import MemoryKind, ProgramSpec
 from softmesh.drivers.rack import virtual_rack
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import BufferType
 from softmesh.mesh import MeshShape
 from softmesh.metal import card_collectives
 from softmesh.metal.card import OpenCard, check_alike, checked_ids, close_all, open_cards
 from softmesh.metal.card_buffer import BufferLayout, CardMeshBuffer, LockstepMemory, placed
 from softmesh.metal.card_mesh import CardMesh, Timeouts
 from softmesh.metal.card_workload import Submitted, submitted, works_by_card
+from softmesh.runtime.buffers.buffer_config import (
+    DeviceLocalBufferConfig,
+    ReplicatedBufferConfig,
+    Shape2D,
+    ShardedBufferConfig,
+)
+from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
+from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -36,8 +47,8 @@ _A_BUFFER = "a buffer of softmesh.metal.create_mesh_buffer"
 
 @reject_unknown_keywords
 def open_mesh_device(
-    shape: MeshShape | Sequence[int],
-    device_ids: Sequence[int] | None = None,
+    shape: MeshShape | Sequence[int] | Sequence[str],
+    device_ids: MeshShape | Sequence[int] | None = None,
     *,
     drivers: OpenCard | None = None,
     timeouts: Timeouts | None = None,
@@ -47,10 +58,13 @@ def open_mesh_device(
 
     `device_ids` places the cards that the bus calls so, in that order. Without them, cards 0 to n - 1 are placed in
     the order of their serials, so that ranks stay with the cards when the bus numbers them anew. `dram_banks` uses
-    only so many banks of each card: the way to mix boards with 7 and with 8.
+    only so many banks of each card: the way to mix boards with 7 and with 8. The two may also come the other way
+    round, cards first: `open_mesh_device(paths_or_ids, shape)`, with paths such as /dev/tenstorrent/0.
     """
-    mesh_shape = _checked_shape(shape)
-    ids = checked_ids(device_ids, mesh_shape)
+    cards_first = _comes_cards_first(shape, device_ids)
+    extents, numbers = (device_ids, _ids_of(shape)) if cards_first else (shape, device_ids)
+    mesh_shape = _checked_shape(extents)
+    ids = checked_ids(numbers, mesh_shape)  # type: ignore[arg-type]
     cards = open_cards(mesh_shape, ids, drivers or virtual_rack(ids), by_serial=device_ids is None)
     try:
         check_alike(cards, dram_banks)
@@ -64,7 +78,7 @@ def open_mesh_device(
 
 @reject_unknown_keywords
 def create_mesh_buffer(
-    mesh: CardMesh,
+    mesh: CardMesh | MeshDevice,
     layout: BufferLayout = "replicated",
     global_shape: Sequence[int] = (),
     shard_shape: Sequence[int] | None = None,
@@ -72,23 +86,49 @@ def create_mesh_buffer(
     *,
     tensor_layout: Layout = Layout.TILE,
     mem: MemoryKind = "dram",
-) -> CardMeshBuffer:
+) -> CardMeshBuffer | MeshBuffer:
     """Memory at one address of all cards, whole on each of them or in shards.
 
     A zero in `shard_shape` replicates along that dim; the rest is dealt row-major. Values are padded and tilised
-    here, on the way to the cards.
+    here, on the way to the cards. On a mesh that `ttnn` opened it is a `ttnn.MeshBuffer`, with pages of the tensor.
     """
     where = "create_mesh_buffer"
-    checked(where, "mesh", mesh, CardMesh, _A_MESH).check_usable(where)
     whole = tuple(checked_ints(where, "global_shape", global_shape))
     shard = None if shard_shape is None else tuple(checked_ints(where, "shard_shape", shard_shape))
     if not whole or min(whole) < 1 or min(shard or (0,)) < 0:
         raise refused(where, f"global_shape must be positive, got {list(whole)} in shards of {shard_shape}")
+    if isinstance(mesh, MeshDevice):
+        return _buffer_of_ttnn(mesh, layout, whole, shard, dtype, tensor_layout, mem)
+    checked(where, "mesh", mesh, CardMesh, _A_MESH).check_usable(where)
     local, blocks = placed(mesh, layout, whole, shard)
     spec = TensorSpec(local, dtype, tensor_layout)
     label = f"{layout} {list(local)} {dtype}"
     memory = LockstepMemory(mesh, spec.num_pages(), spec.page_size(), mem, label)
     return CardMeshBuffer(memory, layout, whole, spec, blocks)
+
+
+def _buffer_of_ttnn(
+    mesh: MeshDevice,
+    layout: BufferLayout,
+    whole: tuple[int, ...],
+    shard: tuple[int, ...] | None,
+    dtype: DataType,
+    tensor_layout: Layout,
+    mem: MemoryKind,
+) -> MeshBuffer:
+    where = "create_mesh_buffer"
+    is_sharded = layout == "sharded"
+    if is_sharded and (len(whole) != 2 or shard is None or len(shard) != 2):
+        raise refused(where, f"a sharded buffer has two dims and a shard_shape of two, got {list(whole)} and {shard}")
+    extents = whole if shard is None else tuple(n or of for n, of in zip(shard, whole, strict=True))
+    spec = TensorSpec(extents if is_sharded else whole, dtype, tensor_layout)
+    kind = BufferType.L1 if mem == "l1" else BufferType.DRAM
+    local = DeviceLocalBufferConfig(page_size=spec.page_size(), buffer_type=kind)
+    if not is_sharded:
+        return MeshBuffer.create(ReplicatedBufferConfig(spec.bytes()), local, mesh)
+    pieces = math.prod(-(-of // n) for of, n in zip(whole, extents, strict=True))
+    shape, cut = Shape2D(*whole), Shape2D(*(shard or whole))
+    return MeshBuffer.create(ShardedBufferConfig(spec.bytes() * pieces, shape, cut), local, mesh)
 
 
 @reject_unknown_keywords
@@ -120,6 +160,16 @@ def all_reduce(tensor: Any, mode: str = "host", *, program: ProgramSpec | None =
     return card_collectives.summed_on_ring(buffer, program)
 
 
+def all_reduce_host(tensor: Any) -> Any:
+    """`all_reduce` by way of the host: shards are read, added here and written to all cards."""
+    return all_reduce(tensor, mode="host")
+
+
+def all_gather_host(tensor: Any, dim: int = 0) -> Any:
+    """`all_gather` by way of the host: shards are read, put side by side here and written to all cards."""
+    return all_gather(tensor, mode="host", dim=dim)
+
+
 @reject_unknown_keywords
 def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: ProgramSpec | None = None) -> Any:
     """All cards' shards side by side along `dim`, in the order of the ranks, as a new buffer that every card has whole.
@@ -142,9 +192,32 @@ def all_gather(tensor: Any, mode: str = "host", dim: int = 0, *, program: Progra
         tensor_layout=buffer.spec.layout,
         mem=buffer.mem,
     )
+    assert isinstance(room, CardMeshBuffer)
     if way == "host":
         return card_collectives.gathered_on_host(buffer, at, room)
     return card_collectives.gathered_on_ring(buffer, at, room, program)
+
+
+def _comes_cards_first(first: Any, second: Any) -> bool:
+    """Whether it is `(paths_or_ids, shape)`: paths, a shape that says so, or numbers that fit only this way."""
+    if second is None or isinstance(first, MeshShape):
+        return False
+    if isinstance(second, MeshShape) or any(isinstance(one, str) for one in first):
+        return True
+    numbers = [*first, *second]
+    if not all(isinstance(number, int) for number in numbers):
+        return False
+    return math.prod(first) != len(second) and math.prod(second) == len(first)
+
+
+def _ids_of(paths_or_ids: Any) -> list[int]:
+    found = []
+    for one in paths_or_ids:
+        number = re.search(r"(\d+)$", one) if isinstance(one, str) else None
+        if isinstance(one, str) and number is None:
+            raise MeshError(f"open_mesh_device: {one[:80]!r} names no card: write a path such as /dev/tenstorrent/0")
+        found.append(int(number[1]) if number is not None else checked_int("open_mesh_device", "paths_or_ids", one))
+    return found
 
 
 def _checked_shape(shape: object) -> MeshShape:

@@ -255,7 +255,7 @@ _MOST_LINES = 20
 ANSWERS_WITHIN = 2.0  # seconds; one that is well takes milliseconds
 
 _REMEDIES = {
-    Cause.RAISED: "the traceback of {odd} is above; the other ranks ended because it did",
+    Cause.RAISED: "the traceback of {odd} is above; ranks that wait for it end because it did",
     Cause.DIED: "look for what ended {odd}: a signal, a crash in a library, memory that ran out",
     Cause.LEFT: "{odd} ended its program itself, at the line above: look for what made it leave",
     Cause.MISMATCH: "every rank of a group makes the same calls in the same order, with the same shapes, types and "

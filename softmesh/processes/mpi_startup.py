@@ -141,14 +141,17 @@ def _abort_on_errors(MPI: ModuleType) -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         shown(kind, error, trace)
         last = waits.last_completed()
+        alone = os.environ.get(rank_reporter.KEEP_OTHERS) == "1"
+        ends = "ends alone, and the others go on" if alone else "ends the job"
         print(
-            f"softmesh: rank {MPI.COMM_WORLD.rank} ends the job; last completed: {last or 'nothing'}",
+            f"softmesh: rank {MPI.COMM_WORLD.rank} {ends}; last completed: {last or 'nothing'}",
             file=sys.stderr,
         )
         rank_reporter.send_last(rank_reporter.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last))
         sys.stdout.flush()
         sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+        if not alone:  # otherwise it waits in `_finalize` for the end of the others
+            MPI.COMM_WORLD.Abort(1)
 
     sys.excepthook = hook
 

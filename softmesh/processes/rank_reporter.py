@@ -20,6 +20,7 @@ from softmesh.processes.program_location import dump_stack_on_signal
 from softmesh.processes.wait_report import LONGEST_TEXT
 
 REPORTS = "SOFTMESH_REPORTS"
+KEEP_OTHERS = "SOFTMESH_KEEP_OTHERS"  # set where a rank that raises is not to end the job
 LONGEST_LINE = 64 * 1024
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0

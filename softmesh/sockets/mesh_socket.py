@@ -20,12 +20,19 @@ from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive, CompiledSend
 from softmesh.sockets.handshake import HandshakeMessage, exchange_handshake, handshake_message
 from softmesh.sockets.shm_channel import channel_between
-from softmesh.sockets.socket_checks import check_connections, check_end, check_fabric
+from softmesh.sockets.socket_checks import (
+    check_connections,
+    check_end,
+    check_fabric,
+    check_fifo,
+    check_meshes_are_joined,
+)
 from softmesh.sockets.socket_config import (
     MeshCoreCoord,
     SocketConfig,
     SocketConnection,
     SocketEndpoint,
+    SocketMemoryConfig,
     config_addresses,
 )
 from softmesh.sockets.tensor_message import Route, Routes
@@ -56,6 +63,7 @@ class MeshSocket:
         world = current_context.init()
         sides, endpoint = handshake.sides_of(config, mesh, world)
         check_end(mesh, endpoint, config._connections, config._memory)
+        check_fifo(config._memory)
         check_fabric(None, same_mesh=True)
         nodes: _Nodes = {end: {} for end in SocketEndpoint}
         lanes = [
@@ -76,7 +84,15 @@ class MeshSocket:
         self._mesh, self._config, self._endpoint, self.lanes = mesh, config, endpoint, lanes
         self._address = next(_ADDRESSES)
         self._nodes = nodes
+        if endpoint is SocketEndpoint.RECEIVER and config._memory.fifo_size:
+            self._take_fifo(config._memory)
         self.compiled_transfers: dict[tuple[str, TensorSpec], CompiledSend | CompiledReceive | CheckedTransfer] = {}
+
+    def _take_fifo(self, memory: SocketMemoryConfig) -> None:
+        """The receiver's memory between the two, given back when the socket is gone."""
+        self._mesh.allocator().allocate(
+            memory.fifo_size, memory.socket_storage_type, owner=self, label="the FIFO of a socket"
+        )
 
     def keep_compiled(
         self, op: str, spec: TensorSpec, compiled: CompiledSend | CompiledReceive | CheckedTransfer | None
@@ -156,6 +172,7 @@ def create_socket_pair(
     _check_same_process(config)
     connections = config._connections
     check_connections(connections)
+    check_fifo(config._memory)
     for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True):
         check_end(mesh, endpoint, connections, config._memory)
     devices = [_devices(mesh, connections, endpoint) for mesh, endpoint in zip(meshes, SocketEndpoint, strict=True)]
@@ -220,6 +237,7 @@ def _connect_lane(
     check_fabric(None, same_mesh=mine.mesh_id is not None and mine.mesh_id == theirs.mesh_id)
     ends = (mine, theirs) if endpoint is SocketEndpoint.SENDER else (theirs, mine)
     _check_mesh_ids(config, ends)
+    check_meshes_are_joined(mesh, ends[0].mesh_id, ends[1].mesh_id)
     for end, words in zip(SocketEndpoint, ends, strict=True):
         for connection, node in zip(connections, words.nodes, strict=True):
             nodes[end][connection.end(end).device_coord] = (node[0], node[1])

@@ -9,6 +9,7 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware import SubDeviceId
+from softmesh.hardware.memory_config import BufferType
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.socket_config import SocketConnection, SocketEndpoint, SocketMemoryConfig
 
@@ -78,6 +79,36 @@ def check_fabric(devices: set[int] | None, same_mesh: bool) -> None:
         raise MeshError(
             f"1D Fabric requires sender and receiver to be on the same mesh, and {config} is set. Packets leave "
             "their mesh only under ttnn.FabricConfig.FABRIC_2D and its tori."
+        )
+
+
+def check_meshes_are_joined(mesh: MeshDevice, sender: int | None, receiver: int | None) -> None:
+    """Two meshes of a descriptor talk over the connections that it has between them, and over no others."""
+    graph = getattr(mesh.system, "declared", None)
+    if graph is None or sender is None or receiver is None or max(sender, receiver) >= len(graph.meshes):
+        return
+    if receiver not in graph.reachable_from(sender):
+        raise MeshError(
+            f"MeshSocket: mesh {sender} and mesh {receiver} cannot talk: {graph.source} has no connections between "
+            f"them. Write into its graph:\n{graph.connection_to_write(sender, receiver)}"
+        )
+
+
+_FIFO_MEMORIES = (BufferType.L1, BufferType.DRAM)
+SMALLEST_FIFO = 1024  # bytes: room for one packet
+
+
+def check_fifo(memory: SocketMemoryConfig) -> None:
+    """The FIFO lies on the receiver's cores or in their DRAM, and has room for a packet."""
+    kind = memory.socket_storage_type
+    if kind not in _FIFO_MEMORIES:
+        raise MeshError(
+            f"Socket FIFOs live in L1 or DRAM, not in {kind.name}: write SocketMemoryConfig(ttnn.BufferType.L1, bytes)."
+        )
+    if 0 < memory.fifo_size < SMALLEST_FIFO:
+        raise MeshError(
+            f"The FIFO of a socket must hold at least one packet: fifo_size={memory.fifo_size} B is less than "
+            f"{SMALLEST_FIFO} B."
         )
 
 

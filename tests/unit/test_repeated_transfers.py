@@ -39,7 +39,7 @@ class Ends:
         each = [ttnn.MeshCoreCoord(at, core) for at in ttnn.MeshCoordinateRange(shape)]
         config = ttnn.SocketConfig(
             [ttnn.SocketConnection(one, one) for one in each],
-            ttnn.SocketMemoryConfig(ttnn.BufferType.L1, fifo_size),
+            ttnn.SocketMemoryConfig(ttnn.BufferType.DRAM, fifo_size),
         )
         self.sender, self.receiver = (
             self._end(rank, config, endpoint, SharedChannel(Rank(rank), 0, fifo_size, memories[rank]))

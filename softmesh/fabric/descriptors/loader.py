@@ -23,7 +23,7 @@ from softmesh.fabric.descriptors.pinnings import Expansion, PinningError
 from softmesh.fabric.descriptors.population import PopulationError, populate
 from softmesh.fabric.descriptors.schema import MeshGraphDescriptor, enum_values
 from softmesh.fabric.descriptors.source_positions import DEEPEST, Place, TooDeep, places
-from softmesh.fabric.descriptors.validation import validate
+from softmesh.fabric.descriptors.validation import FILE, FLAT_FILE, validate
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
 from softmesh.input_files.text_files import CONTROL_CHARACTER, Finding, Severity, errors_of, readable
@@ -168,7 +168,11 @@ def check_text(text: str, runtime: bool = True, source: str = "<text>") -> Check
 
 
 def _in_file(findings: Iterable[Finding], file: str) -> list[Finding]:
-    return [replace(finding, file=file) for finding in findings]
+    stem = file.removesuffix(SUFFIX)
+    return [
+        replace(finding, file=file, fix=finding.fix.replace(FLAT_FILE, f"{stem}_fabric{SUFFIX}").replace(FILE, file))
+        for finding in findings
+    ]
 
 
 def _checked(text: str, runtime: bool, source: str) -> CheckedDescriptor:

@@ -18,6 +18,7 @@ from softmesh.input_files.text_files import Finding, errors_of
 
 
 KINDS = {"mesh_descriptors": "Mesh", "graph_descriptors": "Graph", "switch_descriptors": "Switch"}
+FILE, FLAT_FILE = "{descriptor}", "{flat descriptor}"  # in the text of a fix: the file itself, and one to be written
 _PREFIX = "MGD 1.0 Compatibility requirement: "
 
 
@@ -33,7 +34,10 @@ def compatibility(message: Any, places: Place) -> Iterator[Finding]:
     graphs = list(each_descriptor(message, places, "graph_descriptors"))
     if len(graphs) > 1:
         text = f"{_PREFIX}There can only be one FABRIC level graph or less"
-        fix = "write all meshes as instances of one graph of type FABRIC; levels above it are for inspection"
+        fix = (
+            f"softmesh flatten {FILE} -o {FLAT_FILE} writes all meshes as instances of one graph of type FABRIC; then "
+            "name that file"
+        )
         yield error("several-graphs", text, fix, graphs[1][1])
     for graph, place, who in graphs:
         yield from _runtime_graph(graph, place, who)

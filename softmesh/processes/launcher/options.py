@@ -31,6 +31,7 @@ class Options:
     skip_executable_check: bool = False
     skip_mgd_check: bool = False
     bare: bool = False
+    keep_others: bool = False
     force_rediscovery: bool = False
 
 

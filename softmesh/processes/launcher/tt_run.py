@@ -34,7 +34,7 @@ from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_enviro
 from softmesh.processes.launcher.mpirun_arguments import are_all_local
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
 from softmesh.processes.launcher.warm_start import with_fork_server
-from softmesh.processes.rank_reporter import REPORTS
+from softmesh.processes.rank_reporter import KEEP_OTHERS, REPORTS
 
 HANGS = 1  # the exit code of a job that was ended because it could not go on
 _LOOPBACK = "127.0.0.1"
@@ -42,15 +42,18 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class HangWatch:
+    """With `keep_others` what goes wrong is told, and ranks that have nothing to do with it go on."""
+
     explainer: Explainer
+    keep_others: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
         """For mpirun, which passes it on: an address with a password does not belong on a command line."""
-        return {REPORTS: self.explainer.address}
+        return {REPORTS: self.explainer.address, **({KEEP_OTHERS: "1"} if self.keep_others else {})}
 
     def verdict(self) -> int | None:
-        return None if self.explainer.verdict is None else HANGS
+        return None if self.explainer.verdict is None or self.keep_others else HANGS
 
     def ended(self, outcome: Outcome) -> None:
         """What took the job down is told now, if it was not told before."""
@@ -79,9 +82,9 @@ def _how(code: int) -> str:
 
 
 @contextmanager
-def watch_for_hangs(ranks: int, hosts: Sequence[str]) -> Iterator[HangWatch]:
+def watch_for_hangs(ranks: int, hosts: Sequence[str], keep_others: bool = False) -> Iterator[HangWatch]:
     with Explainer(ranks, host=_address_towards(hosts)) as explainer:
-        yield HangWatch(explainer)
+        yield HangWatch(explainer, keep_others)
 
 
 def _address_towards(hosts: Sequence[str]) -> str:
@@ -157,7 +160,7 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
     if options.dry_run:
         click.echo(shlex.join(job.command()))
         return 0
-    with watch_for_hangs(len(job.ranks), job.hosts) as reports:
+    with watch_for_hangs(len(job.ranks), job.hosts, options.keep_others) as reports:
         own = {**mpirun_environment(environ), **reports.environment}
         of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own
         with swept(own) as sweeper, with_fork_server(job, own, sweeper.watch) as started:
@@ -198,6 +201,9 @@ _SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.option("--factory-system-descriptor", metavar="FILE", help="Exported to the ranks.")
 @click.option("--skip-executable-check", is_flag=True, help="The program need not be on this host.")
 @click.option("--skip-mgd-check", is_flag=True, help="The MGD need not be on this host, and is not checked.")
+@click.option(
+    "--keep-others", is_flag=True, help="A rank that raises does not end those that share no mesh or socket with it."
+)
 @click.option("--bare", is_flag=True, help="No default transport arguments.")
 @click.option("--tcp-interface", metavar="NAME", help="The network interface between hosts.")
 @click.option(
