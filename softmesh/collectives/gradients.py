@@ -21,6 +21,7 @@ from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
 from softmesh.placement.placements import LOCAL, Replicate
+from softmesh.runtime.commands import is_within
 from softmesh.runtime.grad_mode import natively
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.storage import Storage
@@ -58,7 +59,7 @@ class CollectiveOp(torch.autograd.Function):
         made = plan.run(own)
         ctx.mark_non_differentiable(*(result for result in made if not result.is_floating_point()))
         ctx.op, ctx.plan, ctx.values, ctx.own = op, plan, _without_history(values), own
-        ctx.site = raw_call_site()
+        ctx.site = None if is_within() else raw_call_site()
         return tuple(result.view_as(result) for result in made)
 
     @staticmethod
@@ -72,7 +73,8 @@ class CollectiveOp(torch.autograd.Function):
             if conjugate is not None and gradients[0] is not None and rank >= _FEWEST_DIMS:
                 gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
-                _warn_if_summed_again(op.name, gradient, names["cluster_axis"], ctx.site)
+                if ctx.site is not None:  # a unified op knows what it does
+                    _warn_if_summed_again(op.name, gradient, names["cluster_axis"], ctx.site)
                 found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
             else:
                 found = _derived(op, plan, ctx.values, tensors, gradients)

@@ -126,6 +126,11 @@ def within(name: str) -> Iterator[None]:
         _CALLS.reset(token)
 
 
+def is_within() -> bool:
+    """Whether a composite or a unified op makes the calls that are made now."""
+    return bool(_CALLS.get())
+
+
 def observed() -> bool:
     return bool(observers)
 

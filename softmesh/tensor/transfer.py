@@ -119,7 +119,7 @@ def created_constant(
     is_float = isinstance(value, float)
     sample = torch.full((GROUP,), value, dtype=torch.float64 if is_float else torch.int64)
     if math.prod(shape) * facts(dtype).storage.itemsize < LARGE or (device is not None and device.block is not None):
-        return created(where, sample[0].expand(*shape), dtype, layout, device, memory_config, None)
+        return created(where, sample[0].expand(tuple(shape)), dtype, layout, device, memory_config, None)
     queue = chosen_queue(where, None)
     if device is not None:
         checked_open(where, "device", device)

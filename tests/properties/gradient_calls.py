@@ -320,4 +320,26 @@ EXPERTS: dict[str, Given] = {
         }
     ),
 }
-GIVEN = ATTENTION | HEADS | VISION | MOVEMENT | EXPERTS
+_MATRICES = tiles(1, 2, 4, 6)
+FAMILIES: dict[str, Given] = {
+    "index_fill": Given({"input": rows(2, 4), "index": ints(0, 2)}, {"dim": 1, "value": 2.0}),
+    "index_fill_new": Given({"input": rows(2, 4), "index": ints(0, 2)}, {"dim": 1, "value": 2.0}),
+    "l1_loss": Given({"input_reference": tiles(2, 4), "input_prediction": tiles(2, 4)}),
+    "mse_loss": Given({"input_reference": tiles(2, 4), "input_prediction": tiles(2, 4)}),
+    "moreh_abs_pow": Given({"input": tiles(2, 4)}, {"p": 2.0}),
+    "moreh_bmm": Given({"input": tiles(2, 3, 4), "mat2": tiles(2, 4, 2)}),
+    "moreh_linear": Given({"input": tiles(2, 4), "weight": tiles(3, 4)}),
+    "moreh_logsoftmax": Given({"input_tensor": _MATRICES}, {"dim": 3}),
+    "moreh_matmul": Given({"input": tiles(3, 4), "other": tiles(4, 2)}),
+    "moreh_mean": Given({"input": _MATRICES}, {"dim": 3}),
+    "moreh_softmax": Given({"input_tensor": _MATRICES}, {"dim": 3}),
+    "moreh_softmin": Given({"input_tensor": _MATRICES}, {"dim": 3}),
+    "moreh_sum": Given({"input": _MATRICES}, {"dim": 3}),
+    "normalize_global": Given({"input_tensor": _MATRICES}),
+    "normalize_hw": Given({"input_tensor": _MATRICES}),
+    "std_hw": Given({"input_tensor": _MATRICES}),
+    "var_hw": Given({"input_tensor": _MATRICES}),
+}
+
+
+GIVEN = ATTENTION | HEADS | VISION | MOVEMENT | EXPERTS | FAMILIES

@@ -5,7 +5,6 @@ First as a law over all ops, then one by one the ways in which a placement can g
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -71,8 +70,11 @@ def test_a_contribution_stays_one_or_a_warning_names_the_op_and_the_collective(n
     assert {last_word(result) for result in as_list(results)} == {LOCAL}
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SOFTMESH_STRICT", "1")
-        with pytest.raises(ttnn.PartialError, match=re.escape(name)):
+        is_share = "divided by 2 before" in texts[0]  # it may be right, and is never refused
+        told = pytest.warns(ttnn.PartialWarning) if is_share else pytest.raises(ttnn.PartialError)
+        with told as caught:
             call.run(op, tensors, call.shape)
+        assert name in str(caught[0].message if is_share else caught.value)
 
 
 ROW = Like((2, 4), values="whole")

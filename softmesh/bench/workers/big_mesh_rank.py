@@ -53,7 +53,7 @@ class Ends(NamedTuple):
 
 def _socket(mesh: ttnn.MeshDevice, sender: int, receiver: int) -> ttnn.MeshSocket:
     core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, int(sender > receiver)))
-    memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, _FIFO)
+    memory = ttnn.SocketMemoryConfig(ttnn.BufferType.DRAM, _FIFO)
     connections = [ttnn.SocketConnection(core, core)]
     config = ttnn.SocketConfig(connections, memory, sender_rank=sender, receiver_rank=receiver)
     return ttnn.MeshSocket(mesh, config)

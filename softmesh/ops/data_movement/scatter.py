@@ -12,7 +12,6 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
-from softmesh.ops.device_batches import on_each_device
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
@@ -186,15 +185,20 @@ def _register_index_fill(name: str) -> None:
         if index.is_float or index.rank != 1:
             raise MeshError(f"{name}: index {list(index.shape)} {index.dtype} must be one row of integers.")
 
-        def one(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-            return x.index_fill(d, places.long(), value)
+        size, behind = input.shape[d], input.rank - d - 1
+
+        def compute(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+            wanted = places.remainder(size).unsqueeze(-1) == torch.arange(size, device=x.device)
+            is_filled = wanted.any(-2)  # of each device's index, along dim
+            lead = is_filled.shape[:-1]
+            return torch.where(is_filled.reshape(*lead, *(1,) * d, size, *(1,) * behind), value, x)
 
         def rule(at: rules.Situation) -> rules.Placement:
             if at.words[1] is not rules.REPLICATE:
                 return rules.opaque(at)
             return rules.resizing([d])(rules.Situation(at.words[:1], at.shapes[:1], at.out_shapes))
 
-        return Local(on_each_device(one, input, index), rule)
+        return Local(compute, rule)
 
     define.__doc__ = "The input with `value` at the places of `dim` that the index names."
     operation(name, cost=moves_bytes, precision="data", controls="memory_config")(define)
