@@ -1,14 +1,18 @@
-"""How laws draw their examples, and what tests of several processes need of the machine."""
+"""How laws draw their examples, what tests of several processes need of the machine, and a machine that is idle."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+import softmesh as ttnn
+from softmesh.runtime.device_lifecycle import open_meshes
 
 # A run of the suite says the same of the same code, however busy the machine. To look for more, let chance choose:
 # SOFTMESH_EXPLORE=1.
@@ -45,3 +49,18 @@ def mpi() -> None:
         pytest.skip(f"mpirun does not work on this machine: {cause}")
     if found.returncode != 0:
         pytest.skip(f"mpirun does not work on this machine: {found.stderr.strip()[-300:]}")
+
+
+@pytest.fixture
+def idle_machine() -> Iterator[None]:
+    """Nothing is open and no fabric is set, before the test and after it; then no machine is chosen either."""
+    _close_all()
+    yield
+    _close_all()
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+    ttnn.use_system(None)
+
+
+def _close_all() -> None:
+    for mesh in open_meshes():
+        mesh.close()

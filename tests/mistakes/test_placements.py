@@ -338,12 +338,11 @@ def gradients_of_a_product_that_stays_split(mesh):
 
 
 @pytest.fixture
-def mesh():
+def mesh(idle_machine):
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     opened = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
     yield opened
     ttnn.close_mesh_device(opened)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
 def said(program, mesh):

@@ -318,11 +318,10 @@ def run_block(
 
 
 @pytest.fixture
-def links() -> Iterator[Links]:
+def links(idle_machine: None) -> Iterator[Links]:
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     with ttnn.create_mesh_device(ttnn.MeshShape(ROWS, COLUMNS)) as mesh:
         yield Links(mesh)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
 def whole(x: ttnn.Tensor, links: Links, *dims: int) -> torch.Tensor:

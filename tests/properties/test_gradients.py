@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import collective_calls
+import gradient_calls
 import pytest
 import torch
 from differences import check, floats, lying_as
 from doubles import in_double
-from gradient_calls import GIVEN, Given
+from gradient_calls import Given
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from op_calls import CALLS, Call, calls, operation_names
@@ -25,6 +26,7 @@ from softmesh.dispatch.operation import OPERATIONS
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of one element
+GIVEN = gradient_calls.GIVEN | gradient_calls.FAMILIES
 MESHES = [(2, 2), (2, 3), (2, 2, 2), (3,), (1, 2), (1, 1)]
 EXAMPLES = settings(LAWS, max_examples=3, phases=[Phase.generate])  # to make one smaller takes minutes
 

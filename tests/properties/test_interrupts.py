@@ -99,7 +99,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("collected")
+@pytest.mark.usefixtures("idle_machine", "collected")
 @pytest.mark.parametrize("program", [steps, buffers])
 @pytest.mark.parametrize("queues", [1, 2])
 def test_ctrl_c_at_any_line_leaves_the_mesh_usable(program, queues):

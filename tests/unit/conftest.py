@@ -10,7 +10,6 @@ import pytest
 import softmesh as ttnn
 from softmesh.collectives import sum_kernels
 from softmesh.native.c_kernels import is_compiled
-from softmesh.runtime.device_lifecycle import open_meshes
 
 
 @pytest.fixture
@@ -29,21 +28,6 @@ def pair() -> Iterator[ttnn.MeshDevice]:
 def mesh() -> Iterator[ttnn.MeshDevice]:
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
         yield mesh
-
-
-@pytest.fixture
-def idle_machine() -> Iterator[None]:
-    """Nothing is open and no fabric is set, before the test and after it; then no machine is chosen either."""
-    _close_all()
-    yield
-    _close_all()
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
-
-
-def _close_all() -> None:
-    for mesh in open_meshes():
-        mesh.close()
 
 
 def _add_by_torch(patch: pytest.MonkeyPatch, *, multiplies_bfloat16: bool) -> None:
