@@ -111,8 +111,9 @@ class Operation(EntryPoint):
                     return self._others[type(value)](*args, **kwargs)
         bound = BoundCall(self._signature, bound_values(self.definition, args, kwargs))
         device = self._check(bound)
-        shared = shared_call(self.definition, bound)
-        if shared is not None and device is not None and device.ranks is not None:
+        shared = None
+        if device is not None and device.ranks is not None and self.definition.reads_other_devices:
+            shared = shared_call(self.definition, bound)
             device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
         if bound.target is not None or self.definition.writes:

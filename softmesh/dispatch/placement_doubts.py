@@ -19,6 +19,7 @@ _NORMALIZING = (
     *("layer_norm", "rms_norm"),
 )
 _CHOOSING = ("argmax", "topk", "sort")
+ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING))
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
 
 
@@ -27,23 +28,21 @@ class Doubt(NamedTuple):
     is_certain: bool = False  # a remark
 
 
-def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[Doubt]:
-    """An op along a dim of which each device has a part: it knows nothing of the others' parts."""
-    if op not in _NORMALIZING and op not in _CHOOSING:
-        return
+def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[str]:
+    """Doubts of an op of ALONG_A_DIM whose dim is split: each device knows nothing of the others' parts."""
     for axis, (word, result) in enumerate(zip(given.placements, made.placements, strict=False)):
         if isinstance(word, Shard) and result == LOCAL:
             devices = given.grid[axis]
             if op in _NORMALIZING:
                 way = _DISTRIBUTED.get(op)
                 instead = f", or take ttnn.{way} and its post_all_gather" if way else ""
-                yield Doubt(
+                yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
                     f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
                     f"cluster_axis={axis}){instead}."
                 )
             else:
-                yield Doubt(
+                yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices looks at its own "
                     "part, and its indices count from the start of that part. Gather the results and choose among "
                     f"them, or gather the tensor first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."

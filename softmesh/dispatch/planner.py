@@ -13,7 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.placement_doubts import of_split_dims
+from softmesh.dispatch.placement_doubts import ALONG_A_DIM, of_split_dims
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -321,9 +321,8 @@ class Planner:
             devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
-        doubts = list(of_split_dims(self.op.name, dists[0], found[0]))
-        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
-        plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
+        if self.op.name in ALONG_A_DIM:
+            plan.doubts += tuple(of_split_dims(self.op.name, dists[0], found[0]))
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

@@ -12,11 +12,8 @@ from softmesh.processes.lockstep import SharedCall, described
 from softmesh.tensor.tensor import Tensor
 
 
-def shared_call(definition: Definition, call: BoundCall) -> SharedCall | None:
-    """Of a call that all ranks make together; None of one that each makes for itself."""
-    device = call.device
-    if device is None or device.ranks is None or not definition.reads_other_devices:
-        return None
+def shared_call(definition: Definition, call: BoundCall) -> SharedCall:
+    """Of a call that all ranks make together."""
     said = (f"{name}={_said(value)}" for name, value in call.named.items() if value is not None)
     return described(definition.name, said)
 
