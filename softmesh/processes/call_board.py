@@ -13,9 +13,9 @@ from softmesh.processes.shared_memory import BOARD, Segment
 KEPT = 256
 MOST_ADDRESSES = 6
 _WORD = 8
-_ENTRY = 512  # bytes: the digest, how long the text is, how many addresses, the addresses, the text
+_ENTRY = 1024  # bytes: the digest, how long the text is, how many addresses, the addresses, the text
 _HEAD = (3 + MOST_ADDRESSES) * _WORD
-_TEXT = _ENTRY - _HEAD
+LONGEST = _ENTRY - _HEAD  # bytes of a text
 _LINE = 64
 _STRIDE = _LINE + KEPT * _ENTRY  # of each rank: a line for the count and the end, then its calls
 
@@ -32,7 +32,7 @@ class CallBoard:
         self._others = [base for number, base in enumerate(self._bases) if number != rank]
 
     def write(self, count: int, digest: int, told: bytes, addresses: tuple[int, ...]) -> None:
-        text, few, words = told[:_TEXT], addresses[:MOST_ADDRESSES], self._words
+        text, few, words = told[:LONGEST], addresses[:MOST_ADDRESSES], self._words
         at = _entry(self._own, count)
         self._map[at + _HEAD : at + _HEAD + len(text)] = text
         at //= _WORD
@@ -80,7 +80,7 @@ class CallBoard:
         for number in range(max(1, count - KEPT // 2), count + 1):
             at = _entry(base, number)
             digest, size, few, *places = self._words[at // _WORD : (at + _HEAD) // _WORD]
-            text = bytes(self._map[at + _HEAD : at + _HEAD + min(size, _TEXT)])
+            text = bytes(self._map[at + _HEAD : at + _HEAD + min(size, LONGEST)])
             yield number, digest, text, tuple(places[:few])
 
     def _digest(self, base: int, number: int) -> int:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import MeshError
-from softmesh.processes.call_board import KEPT, CallBoard
+from softmesh.processes.call_board import KEPT, LONGEST, CallBoard
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.wait_report import Site, ranges
 
@@ -52,8 +52,14 @@ class SharedCall:
         code, at = site
         known = self._told.get((id(code), at))
         if known is None:
-            known = self._told[id(code), at] = code, f"{self.text} at {Site(*resolved(site))}".encode()
+            line = f" at {Site(*resolved(site))}".encode()
+            known = self._told[id(code), at] = code, _cut(self.text.encode(), LONGEST - len(line)) + line
         return known[1]
+
+
+def _cut(text: bytes, most: int) -> bytes:
+    """Arguments may be long, and the line behind them is what nobody can do without."""
+    return text if len(text) <= most else text[: most - 3] + b"..."
 
 
 class Entry(NamedTuple):

@@ -145,6 +145,17 @@ def test_a_board_tells_of_a_difference_without_waiting(board):
         assert "all_reduce(x) on memory at 0x40\n      at " in str(differs.value)
 
 
+def test_a_call_of_many_arguments_keeps_its_line(board):
+    here, there = on_board(board)
+    here.note(SharedCall(f"all_reduce({'x' * 5000})"))
+    there.note(SharedCall(f"all_gather({'x' * 5000})"))
+    with pytest.raises(
+        LockstepError, match=r"in all_reduce\(x+\.\.\.\n      at [^\n]*test_lockstep\.py:\d+"
+    ) as differs:
+        here.check()
+    assert "in all_gather(" in str(differs.value)
+
+
 def test_a_rank_that_is_far_ahead_is_not_compared_with_what_it_no_longer_shows(board):
     here, there = on_board(board)
     here.note(SharedCall("a"))
