@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents, Layout, Value, is_whole
 from softmesh.distributed.redistribution import Step, Way, routes
 from softmesh.distributed.split_choices import Choice, Split
 from softmesh.errors import MeshError
-from softmesh.perf.link_costs import Line
 from softmesh.placement.placements import Shard
 
 Seconds = Callable[[Sequence[Extents], Extents], float]  # of the operands' and the result's local shapes

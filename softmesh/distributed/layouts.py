@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 from softmesh.collectives.device_groups import group_of
 from softmesh.collectives.fabric_topology import closes, get_num_links
+from softmesh.cost.link_costs import Line
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
-from softmesh.perf.link_costs import Line
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.device import MeshDevice

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.cost.link_costs import Line
 from softmesh.distributed.layout_planner import Plan, Strategy, ranking
 from softmesh.distributed.layouts import Layout, described
 from softmesh.distributed.redistribution import RING, Step
-from softmesh.perf.link_costs import Line
 
 _KIB = 1024
 

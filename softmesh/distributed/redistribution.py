@@ -21,10 +21,10 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from softmesh.cost import link_costs
+from softmesh.cost.chip_costs import copy_seconds
+from softmesh.cost.link_costs import Line, LinkCost
 from softmesh.distributed.layouts import SUM, Extents, Layout, Value, is_split, with_word
-from softmesh.perf import link_costs
-from softmesh.perf.chip_costs import copy_seconds
-from softmesh.perf.link_costs import Line, LinkCost
 from softmesh.placement.placements import REPLICATE, Partial, Shard
 
 GATHER, REDUCE, REDUCE_SCATTER = "all_gather", "all_reduce", "reduce_scatter"

@@ -11,11 +11,11 @@ from unified_operands import SUM, every_layout, mesh_of, spread, value_of, words
 
 import softmesh as ttnn
 from softmesh import Replicate, Shard, distributed
+from softmesh.cost.link_costs import Line
 from softmesh.distributed.layout_planner import Plan, Problem, plan_of, ranking
 from softmesh.distributed.layouts import Layout, Value, all_layouts, is_whole, lines_of
 from softmesh.distributed.redistribution import routes, steps_from
 from softmesh.distributed.redistribution_ops import runner
-from softmesh.perf.link_costs import Line
 from softmesh.systems.chip import N300
 
 R = Replicate()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from softmesh.collectives import bytes_per_link, schedule_for
-from softmesh.perf import chip_costs, link_costs
-from softmesh.perf.link_costs import Line
+from softmesh.cost import chip_costs, link_costs
+from softmesh.cost.link_costs import Line
 from softmesh.systems.chip import N150, N300, P150
 
 _MIB = 1 << 20
