@@ -17,6 +17,7 @@ from typing import Any
 
 from softmesh.arguments import checked_all
 from softmesh.errors import MeshError
+from softmesh.graph.report_tables import create_database_schema, insert_rows
 
 COMPARISON_RECORDS_SIDECAR_SUFFIX = ".comparison_records.json"
 COMPARISON_RECORDS_FILE = "comparison_records.json"
@@ -71,11 +72,12 @@ def flush_comparison_records_to_db(report_dir: str | os.PathLike[str]) -> None:
     reset_comparison_records_data()
 
 
+def kept_records() -> dict[str, list[Record]]:
+    """By table: what there is, and stays until it is flushed or forgotten."""
+    return {table: list(_RECORDS[table]) for table in (LOCAL, GLOBAL)}
+
+
 def write_records(cursor: sqlite3.Cursor, table: str, records: Sequence[Record], rank: int = 0) -> None:
     """Into the table of their kind, which is made where there is none."""
-    cursor.execute(
-        f"CREATE TABLE IF NOT EXISTS {table} (tensor_id int, golden_tensor_id int, matches bool, "
-        "desired_pcc float, actual_pcc float, rank int NOT NULL DEFAULT 0)"
-    )
-    rows = [(*(record.get(column) for column in _COLUMNS), rank) for record in records]
-    cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    create_database_schema(cursor)
+    insert_rows(cursor, table, [(*(record.get(column) for column in _COLUMNS), rank) for record in records])
