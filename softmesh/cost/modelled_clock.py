@@ -82,13 +82,26 @@ class Clock:
         self._where: dict[int, np.ndarray] = {}
 
     def go(self) -> Clocked:
+        """Ranks take turns: one that wants a message waits until its sender got there."""
         after: list[list[tuple[float, int]]] = [[] for _ in self._runs]
-        for number, run in enumerate(self._runs):
-            for index, command in enumerate(run.commands):
-                self._take(number, index, command)
-                after[number].append((self._hosts[number].time, len(self.times)))
-        ends = max((one.end for one in self.times), default=0.0)
-        return Clocked(self.times, after, max(ends, *(host.time for host in self._hosts)) if self._hosts else ends)
+        waits = True  # whether a message that is not there is waited for
+        while any(len(after[number]) < len(run.commands) for number, run in enumerate(self._runs)):
+            before = sum(map(len, after))
+            for number in range(len(self._runs)):
+                self._go_on(number, after[number], waits)
+            waits = sum(map(len, after)) > before  # where nobody can go on, the message was sent before all this
+        ends = [one.end for one in self.times]
+        return Clocked(self.times, after, max([0.0, *ends, *(host.time for host in self._hosts)]))
+
+    def _go_on(self, number: int, after: list[tuple[float, int]], waits: bool) -> None:
+        commands = self._runs[number].commands
+        for index in range(len(after), len(commands)):
+            command = commands[index]
+            if waits and any(not self._messages.get(channel) for channel in command.receives):
+                return
+            self._take(number, index, command)
+            after.append((self._hosts[number].time, len(self.times)))
+            waits = True
 
     # -- one command -------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ _KINDS = {
         Kind.NOTE,
     ),
 }
+_OVER_SOCKETS = ("experimental.send_", "experimental.recv_")
 _SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "worker_sub_device_id")
 
 
@@ -94,8 +95,7 @@ class RunRecorder:
                 command.blocking,
                 command.trace,
                 self._event(command),
-                tuple(map(id, command.sends)),
-                tuple(map(id, command.receives)),
+                *_messages(command),
                 bool(device.captures.recordings) and command.queue in device.captures.recordings,
             )
         )
@@ -260,6 +260,18 @@ def _sub_devices(command: Command, arguments: Mapping[str, object]) -> tuple[int
         return command.sub_devices
     named = (arguments.get(name) for name in _SUB_DEVICE_NAMES)
     return tuple(value.id for value in named if isinstance(value, SubDeviceId))
+
+
+def _messages(command: Command) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Channels that it sends into, and receives from; between ranks both ends know the chips that are joined."""
+    sends: tuple[object, ...] = tuple(map(id, command.sends))
+    receives: tuple[object, ...] = tuple(map(id, command.receives))
+    if not sends and not receives and command.name.startswith(_OVER_SOCKETS):
+        pairs = getattr(command.arguments.get("mesh_socket"), "node_pairs", None)
+        if callable(pairs):
+            channel = (str(pairs()),)
+            return (channel, ()) if command.name.startswith(_OVER_SOCKETS[0]) else ((), channel)
+    return sends, receives
 
 
 def _sharing_a_way(device: MeshDevice, ids: tuple[int, ...]) -> int:
