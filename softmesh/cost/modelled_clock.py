@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softmesh.cost.laws.dispatches import GAP_US, UNTRACED_US
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
-from softmesh.hardware import Arch
 from softmesh.systems.chip import Chip
 
-_ISSUE = {Arch.WORMHOLE_B0: 38e-6, Arch.BLACKHOLE: 5e-6}  # the host's time for a call that is not traced
-_GAP = {Arch.WORMHOLE_B0: 0.69e-6, Arch.BLACKHOLE: 0.6e-6}  # between two programs on the same cores
+_ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
+_GAP = {arch: us * 1e-6 for arch, us in GAP_US.items()}  # between two programs on the same cores
 _REPLAY = 5e-6  # the host's time for a replay
 _ROUND_TRIP = 2e-6  # until the host sees that something has ended
 _MOST_SUB_DEVICES = 4
@@ -132,7 +132,7 @@ class Clock:
 
     def _launch(self, run: int, index: int, command: Recorded) -> None:
         host = self._hosts[run]
-        issued = host.time + _ISSUE[self._chip(run, command.form).arch]
+        issued = host.time + _ISSUE[self._chip(run, command.form).arch_name]
         self._hosts[run] = _Place(issued, host.by)
         place = self._run(run, index, command, _Place(issued, host.by), issued)
         if command.is_blocking:
@@ -216,7 +216,7 @@ class Clock:
 
     def _take_cores(self, run: int, form: Form, end: float, by: int) -> None:
         places = self._places_of(run, form)
-        gap = _GAP[self._chip(run, form).arch]
+        gap = _GAP[self._chip(run, form).arch_name]
         for part in form.sub_devices or form.wait:
             self._workers[places, part] = end + gap
             self._worked[places, part] = by

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from softmesh.cost.calibration import Calibration
 from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.cost.link_traffic import LinkTable
 from softmesh.cost.memory_journal import MeshJournal, all_entries, regions_of
@@ -61,7 +62,7 @@ _SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "wo
 
 
 class RunRecorder:
-    def __init__(self, calibration: Any = None, rank: int = 0) -> None:
+    def __init__(self, calibration: Calibration | None = None, rank: int = 0) -> None:
         self.run = RecordedRun(rank)
         self._calibration = calibration
         self._tensors = TensorRecords()
@@ -144,7 +145,6 @@ class RunRecorder:
 
     def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
         kind = _kind_of(command)
-        fabric = settings.active().config
         ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
         chosen = _sub_devices(command, arguments)
         return Form(
@@ -154,7 +154,7 @@ class RunRecorder:
             ids,
             tuple(self._place(chip) for chip in ids),
             FREE if kind is Kind.NOTE else self._price(command, device.system.chip),
-            self._links.traffic_of(command, fabric) if kind is Kind.PROGRAM else None,
+            self._links.traffic_of(command) if kind is Kind.PROGRAM else None,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,
             tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
@@ -162,9 +162,7 @@ class RunRecorder:
         )
 
     def _price(self, command: Command, chip: Chip) -> CommandCost:
-        if self._calibration is None:
-            return price(command, chip)
-        return price(command, chip, calibration=self._calibration)  # type: ignore[call-arg]
+        return price(command, chip, self._calibration)
 
     def _place(self, chip: int) -> int:
         return self._places.setdefault(chip, len(self._places))

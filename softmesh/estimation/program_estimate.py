@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from softmesh.cost.calibration_files import read_calibration
 from softmesh.cost.estimate_assembly import assembled
-from softmesh.cost.estimating import loaded_calibration
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_files import read_run, write_run
 from softmesh.cost.run_recorder import RunRecorder, recording_rank
@@ -64,7 +64,7 @@ class Request:
             raise MeshError(f"There is no file {self.file}.")
         fabric_named(self.fabric)
         if self.calibration is not None:
-            loaded_calibration(self.calibration)
+            read_calibration(self.calibration)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def estimated(request: Request) -> Outcome:
 def recorded(request: Request) -> tuple[RecordedRun, int]:
     """Run it in this process; a program that raises is shown, and recorded up to there."""
     choose_machine(request)
-    calibration = None if request.calibration is None else loaded_calibration(request.calibration)
+    calibration = None if request.calibration is None else read_calibration(request.calibration)
     recorder = RunRecorder(calibration, recording_rank())
     code, error = 0, None
     commands.attach(recorder)
