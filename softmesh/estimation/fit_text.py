@@ -80,14 +80,19 @@ def _show_use(use: MemoryUse, fit: Fit, estimate: Estimate, to: Console) -> None
     for one in found[:_MOST_HELP]:
         to.print(f"would save {size_text(one.saves)} of each bank: {one.text}", markup=False, highlight=False)
     if not use.fits:
-        machine = smallest_system(use, fit.devices, known_machines())
-        text = (
-            f"the smallest known system that holds it, sharded over all its chips: {machine.name} "
-            f"({len(machine.asics)} x {machine.chip.kind})"
-            if machine is not None
-            else "no known system holds it"
-        )
-        to.print(text, markup=False, highlight=False)
+        found_on = systems_that_hold(use, fit, estimate)
+        names = ", or ".join(f"{one.name} ({len(one.asics)} x {one.chip.kind})" for one in found_on)
+        text = f"the smallest known systems that hold it, sharded over all their chips: {names}"
+        to.print(text if names else "no known system holds it", markup=False, highlight=False)
+
+
+def systems_that_hold(use: MemoryUse, fit: Fit, estimate: Estimate) -> list[Machine]:
+    """The smallest of the same architecture, and the smallest of all where that is another."""
+    arch = next((mesh.chip.arch for mesh in estimate.meshes), None)
+    every = known_machines()
+    alike = [machine for machine in every if machine.chip.arch is arch]
+    found = (smallest_system(use, fit.devices, machines) for machines in (alike, every))
+    return list({machine.name: machine for machine in found if machine is not None}.values())
 
 
 def known_machines() -> list[Machine]:
@@ -109,7 +114,7 @@ def fit_document(estimate: Estimate) -> dict[str, Any]:
 
 
 def _use_document(use: MemoryUse, fit: Fit, estimate: Estimate) -> dict[str, Any]:
-    machine = None if use.fits else smallest_system(use, fit.devices, known_machines())
+    systems = [] if use.fits else systems_that_hold(use, fit, estimate)
     return {
         "memory": use.buffer_type,
         "banks": use.banks,
@@ -125,5 +130,5 @@ def _use_document(use: MemoryUse, fit: Fit, estimate: Estimate) -> dict[str, Any
             for held in use.held[:_LARGEST]
         ],
         "help": [{"text": one.text, "saves_bytes_per_bank": one.saves} for one in help_for(use, estimate)],
-        "smallest_system": None if machine is None else machine.name,
+        "smallest_systems": [machine.name for machine in systems],
     }
