@@ -12,13 +12,12 @@ from itertools import pairwise
 
 from softmesh.cost.command_workloads import bytes_of
 from softmesh.cost.link_costs import Line
-from softmesh.cost.mesh_lines import lines_of
+from softmesh.cost.mesh_lines import lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.timeline import DirectedLink, Traffic
 from softmesh.errors import MeshError
 from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
-from softmesh.hardware import Topology
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
@@ -92,7 +91,6 @@ def _elastic_lanes(device: MeshDevice, one: int, other: int) -> list[list[Direct
 
 
 _A_SEND = "experimental.send"
-_OPEN_ENDED = (Topology.Linear, Topology.Mesh)
 
 
 def _sends(command: Command) -> bool:
@@ -114,7 +112,7 @@ def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, f
     algorithm = next((rule for word, rule in _ALGORITHMS if word in command.name), _gathered)
     made = float(bytes_of(command.outputs[0])) if command.outputs else held
     for axis, line in _axes(device, arguments.get("cluster_axis")):
-        is_ring = line.is_ring and arguments.get("topology") not in _OPEN_ENDED
+        is_ring = takes_ring(line, arguments.get("topology"))
         links = min(_wanted_links(command) or line.links, line.links)
         for chips in device.lines_along(axis):
             for here, there, size in algorithm(len(chips), is_ring, held, made):

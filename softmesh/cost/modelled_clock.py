@@ -75,11 +75,16 @@ class Clock:
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._runs = runs
         self.times: list[Times] = []
-        chips = sorted({chip for run in runs for chip in run.chips})
-        at = {chip: place for place, chip in enumerate(chips)}
-        self._places = [np.array([at[chip] for chip in run.chips], dtype=np.intp) for run in runs]
-        self._workers = np.zeros((len(chips), _MOST_SUB_DEVICES))
-        self._worked = np.full((len(chips), _MOST_SUB_DEVICES), -1, dtype=np.int64)  # who made them busy
+        at: dict[tuple[int, int], int] = {}  # ranks have the chips of one machine in common; elastic ones are their own
+        self._places = [
+            np.array(
+                [at.setdefault((run.rank if run.machine is None else -1, chip), len(at)) for chip in run.chips],
+                dtype=np.intp,
+            )
+            for run in runs
+        ]
+        self._workers = np.zeros((len(at), _MOST_SUB_DEVICES))
+        self._worked = np.full((len(at), _MOST_SUB_DEVICES), -1, dtype=np.int64)  # who made them busy
         self._links = [np.zeros(len(run.links)) for run in runs]
         self._sent_by = [np.full(len(run.links), -1, dtype=np.int64) for run in runs]
         self._queues: dict[tuple[int, int, int], _Queue] = {}  # by run, mesh and queue

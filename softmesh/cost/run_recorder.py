@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from softmesh.cost.calibration import Calibration
-from softmesh.cost.command_cost import FREE, CommandCost
+from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.link_traffic import LinkTable
 from softmesh.cost.memory_journal import MeshJournal, regions_of
 from softmesh.cost.pricing import price
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
 from softmesh.cost.tensor_records import TensorRecords
-from softmesh.cost.timeline import MeshRecord
+from softmesh.cost.timeline import MeshRecord, Traffic
 from softmesh.fabric import settings
 from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig, SubDeviceId
@@ -184,6 +184,8 @@ class RunRecorder:
     def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
         kind = _kind_of(command)
         ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
+        chip = device.system.chip
+        traffic = self._links.traffic_of(command) if kind is Kind.PROGRAM else None
         chosen = _sub_devices(command, arguments)
         return Form(
             command.name,
@@ -191,16 +193,13 @@ class RunRecorder:
             index,
             ids,
             tuple(self._place(chip) for chip in ids),
-            FREE if kind is Kind.NOTE else self._price(command, device.system.chip),
-            self._links.traffic_of(command) if kind is Kind.PROGRAM else None,
+            FREE if kind is Kind.NOTE else _through_links(price(command, chip, self._calibration), traffic, chip),
+            traffic,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,
             tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
             _sharing_a_way(device, ids) if kind in (Kind.WRITE, Kind.READ) else 1,
         )
-
-    def _price(self, command: Command, chip: Chip) -> CommandCost:
-        return price(command, chip, self._calibration)
 
     def _place(self, chip: int) -> int:
         return self._places.setdefault(chip, len(self._places))
@@ -268,6 +267,17 @@ class RunRecorder:
             False,
             mark,
         )
+
+
+def _through_links(cost: CommandCost, traffic: Traffic | None, chip: Chip) -> CommandCost:
+    """No less than its busiest link takes: messages whose routes meet share it."""
+    if traffic is None:
+        return cost
+    least = max(size for _, size in traffic.bytes_by_link) / (chip.link_gb_per_s * 1e9)
+    if least <= cost.seconds:
+        return cost
+    scale = least / cost.seconds if cost.seconds else 1.0
+    return cost._replace(seconds=least, low=least, high=max(cost.high * scale, least), bound=Bound.LINK)
 
 
 def _kind_of(command: Command) -> Kind:
