@@ -34,7 +34,7 @@ def lines_of(device: MeshDevice) -> tuple[Line, ...]:
 
 
 def takes_ring(line: Line, topology: object) -> bool:
-    """Whether a collective goes around: the ends are joined, and the call or, without a word of it, the fabric says so."""
+    """Whether a collective goes around: the ends are joined, and the call says so, or where it does not the fabric."""
     if topology is None:
         return line.is_ring and settings.active().config in _CLOSED
     return line.is_ring and topology in (Topology.Ring, Topology.Torus)
