@@ -49,6 +49,7 @@ with _collector_paused():
     from softmesh.errors import (
         ArgumentError,
         DeviceMemoryWarning,
+        FabricWarning,
         MeshError,
         NotModelled,
         OutOfDeviceMemory,

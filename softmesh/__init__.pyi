@@ -47,6 +47,7 @@ from softmesh.distributed.explanation import explain as explain
 from softmesh.errors import (
     ArgumentError as ArgumentError,
     DeviceMemoryWarning as DeviceMemoryWarning,
+    FabricWarning as FabricWarning,
     MeshError as MeshError,
     NotModelled as NotModelled,
     OutOfDeviceMemory as OutOfDeviceMemory,

@@ -53,6 +53,7 @@ from softmesh.distributed.placement_requests import mesh_mapper as mesh_mapper
 from softmesh.errors import (
     ArgumentError as ArgumentError,
     DeviceMemoryWarning as DeviceMemoryWarning,
+    FabricWarning as FabricWarning,
     MeshError as MeshError,
     NotModelled as NotModelled,
     OutOfDeviceMemory as OutOfDeviceMemory,

@@ -16,6 +16,7 @@ import torch
 
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, PartialError, PartialWarning
+from softmesh.fabric import settings
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
@@ -400,7 +401,8 @@ def _warn_partial(tensor: Tensor, dist: Distribution, doing: str) -> None:
             warn_or_raise(
                 f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
                 f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
-                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis}).",
+                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis})."
+                f"{settings.needed_line()}",
                 PartialWarning,
                 PartialError,
             )
