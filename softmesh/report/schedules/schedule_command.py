@@ -75,7 +75,7 @@ Examples:
 @click.option("--dst", type=int, help="Where it ends. Default: the last device.")
 @click.option("--system", metavar="NAME", help="Chips of this machine: T3000, torus:4x4 ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken there: chip:5, link:3-7.")
-@output_option("Write a film strip (.svg) or a page that plays (.html) instead of printing.")
+@output_option("Write a film strip (.svg, .png) or a page that plays (.html) instead of printing.")
 def schedule(
     collective: str,
     devices: int | None,
