@@ -67,6 +67,9 @@ class MeshToTensor:
             )
         self._coords = piece_coordinates(self._shape, self._mesh, offset)
 
+    def __repr__(self) -> str:
+        return f"MeshToTensor({MeshShape(self._mesh)}, dims={self._dims})"
+
     def compose(self, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
         """One tensor from `data`, whose leading dims are those of `dist`."""
         if math.prod(dist.grid) == 1:
