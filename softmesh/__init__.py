@@ -324,3 +324,16 @@ publish(
 def __getattr__(name: str) -> Any:
     """Names that load on first use; and for the rest, an error that knows the near ones."""
     return load_lazily(__name__, name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext softmesh`"""
+    from softmesh import notebook_extension
+
+    notebook_extension.load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    from softmesh import notebook_extension
+
+    notebook_extension.unload_ipython_extension(shell)

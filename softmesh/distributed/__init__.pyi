@@ -6,6 +6,10 @@ from softmesh.hardware.config_base import HardwareConfig
 from softmesh.hardware.convolution_configs import SliceType
 from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from typing import Any, TypeAlias, overload
+from softmesh import (
+    load_ipython_extension as load_ipython_extension,
+    unload_ipython_extension as unload_ipython_extension,
+)
 from softmesh.collectives.argument_checks import ReduceType as ReduceType
 from softmesh.collectives.fabric_topology import (
     get_num_links as get_num_links,
