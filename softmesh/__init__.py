@@ -89,6 +89,7 @@ with _collector_paused():
     )
     from softmesh.namespaces import Package as _Package
     from softmesh.namespaces import behind_the_door, load_lazily, publish
+    from softmesh.notebook_extension import load_ipython_extension, unload_ipython_extension
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.data_movement.layout_conversion import assign, copy, to_dtype
@@ -324,16 +325,3 @@ publish(
 def __getattr__(name: str) -> Any:
     """Names that load on first use; and for the rest, an error that knows the near ones."""
     return load_lazily(__name__, name)
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext softmesh`"""
-    from softmesh import notebook_extension
-
-    notebook_extension.load_ipython_extension(shell)
-
-
-def unload_ipython_extension(shell: Any) -> None:
-    from softmesh import notebook_extension
-
-    notebook_extension.unload_ipython_extension(shell)

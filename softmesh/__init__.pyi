@@ -6,10 +6,6 @@ from softmesh.hardware.config_base import HardwareConfig
 from softmesh.hardware.convolution_configs import SliceType
 from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from typing import Any, TypeAlias, overload
-from softmesh import (
-    load_ipython_extension as load_ipython_extension,
-    unload_ipython_extension as unload_ipython_extension,
-)
 from softmesh.collectives.argument_checks import ReduceType as ReduceType
 from softmesh.collectives.fabric_topology import (
     get_num_links as get_num_links,
@@ -196,6 +192,10 @@ from softmesh.mesh import (
     MeshShape as MeshShape,
     line_order as line_order,
     ring_order as ring_order,
+)
+from softmesh.notebook_extension import (
+    load_ipython_extension as load_ipython_extension,
+    unload_ipython_extension as unload_ipython_extension,
 )
 from softmesh.ops.conv.conv2d import (
     conv1d as conv1d,
