@@ -57,5 +57,5 @@ def test_relative_links_lead_to_files_that_are_there(page):
     for file in sorted(place.glob("**/*.md")) if place.is_dir() else [place]:
         text = re.sub(r"```.*?```", "", file.read_text(), flags=re.S)
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-            if "://" not in target:
+            if "://" not in target and not target.startswith("reference/"):  # those are made with the manual
                 assert (file.parent / target).exists(), f"{file.relative_to(ROOT)}: {target}"
