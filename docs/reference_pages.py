@@ -1,7 +1,8 @@
 """A hook of mkdocs: the pages of the reference, made from the package when the manual is built.
 
 `reference/` gets a page for each family of ops, one for the other public names, one for the command line and one for
-every message of an error or a warning. Links of the documents to files outside of docs/ become links to the repository.
+every message of an error or a warning; each notebook becomes a page. Links of the documents to files outside of docs/
+become links to the repository.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -50,6 +52,9 @@ OTHER = "Further ops"
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in reference_pages().items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
+    for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
+        page = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, page, content=notebook_page(notebook)))
     return files
 
 
@@ -79,6 +84,32 @@ def reference_pages() -> dict[str, str]:
     pages["errors"] = errors_page()
     pages["index"] = index_page(ops)
     return pages
+
+
+# -- notebooks -------------------------------------------------------------------------------------------
+
+
+def notebook_page(notebook: Path) -> str:
+    """Its cells with what they showed when it was last run; the suite runs it, too."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        parts += [shown for output in cell["outputs"] if (shown := output_of(output))]
+    parts.append(f"*[{notebook.name}]({REPOSITORY}docs/notebooks/{notebook.name}) is this page as a notebook.*")
+    return "\n\n".join(parts) + "\n"
+
+
+def output_of(output: dict[str, Any]) -> str:
+    if output["output_type"] == "stream":
+        return f"```text\n{''.join(output['text']).rstrip()}\n```"
+    data = output.get("data", {})
+    if "text/html" in data:
+        return f"<div>{''.join(data['text/html'])}</div>"
+    return f"```text\n{''.join(data['text/plain'])}\n```" if "text/plain" in data else ""
 
 
 # -- ops -----------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ def test_no_page_needs_the_network(site):
         ("reference/command-line.html", "softmesh-schedule"),
         ("reference/command-line.html", "tt-run"),
         ("reference/errors.html", "PartialWarning"),
+        ("notebooks/mesh_tensors.html", "the-missing-line"),
     ],
 )
 def test_names_commands_and_errors_have_anchors(site, page, anchor):
