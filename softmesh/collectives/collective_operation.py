@@ -32,7 +32,7 @@ from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
-from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_sum
+from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_partition, of_a_sum
 from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
@@ -100,6 +100,8 @@ class CollectivePlanner(Planner):
         name = self.op.name
         if moved.only_sums:
             return of_a_sum(name, group.dist, group.axes)
+        if name == "mesh_partition":
+            return of_a_partition(name, group.dist, group.axes)
         if name not in _GATHERS:
             return ()
         rank = len(self.tensors[0].shape)
