@@ -69,7 +69,7 @@ def values_of(tensor: Tensor, training: bool) -> torch.Tensor | None:
     storage = tensor.storage
     if tensor.shard_positions is not None or storage.is_pending or storage.undefined is not None:
         return None
-    if storage.results is not None and storage.results.stale:
+    if storage.notes is not None and storage.notes.needs_look:
         return None
     data = storage.data
     return None if data is None or (training and data.requires_grad) else data

@@ -192,7 +192,7 @@ class Operation(EntryPoint):
         if self.definition.persistent_output:
             return [handed_out(tensor, self.name) for tensor in made]
         for tensor in made:
-            if tensor.storage.results is not None:
+            if tensor.storage.notes is not None:
                 note_overwritten(tensor, self.name)
         return made
 
@@ -208,7 +208,7 @@ class Operation(EntryPoint):
             storage = tensor.storage
             if storage.data is None:
                 tensor.check_allocated(self.name)
-            if storage.results is not None and not self._is_written(bound, tensor):
+            if storage.notes is not None and not self._is_written(bound, tensor):
                 warn_if_overwritten(tensor, self.name)
             if storage.device is not device:
                 self._refuse_devices(tensors)

@@ -38,6 +38,10 @@ class Results:
         self.latest: Result | None = None
         self.stale: list[Overwritten] = []
 
+    @property
+    def needs_look(self) -> bool:
+        return bool(self.stale)
+
     def note(self, tensor: Tensor, op: str) -> None:
         self.latest = Result(ref(tensor, self._forgetter()), op, raw_call_site())
 
@@ -60,24 +64,25 @@ class Results:
 def handed_out(buffer: Tensor, op: str) -> Tensor:
     """The result of a call that wrote into the buffer: a tensor of its own, in the same memory."""
     storage = buffer.storage
-    if storage.results is None:
-        storage.results = Results()
-    storage.results.overwrite(op)
+    results = storage.notes if isinstance(storage.notes, Results) else Results()
+    storage.notes = results
+    results.overwrite(op)
     result = buffer.same_memory()
-    storage.results.note(result, op)
+    results.note(result, op)
     return result
 
 
 def note_overwritten(buffer: Tensor, op: str) -> None:
     """Something else is written there; through the latest result itself, it shows what was written."""
-    results = buffer.storage.results
-    if results is not None and (results.latest is None or results.latest.tensor() is not buffer):
+    results = buffer.storage.notes
+    if isinstance(results, Results) and (results.latest is None or results.latest.tensor() is not buffer):
         results.overwrite(op)
 
 
 def warn_if_overwritten(tensor: Tensor, doing: str) -> None:
-    results = tensor.storage.results
-    found = None if results is None else next((one for one in results.stale if one.result.tensor() is tensor), None)
+    results = tensor.storage.notes
+    stale = results.stale if isinstance(results, Results) else []
+    found = next((one for one in stale if one.result.tensor() is tensor), None)
     if found is not None:
         made, op, site = found
         warn_or_raise(

@@ -27,6 +27,7 @@ from softmesh.tensor.undefined import Undefined, devices_of
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
+    from softmesh.tensor.gradient_sums import GradientSums
     from softmesh.tensor.persistent_results import Results
     from softmesh.tensor.spec import TensorSpec
 
@@ -51,8 +52,8 @@ class Storage:
         "freed",
         "gradient",
         "is_handed_on",
+        "notes",
         "pending",
-        "results",
         "spec",
         "undefined",
     )
@@ -78,7 +79,7 @@ class Storage:
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
-        self.results: Results | None = None  # of a persistent buffer
+        self.notes: Results | GradientSums | None = None  # of a persistent buffer, or of a gradient
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:

@@ -440,7 +440,7 @@ def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: 
 
 def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
     checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
-    if tensor.storage.results is not None:
+    if tensor.storage.notes is not None:
         warn_if_overwritten(tensor, where)
 
 
@@ -663,7 +663,7 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     Of devices that other processes hold there are copies on the host.
     """
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
-    if tensor.storage.results is not None:
+    if tensor.storage.notes is not None:
         warn_if_overwritten(tensor, "get_device_tensors")
     device, held = tensor.storage.device, _from_all_ranks(tensor, "get_device_tensors")
     if device is None:
