@@ -131,6 +131,7 @@ def check_resources(op: str, given: Mapping[str, Any], mesh: MeshDevice) -> None
             check(op, name, value, mesh)
             if kind == "semaphores":
                 semaphores |= dict(_labelled(name, value))
+    _check_aliases(op, given)
     if semaphores:
         _check_shared(op, semaphores)
         _check_cover(op, semaphores, given, mesh)
@@ -177,6 +178,24 @@ def _check_semaphore(op: str, name: str, semaphore: GlobalSemaphore, mesh: MeshD
             SoftmeshWarning,
             MeshError,
         )
+
+
+_WRITTEN_FROM_AFAR = ("persistent_", "intermediate_", "buffer_tensor")
+
+
+def _check_aliases(op: str, given: Mapping[str, Any]) -> None:
+    """What others write into while this chip still reads it."""
+    operand = given.get("input_tensor")
+    for name, value in given.items():
+        if isinstance(operand, Tensor) and name.startswith(_WRITTEN_FROM_AFAR):
+            for label, buffer in _labelled(name, value):
+                if isinstance(buffer, Tensor) and buffer.storage is operand.storage:
+                    warn_or_raise(
+                        f"{op}: {label} is the input tensor too: other chips write into it while this one still sends "
+                        "what it holds. Give it memory of its own (ttnn.allocate_tensor_on_device).",
+                        SoftmeshWarning,
+                        MeshError,
+                    )
 
 
 def _check_shared(op: str, semaphores: Mapping[str, GlobalSemaphore]) -> None:

@@ -100,7 +100,7 @@ class CollectivePlanner(Planner):
     def _doubts(self, group: Group, moved: GroupComputation) -> Iterable[Doubt]:
         name = self.op.name
         if moved.only_sums:
-            return of_a_sum(name, group.dist, group.axes)
+            return of_a_sum(name, group.dist, group.axes, tuple(self.tensors[0].shape))
         if name == "mesh_partition":
             return of_a_partition(name, group.dist, group.axes)
         if name not in _GATHERS:

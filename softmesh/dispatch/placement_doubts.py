@@ -19,6 +19,7 @@ _NORMALIZING = (
     *("layer_norm", "rms_norm"),
 )
 _CHOOSING = ("argmax", "topk", "sort")
+PRODUCTS = ("matmul", "linear")
 ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING))
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
 
@@ -62,7 +63,9 @@ def of_crossed_splits(
             for (name, shape, _), word in zip(operands, words, strict=False)
             if isinstance(word, Shard) and shape[word.dim] > 1
         ]
-        if len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
+        # Rows of one factor and columns of the other make a block of the product: attention goes around a ring so.
+        is_block = op in PRODUCTS and len(split) > 1
+        if not is_block and len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
             parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
             is_alone = "is split, and the other operand is whole where they meet" if len(split) == 1 else "are split"
             yield (
@@ -90,8 +93,11 @@ def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
             )
 
 
-def of_a_sum(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
-    """A collective that adds up along mesh axes."""
+def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[int]) -> Iterator[Doubt]:
+    """A collective that adds up along mesh axes what each device has in this shape.
+
+    Shards of extent 1 are contributions that were stacked, one for each device.
+    """
     words = {axis: dist.placements[axis] for axis in axes if dist.grid[axis] > 1}
     if any(isinstance(word, Partial) for word in words.values()):
         return
@@ -109,7 +115,7 @@ def of_a_sum(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt
                 f"{op}: {devices} devices along mesh axis {axis} hold the same, so that the sum is {devices} times "
                 "that: was it added up before?"
             )
-        elif isinstance(word, Shard):
+        elif isinstance(word, Shard) and shape[word.dim] > 1:
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, not contributions to a "
                 f"sum: ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) puts them together."

@@ -19,7 +19,7 @@ from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import Partial
+from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import note_summed, summed_over, warn_if_summed
 from softmesh.tensor.tensor import Tensor
@@ -58,14 +58,20 @@ def sync_gradients(
         known = dict(summed_over(tensor.storage))
         for axis in numbers[name]:
             warn_if_summed("sync_gradients", f"the gradient of {name}", known, axis, _devices(tensor, axis))
-            known[axis] = user_call_site()
             data, dist = along_the_mesh(*_values(tensor))
             if isinstance(dist.placements[axis], Partial):
                 combine(tensor, axis, average)
+                known[axis] = user_call_site()
                 calls += 1
                 count += tensor.logical_volume() * data.itemsize
         note_summed(tensor.storage, known)
-    if not calls and any(_devices(tensor, axis) > 1 for name, tensor in by_name.items() for axis in numbers[name]):
+    shared = [
+        (tensor, axis)
+        for name, tensor in by_name.items()
+        for axis in numbers[name]
+        if not isinstance(tensor.storage.dist.placements[axis], Shard)  # whose parts each have a gradient of their own
+    ]
+    if not calls and any(_devices(tensor, axis) > 1 for tensor, axis in shared):
         doubt(
             "sync_gradients: all devices agree on every gradient already, and nothing was combined: were they "
             "synchronised before, or did all devices see the same batch?",

@@ -356,7 +356,7 @@ def test_the_direct_reduce_scatter_runs_around_a_ring(line):
     with pytest.raises(RuntimeError, match=r"Persistent staging tensor spec .* does not match the computed"):
         direct(tensor, 3, persistent_buffers=[output, output])
     with pytest.raises(RuntimeError, match=r"Persistent output tensor spec .* does not match the computed"):
-        direct(tensor, 3, persistent_buffers=[tensor, staging])
+        direct(tensor, 3, persistent_buffers=[put(x, line), staging])
 
 
 @pytest.mark.parametrize(
@@ -496,10 +496,10 @@ def test_all_to_all_async_swaps_any_two_dims_in_any_layout(line, shape, in_dim, 
 
 
 def test_all_to_all_async_takes_two_different_dims(line):
-    x = put(numbers(8, 1, 1, 32, 256), line)
+    x, scratch, output = (put(numbers(8, 1, 1, 32, 256), line) for _ in range(3))
     message = "AllToAllAsync: in_dim and out_dim must be different, "
     with pytest.raises(RuntimeError, match=message):
-        exchange_collectives.all_to_all_async(x, x, x, 2, -2, semaphores(line, 1)[0])
+        exchange_collectives.all_to_all_async(x, scratch, output, 2, -2, semaphores(line, 1)[0])
 
 
 def test_all_to_all_async_of_what_is_dealt_in_two_dims_wants_whole_tiles(idle_machine):
@@ -507,9 +507,11 @@ def test_all_to_all_async_of_what_is_dealt_in_two_dims_wants_whole_tiles(idle_ma
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
         mapper = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(2, 3))
         one = semaphores(mesh, 1)[0]
-        x = ttnn.from_torch(numbers(1, 1, 16, 32), layout=ROWS, device=mesh, mesh_mapper=mapper)
+        x, scratch, output = (
+            ttnn.from_torch(numbers(1, 1, 16, 32), layout=ROWS, device=mesh, mesh_mapper=mapper) for _ in range(3)
+        )
         with pytest.raises(RuntimeError, match="all_broadcast op is only supported for a linear tensor"):
-            exchange_collectives.all_to_all_async(x, x, x, 2, 3, one)
+            exchange_collectives.all_to_all_async(x, scratch, output, 2, 3, one)
 
 
 def test_all_to_all_wants_tiles_and_extents_that_divide(mesh):
