@@ -33,8 +33,8 @@ class LockstepCheck:
 
     def on_command(self, command: Command) -> None:
         ranks = None if command.device is None else command.device.ranks
-        if ranks is None:
-            return
+        if ranks is None or not (command.outputs or command.writes or command.trace is not None):
+            return  # what only reads, one rank may do for itself
         operands = [f"{t.dtype} {list(t.shape)}" for t in (*command.inputs, *command.outputs)]
         values = [] if command.inputs else _values(ranks, command.outputs)
         call = described(command.name, [*operands, *plain_arguments(command.arguments), *values])

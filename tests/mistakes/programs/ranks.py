@@ -1,17 +1,18 @@
-"""Programs of two ranks that hold one mesh together: those that would hang or lie on the machine, and right ones.
+"""Ranks of one mesh that do not make the same calls."""
 
-Run by test_ranks_that_disagree.py as every rank of a job. Each case is a program as a user would write it.
-"""
-
-import sys
 import time
 
 import torch
-import ttnn
+from catalogue import Told, mistake, right
 
+import softmesh as ttnn
+
+OTHER = "runs another program than the rest: call number"
+HANG = "All ranks wait for ever, or the next collective hangs; no rank says why."
+MIXED = "Ranks hold different values of what should be one tensor, or hang."
+LATER = "Addresses differ from then on: a collective writes over other tensors, calls later."
 TILES, ROWS = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
 CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
-WRONG, RIGHT = [], []
 
 
 def put(mesh, dims=(None, -1), layout=TILES, value=1.0):
@@ -23,17 +24,14 @@ def copies(mesh):
     return ttnn.from_torch(torch.ones(32, 128), layout=TILES, device=mesh, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
 
 
-def wrong(case):
-    WRONG.append(case)
-    return case
-
-
-def right(case):
-    RIGHT.append(case)
-    return case
-
-
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "in all_gather(",
+    "in all_reduce(",
+    symptom=HANG,
+    mend="Take collectives out of branches that depend on the rank.",
+)
 def one_leaves_out_a_sum_of_copies(mesh, rank):
     x = copies(mesh)
     for step in range(5):
@@ -50,7 +48,13 @@ def all_of_them_sum_copies(mesh, rank):
     ttnn.all_gather(put(mesh), 1, cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "made no more calls",
+    symptom=HANG,
+    mend="All ranks make the last call too, or none.",
+)
 def one_leaves_out_the_last_sum(mesh, rank):
     x = copies(mesh)
     if rank == 0:
@@ -58,12 +62,26 @@ def one_leaves_out_the_last_sum(mesh, rank):
     ttnn.synchronize_device(mesh)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "dim=0",
+    "dim=1",
+    symptom=MIXED,
+    mend="One dim on all ranks; do not compute it from the rank.",
+)
 def gathers_along_another_dim(mesh, rank):
     ttnn.all_gather(put(mesh), rank, cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "dim=0",
+    "dim=1",
+    symptom=MIXED,
+    mend="One dim on all ranks.",
+)
 def scatters_along_another_dim(mesh, rank):
     ttnn.reduce_scatter(put(mesh), rank, cluster_axis=1)
 
@@ -74,34 +92,74 @@ def the_dim_is_counted_from_either_end_by_all(mesh, rank):
     ttnn.reduce_scatter(put(mesh), 0, cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "topology=Linear",
+    symptom=HANG,
+    mend="One topology for all ranks: read it from the configuration that all share.",
+)
 def another_topology(mesh, rank):
     ttnn.all_gather(put(mesh), 1, cluster_axis=1, topology=ttnn.Topology.Linear if rank else None)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "num_links=1",
+    symptom=HANG,
+    mend="One number of links for all ranks.",
+)
 def another_number_of_links(mesh, rank):
     ttnn.all_gather(put(mesh), 1, cluster_axis=1, num_links=1 if rank else None)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "L1",
+    "DRAM",
+    symptom=LATER,
+    mend="One memory config on all ranks.",
+)
 def another_memory(mesh, rank):
     memory = ttnn.L1_MEMORY_CONFIG if rank else ttnn.DRAM_MEMORY_CONFIG
     ttnn.all_gather(put(mesh), 1, cluster_axis=1, memory_config=memory)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "cluster_axis=0",
+    "cluster_axis=1",
+    symptom=HANG,
+    mend="One axis on all ranks.",
+)
 def another_axis(mesh, rank):
     ttnn.all_reduce(put(mesh), cluster_axis=rank)
     ttnn.synchronize_device(mesh)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "ROW_MAJOR",
+    "TILE",
+    symptom="Each rank sends pages of another size: garbage, or a hang.",
+    mend="One layout on all ranks.",
+)
 def another_layout(mesh, rank):
     ttnn.all_gather(put(mesh, layout=ROWS if rank else TILES), 1, cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "MeshCoordinate([0, 0])",
+    "MeshCoordinate([0, 2])",
+    symptom="Devices end up with values of different senders, and one sender waits for ever.",
+    mend="One root on all ranks.",
+)
 def another_root(mesh, rank):
     ttnn.broadcast(put(mesh), ttnn.MeshCoordinate(0, 2 * rank), cluster_axis=1)
 
@@ -111,7 +169,13 @@ def one_root(mesh, rank):
     ttnn.broadcast(put(mesh), ttnn.MeshCoordinate(0, 2), cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "MeshCoordinate([0, 3])",
+    symptom=HANG,
+    mend="The same sender and receiver on all ranks; it is one call of the whole mesh.",
+)
 def other_ends(mesh, rank):
     x = put(mesh)
     ends = (ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 3))
@@ -119,7 +183,13 @@ def other_ends(mesh, rank):
     ttnn.synchronize_device(mesh)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "in all_reduce(",
+    symptom="Sums of different tensors are mixed: ranks hold different copies of what should be one value.",
+    mend="Go through lists, not through sets or dicts whose order differs between processes.",
+)
 def sums_of_equal_shape_in_another_order(mesh, rank):
     a, b = put(mesh, value=1.0), put(mesh, value=2.0)
     for x in (a, b) if rank else (b, a):
@@ -132,7 +202,13 @@ def sums_of_equal_shape_in_one_order(mesh, rank):
         ttnn.all_reduce(x, cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "on memory at",
+    symptom=LATER,
+    mend="Allocate in one order on all ranks.",
+)
 def the_order_of_allocations(mesh, rank):
     shapes = [(32, 128), (64, 256)] if rank else [(64, 256), (32, 128)]
     kept = [ttnn.zeros(shape, layout=TILES, device=mesh) for shape in shapes]
@@ -141,7 +217,13 @@ def the_order_of_allocations(mesh, rank):
     ttnn.all_reduce(kept[rank], cluster_axis=1)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "on memory at",
+    symptom=LATER,
+    mend="Allocate and free alike on all ranks, also what only one of them needs.",
+)
 def memory_that_one_keeps(mesh, rank):
     x = put(mesh)
     extra = ttnn.zeros((32, 32), layout=TILES, device=mesh) if rank else None
@@ -150,14 +232,26 @@ def memory_that_one_keeps(mesh, rank):
     del extra
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "create_global_semaphore(",
+    symptom=LATER,
+    mend="Make semaphores on all ranks.",
+)
 def a_semaphore_on_one_rank(mesh, rank):
     made = ttnn.create_global_semaphore(mesh, CORES, 0) if rank else None
     ttnn.all_reduce(put(mesh), cluster_axis=1)
     del made
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "create_global_semaphore(",
+    symptom=HANG,
+    mend="One initial value on all ranks.",
+)
 def another_first_value_of_a_semaphore(mesh, rank):
     made = ttnn.create_global_semaphore(mesh, CORES, rank)
     ttnn.all_reduce(put(mesh), cluster_axis=1)
@@ -171,7 +265,13 @@ def a_semaphore_on_all_ranks(mesh, rank):
     del made
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "execute_trace(",
+    symptom=HANG,
+    mend="Replay as often on all ranks; end a generation by a decision that all of them make.",
+)
 def a_replay_more(mesh, rank):
     x = put(mesh)
     ttnn.all_reduce(x, cluster_axis=1)
@@ -196,7 +296,14 @@ def as_many_replays(mesh, rank):
     ttnn.release_trace(mesh, number)
 
 
-@wrong
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "in all_reduce(",
+    "in reduce_scatter(",
+    symptom=HANG,
+    mend="One collective on all ranks.",
+)
 def another_collective(mesh, rank):
     x = put(mesh)
     if rank:
@@ -254,46 +361,34 @@ def memory_is_reused(mesh, rank):
         del y
 
 
-def one_ends_early(mesh, rank):
-    """Run alone: what is noticed when the program ends."""
+@mistake(
+    Told.REPORT,
+    "rank 1 made no more calls",
+    symptom=HANG,
+    mend="All ranks make the last call too, or none.",
+)
+def a_call_that_one_rank_makes_before_the_program_ends(mesh, rank):
     if rank == 0:
         ttnn.all_reduce(copies(mesh), cluster_axis=1)
 
 
-WRONG_END = "runs another program than the rest: call number"
-
-
-def outcome(case, rank):
-    """What is said of a case: nothing, or the first words of the error."""
-    options = {"trace_region_size": 1 << 20}
-    try:
-        mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4), **options)
-        try:
-            case(mesh, rank)
-            ttnn.synchronize_device(mesh)
-        finally:
-            ttnn.close_mesh_device(mesh)
-    except RuntimeError as error:
-        text = str(error)
-        return "noticed" if WRONG_END in text and __file__ in text else text
-    return "nothing"
-
-
-def main():
-    ttnn.init_distributed_context()
-    rank = int(ttnn.distributed_context_get_rank())
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    if sys.argv[1:]:  # one case alone, and nobody catches what it raises
-        with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
-            globals()[sys.argv[1]](mesh, rank)
-        return
-    for case in (*WRONG, *RIGHT):
-        said = outcome(case, rank)
-        print(f"{case.__name__}: {said}", flush=True)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "FABRIC_1D_RING",
+    symptom="Routers wait for links that the other side did not train: opening the mesh hangs.",
+    mend="One fabric config for all ranks of a mesh.",
+)
+def another_fabric(rank):
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING if rank else ttnn.FabricConfig.FABRIC_1D)
-    print(f"another_fabric: {outcome(lambda mesh, _: ttnn.all_reduce(put(mesh), cluster_axis=1), rank)}", flush=True)
+    ttnn.all_reduce(put(ttnn.open_mesh_device(ttnn.MeshShape(2, 4))), cluster_axis=1)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@right
+def another_fabric_for_the_next_mesh(rank):
+    for fabric in (ttnn.FabricConfig.FABRIC_1D_RING, ttnn.FabricConfig.FABRIC_1D):
+        ttnn.set_fabric_config(fabric)
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+        ttnn.all_reduce(put(mesh), cluster_axis=1)
+        ttnn.close_mesh_device(mesh)
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
