@@ -1,6 +1,7 @@
 """Ranks of one mesh that do not make the same calls."""
 
 import time
+from contextlib import suppress
 
 import torch
 from catalogue import Told, mistake, right
@@ -392,3 +393,219 @@ def another_fabric_for_the_next_mesh(rank):
         ttnn.all_reduce(put(mesh), cluster_axis=1)
         ttnn.close_mesh_device(mesh)
         ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "reset_global_semaphore_value(",
+    symptom=HANG,
+    mend="Set semaphores back on all ranks.",
+)
+def a_semaphore_is_set_back_by_one(mesh, rank):
+    semaphore = ttnn.create_global_semaphore(mesh, CORES, 0)
+    if rank:
+        ttnn.reset_global_semaphore_value(semaphore, 0)
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@right
+def a_semaphore_is_set_back_by_all(mesh, rank):
+    semaphore = ttnn.create_global_semaphore(mesh, CORES, 0)
+    for _ in range(3):
+        ttnn.reset_global_semaphore_value(semaphore, 0)
+        ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "create_sub_device_manager(",
+    symptom="Ops of one rank run on other cores, whose semaphores nobody raises: a hang.",
+    mend="Load the same sub-devices on all ranks.",
+)
+def sub_devices_on_one_rank(mesh, rank):
+    if rank:
+        mesh.load_sub_device_manager(mesh.create_sub_device_manager([ttnn.SubDevice([CORES])], 0))
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "clear_loaded_sub_device_manager(",
+    symptom=LATER,
+    mend="Clear sub-devices on all ranks at the same place.",
+)
+def sub_devices_are_cleared_by_one(mesh, rank):
+    mesh.load_sub_device_manager(mesh.create_sub_device_manager([ttnn.SubDevice([CORES])], 0))
+    if rank:
+        mesh.clear_loaded_sub_device_manager()
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@right
+def sub_devices_on_all_ranks(mesh, rank):
+    mesh.load_sub_device_manager(mesh.create_sub_device_manager([ttnn.SubDevice([CORES])], 0))
+    mesh.set_sub_device_stall_group([ttnn.SubDeviceId(0)])
+    mesh.clear_loaded_sub_device_manager()
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@mistake(Told.ERROR, OTHER, "release_trace(", symptom=LATER, mend="Release traces on all ranks.")
+def a_trace_is_released_by_one(mesh, rank):
+    x = copies(mesh)
+    y = ttnn.add(x, 1.0)
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.add(x, 1.0, output_tensor=y)
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+    if rank:
+        ttnn.release_trace(mesh, number)
+
+
+@mistake(Told.ERROR, OTHER, "execute_trace(", symptom=HANG, mend="Replay the same trace on all ranks.")
+def another_trace_is_replayed(mesh, rank):
+    x = put(mesh)
+    ttnn.all_reduce(x, cluster_axis=1)
+    numbers, results = [], []
+    for _ in range(2):
+        numbers.append(ttnn.begin_trace_capture(mesh, cq_id=0))
+        results.append(ttnn.all_reduce(x, cluster_axis=1))
+        ttnn.end_trace_capture(mesh, numbers[-1], cq_id=0)
+    ttnn.execute_trace(mesh, numbers[rank], cq_id=0, blocking=True)
+
+
+@mistake(Told.ERROR, OTHER, "in all_reduce(", symptom=HANG, mend="Capture the same calls on all ranks.")
+def another_call_is_captured(mesh, rank):
+    x, y = put(mesh), put(mesh)
+    ttnn.all_reduce(x, cluster_axis=1)
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.all_reduce(x if rank else y, cluster_axis=1)
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "create_submesh(",
+    symptom="The collectives of the submesh wait for ranks that never made it.",
+    mend="Cut submeshes that lie over several ranks alike on all of them.",
+)
+def other_submeshes(mesh, rank):
+    mesh.create_submeshes(ttnn.MeshShape(2, 2) if rank else ttnn.MeshShape(1, 4))
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@right
+def rows_as_submeshes(mesh, rank):
+    for row in mesh.create_submeshes(ttnn.MeshShape(1, 4)):
+        x = ttnn.from_torch(torch.ones(32, 128), device=row, mesh_mapper=ttnn.ShardTensorToMesh(row, 1))
+        ttnn.all_reduce(x)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "in get_device_tensors(",
+    "in all_reduce(",
+    symptom="To read a tensor of which other hosts hold parts is a gather over all hosts: the one that reads waits.",
+    mend="Read it on all ranks and print on one; or all_gather it first.",
+)
+def one_rank_reads_what_others_hold(mesh, rank):
+    x = put(mesh)
+    if rank:
+        ttnn.to_torch(ttnn.get_device_tensors(x)[0])
+    ttnn.all_reduce(x, cluster_axis=1)
+
+
+@right
+def all_ranks_read_and_one_prints(mesh, rank):
+    x = put(mesh)
+    parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(x)]
+    if rank == 0:
+        str(parts)
+    ttnn.all_reduce(x, cluster_axis=1)
+
+
+for argument, one, another in (
+    ("reliability", (), (ttnn.FabricReliabilityMode.RELAXED_INIT,)),
+    ("num_planes", (ttnn.FabricReliabilityMode.STRICT_INIT, 1), (ttnn.FabricReliabilityMode.STRICT_INIT, 2)),
+):
+
+    @mistake(
+        Told.ERROR,
+        OTHER,
+        f"{argument}=",
+        symptom="Routers are set up differently on both sides of a link: opening the mesh hangs, or packets are lost.",
+        mend="One fabric config with one set of options for all ranks of a mesh.",
+    )
+    def program(rank, options=(one, another)):
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D, *options[rank])
+        ttnn.synchronize_device(ttnn.open_mesh_device(ttnn.MeshShape(2, 4)))
+
+    program.__name__ = f"another_{argument}_of_the_fabric"
+
+for argument, one, another in (
+    ("l1_small_size", 0, 32768),
+    ("trace_region_size", 0, 1 << 20),
+    ("num_command_queues", 1, 2),
+):
+
+    @mistake(
+        Told.ERROR,
+        OTHER,
+        f"{argument}=",
+        symptom=LATER,
+        mend="Open the mesh with the same options on all ranks.",
+    )
+    def program(rank, argument=argument, values=(one, another)):
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        ttnn.synchronize_device(ttnn.open_mesh_device(ttnn.MeshShape(2, 4), **{argument: values[rank]}))
+
+    program.__name__ = f"another_{argument}_of_the_mesh"
+
+
+@right
+def a_mesh_with_options(rank):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D, ttnn.FabricReliabilityMode.RELAXED_INIT)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4), l1_small_size=32768, num_command_queues=2)
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    symptom="The process that makes more calls hangs when the others have gone.",
+    mend="Make the same calls before a mesh is dropped.",
+)
+def a_mesh_is_dropped_too_early(rank):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+    if rank:
+        ttnn.all_reduce(copies(mesh), cluster_axis=1)
+    del mesh
+    ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+
+
+@right
+def meshes_one_after_the_other(rank):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    for _ in range(3):
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+        ttnn.all_reduce(copies(mesh), cluster_axis=1)
+        ttnn.close_mesh_device(mesh)
+
+
+@right
+def an_error_that_all_ranks_catch(mesh, rank):
+    with suppress(RuntimeError):
+        ttnn.all_gather(put(mesh), 7, cluster_axis=1)
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+
+
+@right
+def many_sums(mesh, rank):
+    x = copies(mesh)
+    for _ in range(300):
+        ttnn.all_reduce(x, cluster_axis=1)
+    ttnn.all_gather(put(mesh), 1, cluster_axis=1)
