@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
@@ -27,6 +28,8 @@ from softmesh.processes.wait_report import Site, ranges
 
 _REMEMBERED = 4096  # calls: of those that are no longer on the board ranks tell each other when they meet
 _OFTEN = 63  # look at the board each time that a count has none of these bits
+_PATIENCE = 1.0  # seconds
+_SECONDS_BETWEEN_LOOKS = 0.01
 _TOLD = -1  # in place of a digest: this rank has said already that the ranks differ
 _LOW = (1 << 32) - 1
 _MASK = (1 << 64) - 1
@@ -35,10 +38,14 @@ _MASK = (1 << 64) - 1
 class LockstepError(MeshError):
     """Ranks of one mesh run different programs. `odd` are the ranks that differ from the most."""
 
-    def __init__(self, message: str, odd: tuple[int, ...], index: int, may_be_older: bool = False) -> None:
+    def __init__(self, message: str, odd: tuple[int, ...], index: int, usual: int, may_be_older: bool = False) -> None:
         super().__init__(message)
-        self.odd, self.index = odd, index
+        self.odd, self.index, self.usual = odd, index, usual  # how many are not odd
         self.may_be_older = may_be_older  # what is known begins too late to tell
+
+    def is_certain(self, ranks: int) -> bool:
+        """Whether the odd ones stay so when the rest of all ranks come to this call."""
+        return self.usual * 2 > ranks or self.usual + len(self.odd) == ranks
 
 
 class SharedCall:
@@ -121,7 +128,7 @@ class Lockstep:
     def check(self) -> None:
         """Raise where another rank of this host is known to have made other calls; nobody is waited for."""
         if self._board is not None and not self._is_told and self._board.differs(self.count, self.digest):
-            self._tell(self._difference_on(self._board))
+            self._tell(self._settled(self._board))
 
     def explain(self, context: DistributedContext) -> None:
         """Digests differed where the ranks of a context met: raise with the first call that differs, if one does."""
@@ -129,7 +136,7 @@ class Lockstep:
         if self._board is not None:
             found = self._difference_on(self._board, met=ranks, of=ranks)
             if found is None or not found.may_be_older:
-                self._tell(found and self._difference_on(self._board, met=ranks))
+                self._tell(found and self._settled(self._board, met=ranks))
                 return
         own = json.dumps([(number, str(digest), _shown(told, at)) for number, digest, told, at in self._latest])
         histories = context.allgather_bytes(own.encode(), op="lockstep check")
@@ -162,7 +169,7 @@ class Lockstep:
             return
         self._board.end()
         if self._board.differs(self.count, self.digest) or self._board.has_other_end(self.count):
-            self._tell(self._difference_on(self._board))
+            self._tell(self._settled(self._board))
 
     def _difference_on(
         self, board: CallBoard, met: Sequence[int] = (), of: Sequence[int] | None = None
@@ -176,6 +183,15 @@ class Lockstep:
         ]
         is_final = [rank in met or board.has_ended(number) for number, rank in chosen]
         return difference(histories, [rank for _, rank in chosen], is_final)
+
+    def _settled(self, board: CallBoard, met: Sequence[int] = ()) -> LockstepError | None:
+        """The difference, told when it is clear who is odd, or after a while: other ranks may be on their way."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            found = self._difference_on(board, met)
+            if found is None or found.is_certain(self._context.size) or time.monotonic() > until:
+                return found
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def _tell(self, found: LockstepError | None) -> None:
         if found is not None and not self._is_told:
@@ -234,7 +250,7 @@ def _difference_text(number: int, entries: Mapping[int, Entry | None], maybe_old
             "at another time",
         ]
     )
-    return LockstepError(message, odd, number, maybe_older)
+    return LockstepError(message, odd, number, len(together[usual]), maybe_older)
 
 
 def _called(entry: Entry | None) -> str:

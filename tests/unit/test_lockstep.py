@@ -178,6 +178,9 @@ def test_a_rank_that_is_only_behind_is_not_the_odd_one():
     error = difference([ahead, behind, odd, ahead], is_final=[True, False, True, True])
     assert (error.odd, error.index) == ((2,), 2)
     assert "rank 1" not in str(error)
+    assert not difference([ahead, odd]).is_certain(4)
+    assert difference([ahead, odd]).is_certain(2)
+    assert difference([ahead, odd, ahead, ahead]).is_certain(5)
 
 
 def test_what_a_mesh_that_was_dropped_had_not_compared_is_compared_when_the_next_one_is_opened():
