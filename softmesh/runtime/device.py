@@ -22,6 +22,7 @@ from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
 from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.cpu_block_cache import release_results
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
@@ -318,6 +319,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         ]
         holding = part(self._holding, tuple(start), tuple(submesh_shape))
         submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding)
+        submesh.tell_ranks(f"create_submesh({submesh_shape}, {start})")
         self._submeshes.append(weakref.ref(submesh))
         return submesh
 
@@ -412,6 +414,11 @@ class MeshDevice(ChipQueries, DeviceQueues):
         if self.closed:
             raise MeshError(f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape}).")
 
+    def tell_ranks(self, call: str, addresses: tuple[int, ...] = ()) -> None:
+        """Of a call that all processes make alike which hold this mesh together; where one does, nobody is told."""
+        if self.ranks is not None:
+            self.ranks.calls.note(SharedCall(call), addresses)
+
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""
         if not self.closed:
@@ -424,8 +431,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.memory.close()
         if self._parent is None:
             release_results()
-        if was_open and self.ranks is not None:
-            self.ranks.calls.check()
+        if was_open and self.ranks is not None and self._parent is None:
+            self.ranks.calls.closed()
         if was_open and sys.exc_info()[0] is None:  # otherwise there is worse to tell
             self._tell_what_is_left()
 

@@ -427,7 +427,9 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
     ranks.calls.check()
     if dist.spread is None:
         return tensor
-    axes = range(dist.lead)
+    axes, spec = range(dist.lead), tensor.spec
+    if device.block.spread_axes(dist, axes):  # others hold some of it, and have to send that
+        device.tell_ranks(f"{doing}({spec.dtype.name} {list(spec.shape)})", (tensor.storage.address,))
     data = device.block.widened(tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing))
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
 
