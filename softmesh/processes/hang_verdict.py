@@ -295,7 +295,8 @@ def _headline(verdict: Verdict) -> str:
     if verdict.cause is Cause.DIED:
         return f"{odd} died" + (f": {_error(verdict)}" if _error(verdict) else "")
     if verdict.cause is Cause.LEFT:
-        waiting = f"; {_ranks(verdict.stuck)} wait in {verdict.call.what}" if verdict.call is not None else ""
+        waits = "waits" if len(verdict.stuck) == 1 else "wait"
+        waiting = f"; {_ranks(verdict.stuck)} {waits} in {verdict.call.what}" if verdict.call is not None else ""
         return f"{odd} left with {_error(verdict)}{waiting}"
     if verdict.cause is Cause.CYCLE:
         return f"hang: {_ring(verdict)}"

@@ -93,7 +93,7 @@ def test_a_lean_product_is_summed_and_dealt_out(mesh, axis):
         topology=LINEAR,
         optional_rs_output_tensor=target,
     )
-    assert total is target
+    assert total.buffer_address() == target.buffer_address()
     assert_shards(product, list(x @ weight))
     assert_shards(total, dealt(summed(x @ weight, axis), 3, axis))
 
@@ -153,7 +153,7 @@ def test_a_strided_gather_and_a_lean_product_return_the_product_first(mesh, chun
         memory_config_mm=ttnn.L1_MEMORY_CONFIG,
     )
     whole = joined(x, 3)
-    assert gathered is buffer
+    assert gathered.buffer_address() == buffer.buffer_address()
     assert_shards(gathered, whole)
     assert len(pieces) == chunks
     wanted = [addend + 2.0 * (one @ weight + bias) * factor for one in whole]

@@ -15,10 +15,12 @@ import torch
 
 from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local, check_broadcast
-from softmesh.errors import MeshError
+from softmesh.dispatch.signature import BoundCall
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
@@ -26,12 +28,25 @@ from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product,
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
 Factor = Callable[[torch.Tensor], torch.Tensor]
 _TUNING = "compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
 _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
+
+
+def check_own_output(op: Definition, call: BoundCall) -> None:
+    """Cores write tiles of the product while others still read the factors that lie there."""
+    outputs = [target.storage for target in call.targets if isinstance(target, Tensor)]
+    if any(operand.storage is output for operand in call.tensors for output in outputs):
+        warn_or_raise(
+            f"{op.name}: the output tensor is one of the factors: on silicon cores overwrite tiles that others still "
+            "read. Give it memory of its own, or leave it out.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -181,7 +196,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
             )
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data", check_targets=check_own_output)
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -200,6 +215,7 @@ def matmul(
 
 @operation(
     controls=_CONTROLS,
+    check_targets=check_own_output,
     tuning=_TUNING + " in0_column_offset",
     needs_tile=True,
     precision="data",
