@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
+from softmesh.arguments import checked, checked_int, checked_shape, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -552,11 +552,8 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
 def _checked_spec(
     where: str, shape: object, dtype: object, layout: object, memory_config: MemoryConfig | None
 ) -> TensorSpec:
-    sizes = checked_ints(where, "shape", shape)
-    if any(n < 0 for n in sizes):
-        raise refused(where, f"shape must not be negative, got {sizes}")
     spec = make_spec(
-        tuple(sizes),
+        tuple(checked_shape(where, shape)),
         checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
         checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
         _check_memory_config(memory_config, where),
