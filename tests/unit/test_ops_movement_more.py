@@ -396,6 +396,13 @@ def test_a_view_keeps_pages(device):
         ttnn.view(host, (128, 16))
 
 
+@pytest.mark.parametrize("layout", [ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT])
+def test_a_view_of_no_values_may_have_any_shape_on_the_host_too(device, layout):
+    for place in (device, None):
+        nothing = ttnn.from_torch(torch.rand(0, 5), dtype=ttnn.bfloat16, layout=layout, device=place)
+        assert ttnn.to_torch(ttnn.experimental.view(nothing, (0, 3, 1))).shape == (0, 3, 1)
+
+
 @pytest.mark.parametrize("dim", [None, 0, -1, [], [0], [-1]])
 def test_a_scalar_is_squeezed_to_itself(device, dim):
     x = ttnn.from_torch(torch.tensor(3.0), device=device)

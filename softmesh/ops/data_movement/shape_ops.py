@@ -138,12 +138,12 @@ def _other_rows(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
 
 
 def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
-    """Refused where rows would be cut anew: pages stay as they are."""
+    """Refused where rows would be cut anew: pages stay as they are. Where there are none, any shape will do."""
     before, volume = input_tensor.shape, math.prod(input_tensor.shape)
     if isinstance(shape, Shape) and math.prod(shape) != volume:
         raise MeshError(f"Invalid view, logical volumes are changing from {volume} to {math.prod(shape)}")
     after = new_shape(op, input_tensor, shape)
-    if before == after:
+    if before == after or not volume:
         return reshape_local(op, input_tensor, after)
     if input_tensor.on_host:
         raise MeshError("View requires the tensor be stored on device, use reshape instead")
