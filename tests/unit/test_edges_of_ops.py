@@ -36,6 +36,13 @@ def test_logit_of_bfloat16_is_rounded_at_every_step(device):
     assert exact == pytest.approx(math.log(0.49 / 0.51), rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.float32])
+def test_logit_looks_at_its_lower_bound_first_where_it_is_the_greater_one(device, dtype):
+    low, high = read(ttnn.logit(numbers([0.3, 0.95], device, dtype), eps=0.85)).flatten().tolist()[:2]
+    assert low == pytest.approx(1.7346, rel=1e-2)
+    assert high == pytest.approx(-1.7346, rel=1e-2)
+
+
 @pytest.mark.parametrize("mode", ["floor", "trunc"])
 def test_nan_of_a_rounded_bfloat16_quotient_is_packed_as_infinity(device, mode):
     above, below = [0.0, 1.0, -1.0, 7.0, -7.0], [0.0, 0.0, 0.0, 2.0, 2.0]
