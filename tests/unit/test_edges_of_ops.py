@@ -168,3 +168,18 @@ def test_grids_of_cores_may_be_pairs(device):
     part = ttnn.interleaved_to_sharded_partial(x, (8, 8), [32, 64], 2, 1, *cut)
     assert torch.equal(read(part), read(x)[:, :, 32:])
     assert ttnn.interleaved_to_sharded(x, (2, 1), [32, 64], *cut).is_sharded()
+
+
+@pytest.mark.parametrize("op", [ttnn.cumsum, ttnn.cumprod])
+def test_running_sums_and_products_want_tiles(device, op):
+    rows = ttnn.from_torch(torch.ones(4, 8), dtype=ttnn.bfloat16, device=device)
+    with pytest.raises(RuntimeError, match="The provided input tensor has a non-tile layout: "):
+        op(rows, 1)
+
+
+@pytest.mark.parametrize("op", [ttnn.sum, ttnn.mean, ttnn.max])
+def test_a_reduction_of_block_floats_stays_in_tiles(device, op):
+    x = ttnn.from_torch(torch.ones(32, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=device)
+    assert op(x, dim=-1, output_layout=ttnn.TILE_LAYOUT).dtype is ttnn.bfloat8_b
+    with pytest.raises(RuntimeError, match="block-float formats only exist in TILE layout"):
+        op(x, dim=-1, output_layout=ttnn.ROW_MAJOR_LAYOUT)
