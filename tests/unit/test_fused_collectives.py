@@ -277,8 +277,8 @@ def test_a_sum_is_split_into_heads(mesh, slice_size):
             torch.testing.assert_close(shards(got)[device], part, atol=1e-3, rtol=1e-3)
 
 
-def test_each_device_gets_the_heads_of_its_part_of_a_sum(mesh):
-    x = numbers(8, 1, 1, 32, 4 * (2 + 2) * 32)
+def test_each_device_gets_the_heads_of_its_part_of_the_users(mesh):
+    x = numbers(8, 1, 1, 32, (2 + 2) * 32)
     q, k, v = X.llama_rs_create_heads(
         put(x, mesh),
         put(torch.zeros(8, 1, 1, 32, 32), mesh),
@@ -292,7 +292,7 @@ def test_each_device_gets_the_heads_of_its_part_of_a_sum(mesh):
         num_kv_heads=1,
         qkv_memory_config=ttnn.L1_MEMORY_CONFIG,
     )
-    heads = [one.reshape(1, 32, 4, 32) for one in dealt(summed(x), 3)]
+    heads = [one.reshape(1, 8, 4, 32) for one in dealt(summed(x), 2)]
     assert_shards(q, [one[:, :, :2] for one in heads])
     assert_shards(k, [one[:, :, 2:3] for one in heads])
     assert_shards(v, [one[:, :, 3:] for one in heads])
