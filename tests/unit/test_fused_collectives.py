@@ -340,6 +340,36 @@ def test_a_border_from_the_neighbours_fits_around_its_piece(mesh, h, w, mode):
     assert_shards(X.halo_scatter(border, x, h, w), bordered(whole, h, w, mode), 0.0)
 
 
+@pytest.mark.parametrize("logical", [0, 6])
+def test_a_convolution_of_pieces_reads_their_borders_from_the_buffer(mesh, logical):
+    whole, weight = numbers(1, 3, 8, 8, 32), numbers(16, 32, 1, 3, 3)
+    on_grid = ttnn.ShardTensor2dMesh(mesh, dims=(2, 3), mesh_shape=(2, 4))
+    x = ttnn.from_torch(whole, layout=ROWS, device=mesh, mesh_mapper=on_grid)
+    starts = torch.tensor([[4 * (d // 4), 2 * (d % 4)] for d in range(8)]).int()
+    border = pad_halo(x, put(torch.zeros(8, 3 * 20, 32), mesh, ROWS), 1, 1, mesh)
+    rows = X.prepare_conv3d_weights(weight_tensor=ttnn.from_torch(weight), device=mesh)
+    made = X.conv3d(
+        input_tensor=x,
+        weight_tensor=rows,
+        halo_buffer=border,
+        dtype=ttnn.float32,
+        output_channels=16,
+        kernel_size=(1, 3, 3),
+        padding=(0, 1, 1),
+        logical_h_mask=logical,
+        pad_offset_tensor=put(starts.reshape(8, 1, 2), mesh, ROWS, ttnn.uint32),
+        output_pad_h=2,
+    )
+    whole[:, :, logical or 8 :] = 0
+    wanted = torch.nn.functional.conv3d(whole.movedim(-1, 1), weight, padding=(0, 1, 1)).movedim(1, -1)
+    for device, got in enumerate(shards(made)):
+        row, column = starts[device].tolist()
+        torch.testing.assert_close(
+            got[:, :, 2:6], wanted[:, :, row : row + 4, column : column + 2], atol=1e-3, rtol=1e-3
+        )
+        assert got.shape == (1, 3, 8, 2, 16)
+
+
 def test_a_border_is_rows_above_and_below_then_columns_with_their_corners(mesh):
     whole = torch.arange(1.0, 33.0).reshape(1, 1, 4, 8, 1)
     x = ttnn.from_torch(
