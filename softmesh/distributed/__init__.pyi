@@ -2649,7 +2649,7 @@ def layer_norm(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first. With a program_config that says inplace, a sharded x is written over."""
 def layer_norm_post_all_gather(
     input_tensor: Tensor,
     stats: Tensor,
@@ -4780,7 +4780,7 @@ def rms_norm(
     output_topology: object = None,
     implicit: str | None = None,
 ) -> Tensor:
-    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first. With a program_config that says inplace, a sharded x is written over."""
 def rms_norm_post_all_gather(
     input_tensor: Tensor,
     stats: Tensor,
