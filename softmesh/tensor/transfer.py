@@ -70,15 +70,14 @@ def from_torch(
     if device is not None:
         checked_open("from_torch", "device", device)
         device.note_write("from_torch", queue)
+    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
+        _check_turned(source, dtype, layout, spec)
+        source = source.transpose(-2, -1)
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
     else:
         form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
-    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
-        if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
-            raise MeshError("from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec.")
-        source = source.transpose(-2, -1)
     host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
     if observed():
@@ -176,6 +175,21 @@ def _checked_form(
     if tile is not None:
         checked(where, "tile", tile, Tile, "a ttnn.Tile")
     return _Form(dtype, layout or Layout.ROW_MAJOR, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
+
+
+def _check_turned(source: torch.Tensor, dtype: DataType | None, layout: Layout | None, spec: TensorSpec | None) -> None:
+    """Whether rows and columns may change places on the way into tiles, which share exponents along rows."""
+    if spec is not None:
+        problem = "is not supported with spec"
+    elif dtype is None or not facts(dtype).is_block:
+        problem = f"requires BFP dtype: ttnn.bfloat8_b or ttnn.bfloat4_b, got {dtype}"
+    elif source.dim() < 2:
+        problem = f"requires tensor.ndim >= 2, got {list(source.shape)}"
+    elif layout not in (None, Layout.TILE):
+        problem = f"requires layout to be None or ttnn.TILE_LAYOUT, got {layout}"
+    else:
+        return
+    raise MeshError(f"from_torch: col_tilize=True {problem}.")
 
 
 def _checked_pad_value(value: float | None) -> float:

@@ -22,10 +22,10 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
-from softmesh.ops.matmul.block_checks import check_blocks
+from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
 from softmesh.strictness import warn_or_raise
@@ -167,6 +167,8 @@ def product_local(
             raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
         rank = max(rank, bias.rank)
     check_blocks(op, -(-inner // TILE_SIZE), program_config)
+    if program_config is not None:
+        _check_tiles(op, a, b, bias, (transpose_a, transpose_b), program_config)
     fused = None if program_config is None else program_config.activation
     last = activations([one for one in (fused, activation) if one is not None], op)
     compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)
@@ -182,6 +184,17 @@ def product_local(
         cost=matmul_cost(inner),
         shards=None if transpose_a else lambda _: [product_shards(a.spec, columns, program_config)],
     )
+
+
+def _check_tiles(
+    op: str, a: Operand, b: Operand, bias: Operand | None, turned: tuple[bool, bool], config: MatmulProgramConfig
+) -> None:
+    rows, columns = a.spec.padded_shape[-1 if turned[0] else -2], b.spec.padded_shape[-2 if turned[1] else -1]
+    if bias is not None and bias.rank > 1:
+        check_bias_height(op, rows, bias.spec.padded_shape[-2], config)
+    is_fused = config.fuse_batch if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig) else False
+    count = math.prod(a.shape[:-2]) if is_fused else 1
+    check_distribution(op, count * -(-rows // TILE_SIZE), -(-columns // TILE_SIZE), config)
 
 
 def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> None:
