@@ -59,6 +59,10 @@ class SoftmeshWarning(UserWarning):
     """Every warning given on purpose; an error under SOFTMESH_STRICT=1."""
 
 
+class GpuRemark(UserWarning):
+    """What a program on a GPU does in another way than one would expect: its values are the same."""
+
+
 class PartialWarning(SoftmeshWarning):
     """A value that is still a partial sum was used as if it were whole: a collective is missing."""
 
