@@ -7,6 +7,7 @@ one object, for a program repeats itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,7 +60,7 @@ class TimedCommand(NamedTuple):
     given, tensors left out.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]
     name: str
     site: CallSite
     rank: int
@@ -127,7 +128,7 @@ class MemoryRegion(NamedTuple):
 class MeshRecord(NamedTuple):
     """A mesh that was open: its chips row by row, and what each of them has."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     rank: int
     mesh_id: int
     shape: tuple[int, ...]
@@ -174,7 +175,7 @@ class MemoryEvent(NamedTuple):
 class StepRecord(NamedTuple):
     """A part of the program that the user marked; `tokens` were made in it, where that was said."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     name: str
     rank: int
     start: float
@@ -231,3 +232,20 @@ class Estimate:
             path.append(last)
             last = None if last.after is None else self.commands[last.after]
         return path[::-1]
+
+    def band(self) -> tuple[float, float]:
+        """Between which `seconds` are expected to lie: a law errs one way for all its commands, other laws another."""
+        below: dict[str, float] = {}
+        above: dict[str, float] = {}
+        for command in self.critical_path():
+            cost, seconds = command.cost, command.seconds
+            scale = seconds / cost.seconds if cost.seconds else 0.0
+            below[cost.law] = below.get(cost.law, 0.0) + scale * (cost.seconds - cost.low)
+            above[cost.law] = above.get(cost.law, 0.0) + scale * (cost.high - cost.seconds)
+        return max(self.seconds - math.hypot(*below.values()), 0.0), self.seconds + math.hypot(*above.values())
+
+    def tokens_per_second(self) -> float | None:
+        """Over all steps that say how many tokens they made; None without any."""
+        counted = [(step.tokens, step.end - step.start) for step in self.steps if step.tokens]
+        seconds = sum(time for _, time in counted)
+        return sum(tokens for tokens, _ in counted) / seconds if seconds else None
