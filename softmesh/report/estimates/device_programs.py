@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.timeline import Estimate, TimedCommand
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.graph.native_calls import native_name
 from softmesh.systems.chip import Chip
 
@@ -40,7 +41,9 @@ class Roofline(NamedTuple):
 
 
 def is_program(command: TimedCommand) -> bool:
-    return command.mesh >= 0 and bool(command.devices) and command.cost.bound is not Bound.HOST and command.seconds > 0
+    """Ops and collectives; a transfer between host and device is no program."""
+    on_devices = command.mesh >= 0 and bool(command.devices) and command.cost.bound is not Bound.HOST
+    return on_devices and command.seconds > 0 and command.name in OPERATIONS
 
 
 def is_host_work(command: TimedCommand) -> bool:
