@@ -80,7 +80,9 @@ class _Sites:
     def __init__(self) -> None:
         self._known: dict[RawSite, CallSite] = {}
 
-    def of(self, raw: RawSite) -> CallSite:
+    def of(self, raw: RawSite | CallSite) -> CallSite:
+        if isinstance(raw, CallSite):
+            return raw
         known = self._known.get(raw)
         if known is None:
             known = self._known[raw] = resolved(raw)

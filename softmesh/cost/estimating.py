@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, described, refused
+from softmesh.cost.calibration_files import read_calibration
 from softmesh.cost.estimate_assembly import assembled
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_recorder import STEP, RunRecorder
@@ -79,7 +81,7 @@ class ProgramCost:
 
 @contextmanager
 def estimate(
-    mesh_device: MeshDevice | None = None, *, values: bool = True, calibration: Any = None
+    mesh_device: MeshDevice | None = None, *, values: bool = True, calibration: str | Path | None = None
 ) -> Iterator[ProgramCost]:
     """Tell what the commands of the block take on the machine that the mesh was opened on.
 
@@ -91,7 +93,7 @@ def estimate(
     """
     if mesh_device is not None:
         checked("estimate", "mesh_device", mesh_device, MeshDevice, "a mesh from ttnn.open_mesh_device")
-    fitted = None if calibration is None else loaded_calibration(calibration)
+    fitted = None if calibration is None else read_calibration(calibration)
     cost = ProgramCost(has_values=values, calibration="built in" if calibration is None else str(calibration))
     recorder = RunRecorder(fitted)
     commands.attach(recorder)
@@ -107,10 +109,6 @@ def estimate(
     finally:
         commands.detach(recorder)
         cost._run = recorder.finish()
-
-
-def loaded_calibration(path: Any) -> Any:
-    raise MeshError(f"softmesh.estimate: there is no reader of calibration files yet ({path}).")
 
 
 def mark_step(name: str = "step", tokens: float | None = None) -> None:

@@ -7,27 +7,24 @@ are joined by the fabric's route. The elastic machine has as many channels as it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
+from softmesh.cost.command_workloads import bytes_of
+from softmesh.cost.link_costs import Line
+from softmesh.cost.mesh_lines import lines_of
+from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.timeline import DirectedLink, Traffic
-from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
 from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
-from softmesh.hardware import FabricConfig, Topology
+from softmesh.hardware import Topology
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems.machine import Port
 
 Hops = Iterator[tuple[int, int, float]]  # the places of two neighbours in a line, and the bytes from one to the other
-_RINGS = (
-    FabricConfig.FABRIC_1D_RING,
-    FabricConfig.FABRIC_2D_TORUS_X,
-    FabricConfig.FABRIC_2D_TORUS_Y,
-    FabricConfig.FABRIC_2D_TORUS_XY,
-)
 
 
 class LinkTable:
@@ -38,13 +35,13 @@ class LinkTable:
         self._numbers: dict[DirectedLink, int] = {}
         self._between: dict[tuple[int, int, int, int], list[list[int]]] = {}
 
-    def traffic_of(self, command: Command, fabric: FabricConfig) -> Traffic | None:
+    def traffic_of(self, command: Command) -> Traffic | None:
         """None where it sends nothing."""
         device = command.device
         if device is None or not _sends(command):
             return None
         found: dict[int, float] = {}
-        for one, other, size in _hops_of(command, device, fabric):
+        for one, other, size in _hops_of(command, device):
             lanes = self._lanes(device, one, other, _wanted_links(command))
             for lane in lanes:
                 for link in lane:
@@ -95,47 +92,40 @@ def _elastic_lanes(device: MeshDevice, one: int, other: int) -> list[list[Direct
 
 
 _A_SEND = "experimental.send"
+_OPEN_ENDED = (Topology.Linear, Topology.Mesh)
 
 
 def _sends(command: Command) -> bool:
-    if command.name.startswith(_A_SEND):
-        return True
-    op = OPERATIONS.get(command.name)
-    return op is not None and (op.definition.reads_other_devices or any(word in op.name for word, _ in _ALGORITHMS))
+    return command.name.startswith(_A_SEND) or family_of(command.name) is Family.EXCHANGE
 
 
-def _hops_of(command: Command, device: MeshDevice, fabric: FabricConfig) -> Iterator[tuple[int, int, float]]:
+def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, float]]:
     """Pairs of neighbouring chips, and the bytes between them."""
-    sizes = [tensor.spec.bytes() for tensor in command.inputs]  # type: ignore[attr-defined]
-    if not sizes:
+    if not command.inputs:
         return
-    arguments = command.arguments
+    held, arguments = float(bytes_of(command.inputs[0])), command.arguments
     if command.name.startswith(_A_SEND):
-        yield from ((one, other, float(sizes[0])) for one, other in _socket_pairs(arguments, device))
+        yield from ((one, other, held) for one, other in _socket_pairs(arguments, device))
         return
     pair = _pair_of(arguments, device)
     if pair is not None:
-        yield *pair, float(sizes[0])
+        yield *pair, held
         return
     algorithm = next((rule for word, rule in _ALGORITHMS if word in command.name), _gathered)
-    made = command.outputs[0].spec.bytes() if command.outputs else sizes[0]  # type: ignore[attr-defined]
-    for line in _lines(device, arguments.get("cluster_axis")):
-        is_ring = len(line) > 2 and _is_ring(arguments.get("topology"), device, line, fabric)
-        for here, there, size in algorithm(len(line), is_ring, float(sizes[0]), float(made)):
-            yield line[here], line[there], size
+    made = float(bytes_of(command.outputs[0])) if command.outputs else held
+    for axis, line in _axes(device, arguments.get("cluster_axis")):
+        is_ring = line.is_ring and arguments.get("topology") not in _OPEN_ENDED
+        for chips in device.lines_along(axis):
+            for here, there, size in algorithm(len(chips), is_ring, held, made):
+                yield chips[here], chips[there], size
+        held *= line.devices if algorithm is _gathered else 1
+        held /= line.devices if algorithm is _scattered else 1
 
 
-def _lines(device: MeshDevice, axis: object) -> list[list[int]]:
-    if isinstance(axis, int) and not isinstance(axis, bool) and 0 <= axis < device.shape.dims():
-        return [line for line in device.lines_along(axis) if len(line) > 1]
-    return [list(device.all_device_ids)]
-
-
-def _is_ring(topology: object, device: MeshDevice, line: Sequence[int], fabric: FabricConfig) -> bool:
-    if topology is Topology.Linear or (topology is None and fabric not in _RINGS):
-        return False
-    axis = next((a for a in range(device.shape.dims()) if list(line) in device.lines_along(a)), 0)
-    return device.system.are_joined(list(line), axis)
+def _axes(device: MeshDevice, asked: object) -> list[tuple[int, Line]]:
+    """The axes that it runs along, one after the other: the one that was asked for, or all of them."""
+    lines = [(axis, line) for axis, line in enumerate(lines_of(device)) if line.devices > 1]
+    return [one for one in lines if one[0] == asked] if isinstance(asked, int) else lines
 
 
 def _pair_of(arguments: Mapping[str, object], device: MeshDevice) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from softmesh.callsite import CallSite, RawSite, resolved
+from softmesh.callsite import CallSite, RawSite
 from softmesh.cost.timeline import MemoryRegion
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
@@ -24,11 +24,7 @@ class Entry(NamedTuple):
     number: int
     label: Any  # a text, or what knows one
     tensor_id: int | None
-    raw_site: RawSite | None
-
-    @property
-    def site(self) -> CallSite | None:
-        return None if self.raw_site is None else resolved(self.raw_site)
+    raw_site: RawSite | CallSite | None
 
 
 class MeshJournal:

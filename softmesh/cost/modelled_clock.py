@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softmesh.cost.laws.dispatches import GAP_US, UNTRACED_US
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
-from softmesh.hardware import Arch
 from softmesh.systems.chip import Chip
 
-_ISSUE = {Arch.WORMHOLE_B0: 38e-6, Arch.BLACKHOLE: 5e-6}  # the host's time for a call that is not traced
-_GAP = {Arch.WORMHOLE_B0: 0.69e-6, Arch.BLACKHOLE: 0.6e-6}  # between two programs on the same cores
+_ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
+_GAP = {arch: us * 1e-6 for arch, us in GAP_US.items()}  # between two programs on the same cores
 _REPLAY = 5e-6  # the host's time for a replay
 _ROUND_TRIP = 2e-6  # until the host sees that something has ended
 _MOST_SUB_DEVICES = 4
@@ -82,13 +82,26 @@ class Clock:
         self._where: dict[int, np.ndarray] = {}
 
     def go(self) -> Clocked:
+        """Ranks take turns: one that wants a message waits until its sender got there."""
         after: list[list[tuple[float, int]]] = [[] for _ in self._runs]
-        for number, run in enumerate(self._runs):
-            for index, command in enumerate(run.commands):
-                self._take(number, index, command)
-                after[number].append((self._hosts[number].time, len(self.times)))
-        ends = max((one.end for one in self.times), default=0.0)
-        return Clocked(self.times, after, max(ends, *(host.time for host in self._hosts)) if self._hosts else ends)
+        waits = True  # whether a message that is not there is waited for
+        while any(len(after[number]) < len(run.commands) for number, run in enumerate(self._runs)):
+            before = sum(map(len, after))
+            for number in range(len(self._runs)):
+                self._go_on(number, after[number], waits)
+            waits = sum(map(len, after)) > before  # where nobody can go on, the message was sent before all this
+        ends = [one.end for one in self.times]
+        return Clocked(self.times, after, max([0.0, *ends, *(host.time for host in self._hosts)]))
+
+    def _go_on(self, number: int, after: list[tuple[float, int]], waits: bool) -> None:
+        commands = self._runs[number].commands
+        for index in range(len(after), len(commands)):
+            command = commands[index]
+            if waits and any(not self._messages.get(channel) for channel in command.receives):
+                return
+            self._take(number, index, command)
+            after.append((self._hosts[number].time, len(self.times)))
+            waits = True
 
     # -- one command -------------------------------------------------------------------------------
 
@@ -119,7 +132,7 @@ class Clock:
 
     def _launch(self, run: int, index: int, command: Recorded) -> None:
         host = self._hosts[run]
-        issued = host.time + _ISSUE[self._chip(run, command.form).arch]
+        issued = host.time + _ISSUE[self._chip(run, command.form).arch_name]
         self._hosts[run] = _Place(issued, host.by)
         place = self._run(run, index, command, _Place(issued, host.by), issued)
         if command.is_blocking:
@@ -203,7 +216,7 @@ class Clock:
 
     def _take_cores(self, run: int, form: Form, end: float, by: int) -> None:
         places = self._places_of(run, form)
-        gap = _GAP[self._chip(run, form).arch]
+        gap = _GAP[self._chip(run, form).arch_name]
         for part in form.sub_devices or form.wait:
             self._workers[places, part] = end + gap
             self._worked[places, part] = by

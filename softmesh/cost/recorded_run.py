@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from softmesh.callsite import RawSite
+from softmesh.callsite import CallSite, RawSite
 from softmesh.cost.command_cost import CommandCost
 from softmesh.cost.memory_journal import Entry
 from softmesh.cost.timeline import DirectedLink, MeshRecord, TensorRecord, Traffic
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 class Recorded(NamedTuple):
     form: Form
     queue: int
-    raw_site: RawSite
+    raw_site: RawSite | CallSite
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
     within: tuple[str, ...]

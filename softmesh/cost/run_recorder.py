@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from softmesh.cost.calibration import Calibration
 from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.cost.link_traffic import LinkTable
 from softmesh.cost.memory_journal import MeshJournal, all_entries, regions_of
@@ -56,11 +57,12 @@ _KINDS = {
         Kind.NOTE,
     ),
 }
+_OVER_SOCKETS = ("experimental.send_", "experimental.recv_")
 _SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "worker_sub_device_id")
 
 
 class RunRecorder:
-    def __init__(self, calibration: Any = None, rank: int = 0) -> None:
+    def __init__(self, calibration: Calibration | None = None, rank: int = 0) -> None:
         self.run = RecordedRun(rank)
         self._calibration = calibration
         self._tensors = TensorRecords()
@@ -94,8 +96,7 @@ class RunRecorder:
                 command.blocking,
                 command.trace,
                 self._event(command),
-                tuple(map(id, command.sends)),
-                tuple(map(id, command.receives)),
+                *_messages(command),
                 bool(device.captures.recordings) and command.queue in device.captures.recordings,
             )
         )
@@ -144,7 +145,6 @@ class RunRecorder:
 
     def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
         kind = _kind_of(command)
-        fabric = settings.active().config
         ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
         chosen = _sub_devices(command, arguments)
         return Form(
@@ -154,7 +154,7 @@ class RunRecorder:
             ids,
             tuple(self._place(chip) for chip in ids),
             FREE if kind is Kind.NOTE else self._price(command, device.system.chip),
-            self._links.traffic_of(command, fabric) if kind is Kind.PROGRAM else None,
+            self._links.traffic_of(command) if kind is Kind.PROGRAM else None,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,
             tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
@@ -162,9 +162,7 @@ class RunRecorder:
         )
 
     def _price(self, command: Command, chip: Chip) -> CommandCost:
-        if self._calibration is None:
-            return price(command, chip)
-        return price(command, chip, calibration=self._calibration)  # type: ignore[call-arg]
+        return price(command, chip, self._calibration)
 
     def _place(self, chip: int) -> int:
         return self._places.setdefault(chip, len(self._places))
@@ -260,6 +258,18 @@ def _sub_devices(command: Command, arguments: Mapping[str, object]) -> tuple[int
         return command.sub_devices
     named = (arguments.get(name) for name in _SUB_DEVICE_NAMES)
     return tuple(value.id for value in named if isinstance(value, SubDeviceId))
+
+
+def _messages(command: Command) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Channels that it sends into, and receives from; between ranks both ends know the chips that are joined."""
+    sends: tuple[object, ...] = tuple(map(id, command.sends))
+    receives: tuple[object, ...] = tuple(map(id, command.receives))
+    if not sends and not receives and command.name.startswith(_OVER_SOCKETS):
+        pairs = getattr(command.arguments.get("mesh_socket"), "node_pairs", None)
+        if callable(pairs):
+            channel = (str(pairs()),)
+            return (channel, ()) if command.name.startswith(_OVER_SOCKETS[0]) else ((), channel)
+    return sends, receives
 
 
 def _sharing_a_way(device: MeshDevice, ids: tuple[int, ...]) -> int:
