@@ -516,6 +516,7 @@ from softmesh import _ttnn as _ttnn
 from softmesh import cluster as cluster
 from softmesh import config_serialization as config_serialization
 from softmesh import core as core
+from softmesh import database as database
 from softmesh import device as device
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access

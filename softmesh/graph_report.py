@@ -102,7 +102,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     if len(arguments) != 2:
         sys.exit("usage: python -m softmesh.graph_report REPORT FOLDER")
-    print(import_report(*arguments))
+    report, folder = arguments
+    print(import_report(report, folder))
 
 
 if __name__ == "__main__":

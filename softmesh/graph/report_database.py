@@ -45,6 +45,8 @@ COMPARISON_RECORDS_FALLBACK_NAME = COMPARISON_RECORDS_FILE
 SUPPORTED_REPORT_VERSION = REPORT_VERSION
 OPERATION_ID_STRIDE_PER_RANK_FILE = 10_000
 
+REPORTED: set[Path] = set()  # folders that the fixture of test suites has written
+
 Report = Mapping[str, Any]
 
 
@@ -163,3 +165,4 @@ def run_pytest_graph_report_fixture(request: Any) -> Iterator[None]:
             end_graph_capture_to_file(folder / "graph_capture.json")
             import_report(folder / "graph_capture.json", folder)
             CONFIG.save_to_file(folder / "config.json")
+            REPORTED.add(folder.resolve())
