@@ -34,6 +34,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids as num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores as split_work_to_cores,
 )
+from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,
     register_pre_operation_hook as register_pre_operation_hook,
@@ -525,6 +526,7 @@ from softmesh import _ttnn as _ttnn
 from softmesh import cluster as cluster
 from softmesh import config_serialization as config_serialization
 from softmesh import core as core
+from softmesh import database as database
 from softmesh import device as device
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access

@@ -5,20 +5,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import runpy
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
-from softmesh.alias import AliasRefused, aliased
+from softmesh.alias import AliasRefused
 from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.program_start import as_program, execute
 from softmesh.version import __version__
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-_INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
 
 
 class _Later(NamedTuple):
@@ -33,6 +31,8 @@ _ELSEWHERE = {
     "show": _Later("softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh."),
     "systems": _Later("softmesh.report.systems_list", "List the machines that are built in."),
     "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
+    "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
+    "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
     "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
     "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),
     "ping": _Later("softmesh.report.ping", "Test every Ethernet link of a machine."),
@@ -124,12 +124,11 @@ def run(
     _choose_machine(system, down)
     if ranks is not None:
         sys.exit(_run_ranks(ranks, [*(["-m"] if as_module else []), file, *args]))
-    with _as_program(file, args, as_module):
-        try:
-            with aliased():
-                _execute(file, as_module)
-        except AliasRefused as error:
-            raise _Refusal(str(error)) from None
+    try:
+        with as_program(file, args, as_module):
+            execute(file, as_module)
+    except AliasRefused as error:
+        raise _Refusal(str(error)) from None
 
 
 def _check_there(file: str, as_module: bool) -> None:
@@ -165,47 +164,6 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
             importlib.import_module("softmesh.systems.system_choice").chosen_machine()
         except SoftmeshError as error:
             raise _Refusal(str(error)) from None
-
-
-@contextmanager
-def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None]:
-    """`sys.argv` and `sys.path` as `python file args` has them; processes that it starts find ttnn as well."""
-    argv, path, python_path = sys.argv, list(sys.path), os.environ.get("PYTHONPATH")
-    sys.argv = [file, *args]
-    launcher = importlib.import_module("softmesh.processes.launcher.rank_environment")
-    os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
-    sys.path += launcher.ttnn_entries_of(os.environ["PYTHONPATH"])  # which multiprocessing hands to its children
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = argv, path
-        os.environ.pop("PYTHONPATH", None)
-        os.environ.update({} if python_path is None else {"PYTHONPATH": python_path})
-
-
-def _execute(file: str, as_module: bool) -> None:
-    """Run it as `__main__`; an exception is shown as Python shows it, from the program's first line on."""
-    try:
-        if as_module:
-            runpy.run_module(file, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(file, run_name="__main__")
-    except SystemExit:
-        raise
-    except BaseException as error:
-        _drop_our_frames(error)
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
-
-
-def _drop_our_frames(error: BaseException) -> None:
-    ours = {__file__, runpy.__file__, "<frozen runpy>"}
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
-        trace = trace.tb_next
-    error.__traceback__ = trace
 
 
 _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train"]

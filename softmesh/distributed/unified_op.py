@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
+from softmesh.cost.mesh_lines import lines_of
 from softmesh.dispatch.call_cache import Call, CallCache
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
@@ -25,7 +26,7 @@ from softmesh.distributed import communication_policy
 from softmesh.distributed.call_description import ShapeOf, describe_call
 from softmesh.distributed.compiled_plan import CompiledPlan
 from softmesh.distributed.layout_planner import Plan
-from softmesh.distributed.layouts import lines_of, mesh_of
+from softmesh.distributed.layouts import mesh_of
 from softmesh.distributed.placement_requests import axis_names, request_key
 from softmesh.distributed.runnable_plan import Describe, Runnable, planned
 from softmesh.errors import ArgumentError, FabricWarning, MeshError, did_you_mean

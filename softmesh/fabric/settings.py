@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from softmesh import epoch
 from softmesh.hardware import (
@@ -35,6 +35,27 @@ class FabricSettings:
 _ACTIVE = FabricSettings()
 # Another number after each change: what was planned under one setting is not asked for under the next.
 serial = 0
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Asked from outside of a program that sets a fabric: another one in its place, or to do without broken links."""
+
+    config: FabricConfig | None = None
+    is_relaxed: bool = False
+
+    def instead_of(self, asked: FabricSettings) -> FabricSettings:
+        if not asked.is_on:
+            return asked
+        relaxed = FabricReliabilityMode.RELAXED_INIT
+        return replace(
+            asked,
+            config=self.config or asked.config,
+            reliability=relaxed if self.is_relaxed else asked.reliability,
+        )
+
+
+what_if = WhatIf()
 
 
 def active() -> FabricSettings:

@@ -55,9 +55,10 @@ def set_fabric_config(
     if not wanted.is_on:
         settings.activate(FabricSettings())
         return
-    _check_that_nothing_is_open(config)
+    wanted = settings.what_if.instead_of(wanted)
+    _check_that_nothing_is_open(wanted.config)
     active = settings.active()
-    if active.is_on and active.config is not config:
+    if active.is_on and active.config is not wanted.config:
         raise MeshError(
             f"Tried to override previous value of fabric config: {active.config.cpp_name}, with: {config.cpp_name}. "
             "Set ttnn.FabricConfig.DISABLED in between."
