@@ -23,8 +23,8 @@ echo
 echo "## The report"
 "$python" -m softmesh estimate --system T3000 \
     --visualizer "$work/visualizer" --ops-csv "$work/ops" --perfetto "$work/trace.json.gz" -o "$work/report.html" \
-    "$here/../examples/llama/run.py" --mesh 2x4 --tokens 4 --users 2 >"$work/estimate.txt"
-ls "$work/visualizer" "$work/ops"
+    "$here/../examples/llama/run.py" --mesh 2x4 --tokens 2 --users 1 >"$work/estimate.txt"
+(cd "$work" && ls visualizer ops)
 
 echo
 echo "## TT-NN Visualizer"

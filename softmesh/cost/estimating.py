@@ -36,6 +36,10 @@ class ProgramCost:
     def __repr__(self) -> str:
         return "ProgramCost(under way)" if self._run is None else f"ProgramCost({self.seconds * 1e3:.3f} ms)"
 
+    @property
+    def has_ended(self) -> bool:
+        return self._run is not None
+
     @cached_property
     def estimate(self) -> Estimate:
         """Everything that is known, as a value that reports are made from."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 import linecache
 import re
 import sqlite3
+import sys
 from pathlib import Path
+from types import FrameType
 
-from softmesh.callsite import CallSite
+from softmesh.callsite import CallSite, is_ours
 
 _LARGEST_SOURCE = 2 << 20
+_MOST_FRAMES = 30
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _SHORT = re.compile(r"^\s*(?P<file>[^\s:][^:\n]*):(?P<line>\d+)\s*$", re.MULTILINE)
 
@@ -21,6 +24,18 @@ def frame_text(site: CallSite) -> str:
     """One frame of a trace, with its line of source where that can be read."""
     source = linecache.getline(site.file, site.line).strip()
     return f'  File "{site.file}", line {site.line}, in {site.function}\n' + (f"    {source}\n" if source else "")
+
+
+def user_frames() -> list[str]:
+    """The frames of the user's program that led here."""
+    frame: FrameType | None = sys._getframe(1)
+    found: list[str] = []
+    while frame is not None and len(found) < _MOST_FRAMES:
+        code = frame.f_code
+        if not is_ours(code.co_filename):
+            found.append(frame_text(CallSite(code.co_filename, frame.f_lineno, code.co_name)))
+        frame = frame.f_back
+    return found
 
 
 def innermost_frame(stack_trace_text: str | None) -> tuple[str | None, int | None]:

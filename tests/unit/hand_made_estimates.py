@@ -143,7 +143,7 @@ class _Builder:
             self.allocate(product.outputs[0], 100 + layer, _SITES[1], -1)
         marks.append(Mark(self.now, len(self.commands), 0, "replay & <more>", ""))
         self.command("matmul", 38 * US, Bound.COMPUTE, _SITES[4], trace=7, session=0, step=1)
-        self.command("to_torch", 90 * US, Bound.HOST, _SITES[4], is_blocking=True, outputs=(), step=1)
+        self.command("to_layout", 90 * US, Bound.HOST, _SITES[4], is_blocking=True, outputs=(), step=1)
         uses = self._uses()
         return Estimate(
             program=ODD_NAME,

@@ -339,7 +339,7 @@ def test_how_a_program_failed_is_an_error_of_its_last_operation(estimate: Estima
     write_outputs(replace(estimate, error="ValueError: no <such> thing"), visualizer=tmp_path)
     with closing(sqlite3.connect(tmp_path / "db.sqlite")) as database:
         row = database.execute("SELECT operation_name, error_type, error_message FROM errors").fetchone()
-    assert row == ("ttnn.to_torch", "ValueError", "no <such> thing")
+    assert row == ("ttnn.to_layout", "ValueError", "no <such> thing")
 
 
 # -- paths ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.timeline import Estimate, TimedCommand
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.graph.native_calls import native_name
 from softmesh.systems.chip import Chip
 
@@ -21,7 +22,11 @@ _PRODUCTS = ("matmul", "linear", "conv", "attention")
 # What TT-NN launches for functions that are one command here and no program of their own there.
 _PROGRAMS = {
     "all_reduce": "AllReduceAsyncDeviceOperation",
-    "concat": "ConcatDeviceOperation",
+    "experimental.nlp_concat_heads": "NLPConcatHeadsDeviceOperation",
+    "experimental.nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
+    "experimental.nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
+    "rms_norm_post_all_gather": "LayerNormPostAllGatherDeviceOperation",
+    "rms_norm_pre_all_gather": "LayerNormPreAllGatherDeviceOperation",
     "transformer.paged_scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
     "transformer.scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
 }
@@ -40,11 +45,14 @@ class Roofline(NamedTuple):
 
 
 def is_program(command: TimedCommand) -> bool:
-    return command.mesh >= 0 and bool(command.devices) and command.cost.bound is not Bound.HOST and command.seconds > 0
+    """Ops and collectives; a transfer between host and device is no program."""
+    on_devices = command.mesh >= 0 and bool(command.devices) and command.cost.bound is not Bound.HOST
+    return on_devices and command.seconds > 0 and command.name in OPERATIONS
 
 
 def is_host_work(command: TimedCommand) -> bool:
-    return command.cost.bound is Bound.HOST and command.seconds > 0
+    """Ops that the host computes itself."""
+    return command.cost.bound is Bound.HOST and command.seconds > 0 and command.name in OPERATIONS
 
 
 def op_code(command: TimedCommand) -> str:

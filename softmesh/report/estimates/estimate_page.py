@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from softmesh.cost.summaries import size_text, time_text
 from softmesh.cost.timeline import Estimate
+from softmesh.report.estimates.link_and_memory_use import MemoryUse, device_count, memory_uses, time_by_bound
 from softmesh.report.estimates.link_map import link_map
 from softmesh.report.estimates.memory_map import left_out, memory_map, memory_sentence
 from softmesh.report.estimates.output_files import PathLike, write_file
@@ -20,15 +22,7 @@ from softmesh.report.estimates.page_tables import (
     ops_table,
     tensors_table,
 )
-from softmesh.report.estimates.quantities import count_text, share_text, size_text, time_text
-from softmesh.report.estimates.summaries import (
-    MemoryUse,
-    band,
-    device_count,
-    memory_uses,
-    time_by_bound,
-    tokens_per_second,
-)
+from softmesh.report.estimates.quantities import count_text, share_text
 from softmesh.report.estimates.timeline_lanes import timeline_data
 from softmesh.report.schedules.player_page import embedded
 from softmesh.report.wiring.wiring_model import printable
@@ -110,10 +104,10 @@ def _failure(estimate: Estimate) -> str:
 
 
 def _cards(estimate: Estimate) -> Iterator[str]:
-    low, high = band(estimate)
+    low, high = estimate.band()
     yield '<div class="cards">'
     yield _card("Modelled time", time_text(estimate.seconds), f"between {time_text(low)} and {time_text(high)}")
-    speed = tokens_per_second(estimate)
+    speed = estimate.tokens_per_second()
     if speed is not None:
         yield _card(
             "Tokens per second", f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}", "over the steps that make tokens"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from softmesh.cost.summaries import size_text, time_text
 from softmesh.cost.timeline import Estimate, MeshRecord
 from softmesh.report.drawing import Panel, picture
+from softmesh.report.estimates.link_and_memory_use import PairUse, link_pairs
 from softmesh.report.estimates.page_colours import FADED, GROUND, INK, LINE, STEPS, heat
-from softmesh.report.estimates.quantities import share_text, size_text, time_text
-from softmesh.report.estimates.summaries import PairUse, link_pairs
+from softmesh.report.estimates.quantities import share_text
 from softmesh.report.shard_layout import planes
 
 _WIDEST = 1080.0

@@ -6,12 +6,16 @@ program have one colour.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from xml.etree import ElementTree
 
+from softmesh.cost.summaries import size_text, time_text
 from softmesh.report.drawing import Panel, picture
+from softmesh.report.estimates.link_and_memory_use import Allocation, MemoryUse
 from softmesh.report.estimates.page_colours import FADED, GROUND, LINE, tint
-from softmesh.report.estimates.quantities import share_text, size_text, time_text
-from softmesh.report.estimates.summaries import Allocation, MemoryUse
+from softmesh.report.estimates.quantities import share_text
 
 _WIDTH = 1000.0
 _LEFT = 74.0
@@ -19,6 +23,7 @@ _CURVE = 64.0
 _MAP = 190.0
 _GAP = 16.0
 _MOST_SHOWN = 1500
+_WIDEST_GAP = 0.06  # of all that was ever used
 _LEAST = 0.6  # pixels of the smallest that is seen
 
 
@@ -67,10 +72,11 @@ def _addresses(panel: Panel, use: MemoryUse, seconds: float) -> None:
     panel.rectangle(_LEFT, top, _WIDTH, _MAP, GROUND, stroke=LINE)
     if not placed:
         return
-    low = min(each.taken.address or 0 for each in placed)
-    high = max((each.taken.address or 0) + each.bytes for each in placed)
-    panel.text(_LEFT - 8, top + 9, f"{high:#x}", 10.5, anchor="end", fill=FADED)
-    panel.text(_LEFT - 8, top + _MAP, f"{low:#x}", 10.5, anchor="end", fill=FADED)
+    scale = _AddressScale(placed, top)
+    panel.text(_LEFT - 8, top + 9, f"{scale.high:#x}", 10.5, anchor="end", fill=FADED)
+    panel.text(_LEFT - 8, top + _MAP, f"{scale.low:#x}", 10.5, anchor="end", fill=FADED)
+    for y in scale.breaks:
+        panel.rectangle(_LEFT, y, _WIDTH, 0, "none", dashed=True, tip="nothing was ever allocated in between")
     for at in range(5):
         x = _LEFT + _WIDTH * at / 4
         anchor = "start" if at == 0 else "end" if at == 4 else "middle"
@@ -79,15 +85,56 @@ def _addresses(panel: Panel, use: MemoryUse, seconds: float) -> None:
     shown = sorted(placed, key=lambda each: -each.bytes * (each.end - each.start))[:_MOST_SHOWN]
     for each in sorted(shown, key=lambda each: each.start):
         colour = colours.setdefault(each.taken.site, len(colours))
-        _block(panel, each, seconds, top, (low, high), tint(colour))
+        _block(panel, each, seconds, scale, tint(colour))
 
 
-def _block(panel: Panel, each: Allocation, seconds: float, top: float, span: tuple[int, int], colour: str) -> None:
-    low, high = span
-    scale = _MAP / max(high - low, 1)
+class _AddressScale:
+    """Addresses from the bottom up; of a wide gap in which nothing ever lay, only a little is shown."""
+
+    def __init__(self, placed: Sequence[Allocation], top: float) -> None:
+        used = _joined((each.taken.address or 0, (each.taken.address or 0) + each.bytes) for each in placed)
+        self.low, self.high = used[0][0], used[-1][1]
+        most = max(sum(end - start for start, end in used) * _WIDEST_GAP, 1.0)
+        gaps = [(end, start) for (_, end), (start, _) in pairwise(used)]
+        shown = [min(end - start, most) for start, end in gaps]
+        self._starts, self._places = [used[0][0]], [0.0]
+        for (start, end), gap, wide in zip(used, [*gaps, None], [*shown, 0.0], strict=True):
+            after = self._places[-1] + end - start
+            if gap is not None:
+                self._starts += [end, gap[1]]
+                self._places += [after, after + wide]
+        self._whole = max(self._places[-1] + used[-1][1] - used[-1][0], 1.0)
+        self._bottom = top + _MAP
+        self.breaks = [
+            self.y(start) - _MAP / self._whole * wide / 2
+            for (start, end), wide in zip(gaps, shown, strict=True)
+            if end - start > most
+        ]
+
+    def y(self, address: int) -> float:
+        at = bisect_right(self._starts, address) - 1
+        place = self._places[at] + address - self._starts[at]
+        return self._bottom - place * _MAP / self._whole
+
+    def height(self, size: int) -> float:
+        return max(_LEAST, size * _MAP / self._whole)
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What overlaps or touches as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _block(panel: Panel, each: Allocation, seconds: float, scale: _AddressScale, colour: str) -> None:
     x, right = _x(each.start, seconds), _x(each.end, seconds)
-    height = max(_LEAST, each.bytes * scale)
-    y = top + _MAP - ((each.taken.address or 0) - low) * scale - height
+    height = scale.height(each.bytes)
+    y = scale.y(each.taken.address or 0) - height
     width = max(_LEAST, right - x)
     site = f"\n{each.taken.site}" if each.taken.site is not None else ""
     tip = (

@@ -93,7 +93,7 @@ th.number button { width: 100%; text-align: right; }
 th[aria-sort=ascending] button::after { content: ' ↑'; color: var(--accent); }
 th[aria-sort=descending] button::after { content: ' ↓'; color: var(--accent); }
 td { padding: .26rem .9rem .26rem 0; border-bottom: 1px solid var(--ground); vertical-align: baseline; }
-td.number, td code { white-space: nowrap; }
+td.number, td code, td.plain { white-space: nowrap; }
 td.number { text-align: right; }
 tbody tr:hover td { background: var(--ground); }
 td .source { color: var(--faded); display: inline-block; max-width: 34rem; overflow: hidden; text-overflow: ellipsis;

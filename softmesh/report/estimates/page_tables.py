@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, size_text, time_text
 from softmesh.cost.timeline import Estimate, TimedCommand
+from softmesh.report.estimates.link_and_memory_use import memory_uses
 from softmesh.report.estimates.page_colours import BOUND
-from softmesh.report.estimates.quantities import count_text, share_text, size_text, time_text
-from softmesh.report.estimates.summaries import Total, memory_uses, totals
+from softmesh.report.estimates.quantities import count_text, share_text
 from softmesh.report.estimates.timeline_lanes import chips_text
 
 _MOST_ROWS = 3000
@@ -22,6 +23,7 @@ class Cell(NamedTuple):
     markup: str
     value: float | str
     is_number: bool = False
+    is_plain: bool = False  # never broken into lines
 
 
 def text(shown: object) -> Cell:
@@ -63,30 +65,30 @@ def _numeric(title: str) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    kind = ' class="number"' if cell.is_number else ""
+    kind = ' class="number"' if cell.is_number else ' class="plain"' if cell.is_plain else ""
     value = f"{cell.value:.9g}" if isinstance(cell.value, float | int) else escape(cell.value)
     return f'<td{kind} data-v="{value}">{cell.markup}</td>'
 
 
 def bound_cell(bound_name: str, colour: str) -> Cell:
-    return Cell(f'<span class="dot" style="background:{colour}"></span>{escape(bound_name)}', bound_name)
+    return Cell(f'<span class="dot" style="background:{colour}"></span>{escape(bound_name)}', bound_name, is_plain=True)
 
 
 # -- the tables -----------------------------------------------------------------------------------------------
 
 
 def ops_table(estimate: Estimate) -> str:
-    found = totals(estimate.commands, lambda command: command.name)
+    found = by_op(estimate)
     heads = ("op", "time#", "share#", "calls#", "band#", "bound", "work#", "DRAM#", "over links#")
     return table("ops", heads, (_op_row(total, found) for total in found))
 
 
-def _op_row(total: Total, found: Sequence[Total]) -> list[Cell]:
-    whole, colour = sum(each.seconds for each in found), BOUND[total.bound]
+def _op_row(total: OpCost, found: Sequence[OpCost]) -> list[Cell]:
+    colour = BOUND[total.bound]
     return [
         code(total.name),
         bar(total.seconds, found[0].seconds, time_text(total.seconds), colour),
-        number(total.seconds / whole, share_text(total.seconds, whole)),
+        number(total.share, share_text(total.share, 1)),
         number(total.calls, f"{total.calls:,}"),
         _band(total.low, total.high, total.is_measured),
         bound_cell(total.bound.value, colour),
@@ -107,25 +109,23 @@ def _band(low: float, high: float, is_measured: bool) -> Cell:
 
 
 def lines_table(estimate: Estimate) -> str:
-    found = totals(estimate.commands, lambda command: command.site)
+    found = by_line(estimate)
     heads = ("line", "source", "time#", "share#", "calls#", "bound", "ops")
     return table("lines", heads, (_line_row(total, found) for total in found))
 
 
-def _line_row(total: Total, found: Sequence[Total]) -> list[Cell]:
-    (site,) = total.sites
-    whole, colour = sum(each.seconds for each in found), BOUND[total.bound]
+def _line_row(total: LineCost, found: Sequence[LineCost]) -> list[Cell]:
+    site, colour = total.site, BOUND[total.bound]
     source = linecache.getline(site.file, site.line).strip()
-    ops = sorted(total.names, key=lambda name: -total.names[name])
     where = Cell(f'<code title="{escape(site.file)}">{escape(str(site))}</code>', str(site).lower())
     return [
         where,
         Cell(f'<code class="source">{escape(source[:160])}</code>', source.lower()),
         bar(total.seconds, found[0].seconds, time_text(total.seconds), colour),
-        number(total.seconds / whole, share_text(total.seconds, whole)),
+        number(total.share, share_text(total.share, 1)),
         number(total.calls, f"{total.calls:,}"),
         bound_cell(total.bound.value, colour),
-        text(", ".join(ops[:4]) + (", …" if len(ops) > 4 else "")),
+        text(", ".join(total.ops[:4]) + (", …" if len(total.ops) > 4 else "")),
     ]
 
 

@@ -25,7 +25,8 @@ def lanes(estimate: Estimate) -> list[Lane]:
         if command.seconds <= 0:
             continue
         is_host = command.cost.bound is Bound.HOST or command.mesh < 0
-        key = (command.rank, 0) if is_host else (command.rank, 1, command.mesh, command.queue, command.devices)
+        chips = command.devices
+        key = (command.rank, 0) if is_host else (command.rank, 1, -len(chips), command.mesh, command.queue, chips)
         tracks = groups[key]
         free = next((track for track in tracks if track[-1].end <= command.start + 1e-12), None)
         if free is None:
@@ -43,7 +44,7 @@ def _label(estimate: Estimate, key: tuple[Any, ...]) -> str:
     rank = f"rank {key[0]} · " if estimate.ranks > 1 else ""
     if key[1] == 0:
         return f"{rank}host"
-    _, _, mesh, queue, devices = key
+    *_, mesh, queue, devices = key
     whole = set(devices) == set(estimate.meshes[mesh].devices) and estimate.meshes[mesh].parent is None
     where = f"all {len(devices)} chips" if whole and len(devices) > 1 else chips_text(devices)
     return f"{rank}{where} · queue {queue}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from softmesh.config import CONFIG
 from softmesh.cost.timeline import Estimate
 from softmesh.errors import MeshError
-from softmesh.graph.comparison_records import kept_records, write_records
+from softmesh.graph.comparison_records import import_tensor_comparison_records, kept_records
 from softmesh.graph.machine_descriptors import (
     CLUSTER_FILE,
     CONFIG_FILE,
@@ -57,8 +57,7 @@ def _write_database(estimate: Estimate, folder: Path, option: str) -> Path:
             cursor.execute("PRAGMA synchronous = OFF")
             create_database_schema(cursor)
             left_out = insert_estimate(cursor, estimate)
-            for table, records in kept_records().items():
-                write_records(cursor, table, records)
+            import_tensor_comparison_records(cursor, kept_records())
             save_database_schema_version(cursor)
             import_metadata(cursor, {**_metadata(estimate), **left_out})
         os.chmod(unfinished, 0o644)
