@@ -161,16 +161,18 @@ _elsewhere(
     "softmesh.coverage.coverage_command",
     "Hold the names that programs use against those there are.",
 )
+_elsewhere("calibrate", "softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine.")
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train"]
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost"]
 
 
 @commands.command(context_settings=_FORWARDING)
 @click.argument("name", type=click.Choice(_BENCHES))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""
+    """Measure softmesh against plain torch, JAX and MPI, how long a fabric or a job takes to come up, or how far the
+    cost model is from measurements."""
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
     if where != "cpu" and not {"-h", "--help"} & set(args):
         raise _Refusal(
