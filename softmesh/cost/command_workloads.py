@@ -20,6 +20,7 @@ from softmesh.cost.workloads import (
     Movement,
     Product,
     Workload,
+    convolution,
     cores_of,
     tiles_of,
 )
@@ -204,6 +205,7 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
         phases_of(command, dtype_of(in0)),
         grid,
         batch,
+        max(math.prod(list(in1.shape)[:-2]), 1),
         is_in_l1([in0]),
         is_in_l1([in1]),
         is_in_l1([out]),
@@ -212,12 +214,11 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
     )
 
 
-def _convolution(command: Command, chip: Chip) -> Product | Elements:
-    """As the product that it is computed as: pixels by the window's elements by output channels."""
+def _convolution(command: Command, chip: Chip) -> Chain | Elements:
     made = _product(command, chip)
     if isinstance(made, Elements):
         return made
-    return made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True)
+    return convolution(made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True))
 
 
 def _attention(command: Command, chip: Chip) -> Chain | Elements:
