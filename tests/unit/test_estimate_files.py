@@ -227,6 +227,23 @@ def test_ranks_share_one_trace(estimate: Estimate):
     assert len(names) == len(set(names))
 
 
+def test_a_message_between_ranks_is_an_arrow(estimate: Estimate):
+    sent = estimate.commands[0]
+    received = sent._replace(index=len(estimate.commands), rank=1, mesh=1, start=sent.end, end=2 * sent.end, after=0)
+    mesh = estimate.meshes[0]._replace(index=1, rank=1)
+    both = replace(estimate, ranks=2, commands=(*estimate.commands, received), meshes=(*estimate.meshes, mesh))
+    events = events_of(both)
+    names = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
+    arrows = defaultdict(list)
+    for event in events:
+        if event["name"] == "message":
+            arrows[event["id"]].append((event["ph"], names[event["pid"]], event["ts"]))
+    assert len(arrows) == 8
+    start, end = next(iter(arrows.values()))
+    assert start == ("s", "rank 0, chip 0 at (0, 0)", 0)
+    assert end == ("f", "rank 1, chip 0 at (0, 0)", pytest.approx(40))
+
+
 # -- TT-NN Visualizer ---------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from softmesh.cost.timeline import Estimate, MeshRecord, TimedCommand
 from softmesh.report.estimates.output_files import PathLike, write_file
 
 Event = dict[str, Any]
+Track = tuple[int, int]  # process and thread
 
 _PROGRAM, _STEPS = 1, 2  # threads of a rank
 _LANES = 16  # tracks that a queue may take
@@ -61,6 +62,10 @@ class _Trace:
         self._threads: set[tuple[int, int]] = set()
         self._ends: dict[tuple[int, int], float] = defaultdict(lambda: -1.0)  # of the last slice of a track
         self._arrows = 0
+        # Tracks of commands that a command of another rank waited for, by index and device.
+        commands = estimate.commands
+        awaited = {one.after for one in commands if one.after is not None and commands[one.after].rank != one.rank}
+        self._awaited: dict[int, dict[int, Track]] = {index: {} for index in awaited}
 
     # -- tracks ------------------------------------------------------------------------------------------
 
@@ -125,6 +130,10 @@ class _Trace:
             tracks[device] = process, self._queue(process, command)
             self.slice(*tracks[device], command.name, command.start, command.end, args)
         self._over_links(command, tracks)
+        if command.index in self._awaited:
+            self._awaited[command.index] = tracks
+        if command.after in self._awaited:
+            self._from_another_rank(command, tracks)
 
     def _on_host(self, command: TimedCommand, args: Event) -> None:
         """Its own work, and where it waits for a command to end."""
@@ -145,7 +154,7 @@ class _Trace:
         name = f"queue {command.queue}" + (f", track {lane - first + 1}" if lane > first else "")
         return self.thread(process, lane, name)
 
-    def _over_links(self, command: TimedCommand, tracks: dict[int, tuple[int, int]]) -> None:
+    def _over_links(self, command: TimedCommand, tracks: dict[int, Track]) -> None:
         """A slice on each link that it uses, and an arrow from the sender over the link to the receiver."""
         for number, size in command.traffic.bytes_by_link if command.traffic is not None else ():
             link = self.estimate.links[number].link
@@ -156,16 +165,24 @@ class _Trace:
             sender, receiver = tracks.get(link.source.chip), tracks.get(link.target.chip)
             if sender is None or receiver is None:
                 continue
-            self._arrows += 1
             at = command.start + _INSIDE * command.seconds
-            arrow = {"name": "sends", "cat": "link", "id": self._arrows}
-            for phase, (pid, tid), when in (
-                ("s", sender, command.start),
-                ("t", (process, thread), at),
-                ("f", receiver, at + _INSIDE * command.seconds),
-            ):
-                event = {**arrow, "ph": phase, "pid": pid, "tid": tid, "ts": _us(when)}
-                self.events.append(event | ({"bp": "e"} if phase != "s" else {}))
+            way = [(sender, command.start), ((process, thread), at), (receiver, at + _INSIDE * command.seconds)]
+            self._arrow("sends", way)
+
+    def _from_another_rank(self, command: TimedCommand, tracks: dict[int, Track]) -> None:
+        """An arrow from each device that sent to the one in the same place that received."""
+        sent = self.estimate.commands[command.after or 0]
+        if sent.rank == command.rank:
+            return
+        for sender, receiver in zip(self._awaited[sent.index].values(), tracks.values(), strict=False):
+            self._arrow("message", [(sender, sent.start), (receiver, command.start)])
+
+    def _arrow(self, name: str, way: Sequence[tuple[Track, float]]) -> None:
+        self._arrows += 1
+        for number, ((pid, tid), when) in enumerate(way):
+            phase = "s" if not number else "f" if number == len(way) - 1 else "t"
+            event = {"name": name, "cat": "link", "id": self._arrows, "ph": phase, "pid": pid, "tid": tid}
+            self.events.append({**event, "ts": _us(when), **({"bp": "e"} if number else {})})
 
     # -- counters -----------------------------------------------------------------------------------------
 
