@@ -49,6 +49,7 @@ with _collector_paused():
     from softmesh.errors import (
         ArgumentError,
         DeviceMemoryWarning,
+        FabricWarning,
         MeshError,
         NotModelled,
         OutOfDeviceMemory,
@@ -88,6 +89,7 @@ with _collector_paused():
     )
     from softmesh.namespaces import Package as _Package
     from softmesh.namespaces import behind_the_door, load_lazily, publish
+    from softmesh.notebook_extension import load_ipython_extension, unload_ipython_extension
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.data_movement.layout_conversion import assign, copy, to_dtype

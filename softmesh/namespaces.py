@@ -23,10 +23,6 @@ _PREFIX = "ttnn."
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
 _FORMS = "the forms of its tensors are not documented"
-_LIGHT_METAL = (
-    "its commands are for a chip that has no Python beside it; record them with ttnn.begin_trace_capture and run them "
-    "with ttnn.execute_trace"
-)
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -71,8 +67,6 @@ REASONS: dict[str, str] = {
         "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
-    **dict.fromkeys(("LightMetalReplay", "light_metal_begin_capture", "light_metal_end_capture"), _LIGHT_METAL),
-    "_ttnn.core.LightMetalBinary": _LIGHT_METAL,
     **dict.fromkeys(
         (
             "_ttnn.multi_device.experimental.generate_blitz_decode_pipeline",
@@ -157,7 +151,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "operations.transformer": ("transformer",),
     "_ttnn": (),
     "_ttnn.bfp_utils": (),
-    "_ttnn.core": ("tensor.native_names",),
+    "_ttnn.core": ("tensor.native_names", "light_metal.binary"),
     "_ttnn.device": _DEVICE,
     "_ttnn.events": (),
     "_ttnn.fabric": (),
@@ -231,6 +225,9 @@ LAZY = {
     "graph_report": "",
     "graph_tracer_utils": "",
     "KernelDescriptor": "kernels.program.kernel_descriptor",
+    "light_metal_begin_capture": "light_metal.recording",
+    "light_metal_end_capture": "light_metal.recording",
+    "LightMetalReplay": "light_metal.recording",
     "layernorm_default_compute_config": "ops.device_operations",
     "LayerNormDeviceOperation": "ops.device_operations",
     "LayerNormInputs": "ops.device_operations",

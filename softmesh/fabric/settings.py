@@ -62,6 +62,13 @@ def active() -> FabricSettings:
     return _ACTIVE
 
 
+def needed_line() -> str:
+    """For a message that advises a collective: the line that it needs first, where no fabric is configured."""
+    if _ACTIVE.is_on:
+        return ""
+    return " It needs ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D), before the mesh is opened."
+
+
 def activate(settings: FabricSettings) -> None:
     global _ACTIVE, serial
     if settings != _ACTIVE:

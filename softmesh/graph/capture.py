@@ -1,14 +1,15 @@
 """Graph capture: an observer of the command stream that records ops, tensors and buffers as graph nodes.
 
 An op is a function, named as the device operation that TT-NN launches for it (`BinaryNgDeviceOperation`), any other by
-its Python (`ttnn.from_torch`). Inside it stands what softmesh knows to happen there: memory for its results. The other
-programs that TT-NN may launch on the way have no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by
-their counters.
+its Python (`ttnn.from_torch`). Inside it stands what softmesh knows to happen there: memory for its results, and for
+some what its program keeps on each core (`program_memory.py`). The other programs that TT-NN may launch on the way have
+no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their counters.
 
     capture_start, capture_end           the first and the last
     function_start, function_end         an op, and what it does inside
     tensor, buffer                       a tensor, and the memory it lies in
     buffer_allocate, buffer_deallocate   memory that comes and goes
+    circular_buffer_allocate, ...        what a program has on each core, until circular_buffer_deallocate_all
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.graph.native_calls import native_arguments, native_name
+from softmesh.graph.program_memory import PROGRAM_ENDS, of_program
 from softmesh.graph.stack_trace_sources import user_frames
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
@@ -127,9 +129,15 @@ class GraphCapture:
         made = [tensor for tensor in command.outputs if tensor.tensor_id not in self._tensors]
         for tensor in made:
             self._allocate(tensor)
+        self._run_program(command)
         end = self._nodes.end_function()
         for tensor in command.outputs:
             self._nodes.join(end, self._tensor(tensor))
+
+    def _run_program(self, command: Command) -> None:
+        on_cores = of_program(native_name(command.name), command.arguments, command.inputs, command.outputs)
+        for kind, memory in [(one.kind, one.params) for one in on_cores] + [(PROGRAM_ENDS, {})] * bool(on_cores):
+            self._nodes.join(self._nodes.innermost(), self._nodes.add(kind, memory))
 
     def begin(self, name: str, inputs: list[int], shown: Sequence[str] = (), began_ns: int | None = None) -> None:
         """A function begins; `on_command` ends its own, `end` those of others."""

@@ -22,6 +22,7 @@ from softmesh.hardware import (
     FabricUDMMode,
 )
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
+from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import open_meshes
 
 _WHERE = "set_fabric_config"
@@ -63,6 +64,12 @@ def set_fabric_config(
             "Set ttnn.FabricConfig.DISABLED in between."
         )
     settings.activate(_with_planes_kept(wanted, active))
+
+
+def configure_while_open(config: FabricConfig, mesh: MeshDevice) -> None:
+    """Bring a fabric up under a mesh that was opened without one; no name of TT-NN's does that."""
+    settings.activate(FabricSettings(config))
+    mesh.system.use_active_fabric()
 
 
 def _checked_reliability(mode: FabricReliabilityMode) -> FabricReliabilityMode:

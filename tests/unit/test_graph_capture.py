@@ -89,10 +89,33 @@ def test_memory_that_goes_is_noted_when_a_tensor_dies_and_when_it_is_deallocated
 
 
 def test_the_peak_of_l1_counts_what_lives_at_the_same_time(x: Any):
-    graph, _ = captured(x)  # x, its sum with 1, and the relu of that
-    assert ttnn.graph.extract_peak_L1_memory_usage(graph) == 3 * 2 * TILE_BYTES
+    graph, _ = captured(x)  # x, its sum with 1, and the relu of that; programs stream tensors by two tiles
+    assert ttnn.graph.extract_peak_L1_memory_usage(graph) == (3 * 2 + 4) * TILE_BYTES
     per_core = ttnn.graph.extract_resource_usage_per_core(graph)
-    assert (per_core.peak_cb, per_core.peak_l1, per_core.peak_total) == (0, 3 * TILE_BYTES, 3 * TILE_BYTES)
+    assert (per_core.peak_cb, per_core.peak_l1) == (5 * TILE_BYTES, 3 * TILE_BYTES)
+    assert per_core.peak_total == 7 * TILE_BYTES  # of the sum: two tensors and five tiles, of relu three and four
+
+
+def test_a_program_on_shards_borrows_them_and_one_on_rows_of_the_host_has_nothing(x: Any):
+    config = ttnn.create_sharded_memory_config((32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    sharded = ttnn.to_memory_config(x, config)
+    ttnn.graph.begin_graph_capture()
+    ttnn.multiply(sharded, sharded)
+    graph = ttnn.graph.end_graph_capture()
+    streams = [node["params"] for node in graph if node["node_type"] == "circular_buffer_allocate"]
+    assert streams == [{"size": str(TILE_BYTES), "globally_allocated": "1"}] * len(streams)
+    assert ttnn.graph.extract_resource_usage_per_core(graph).peak_cb == 0
+    ttnn.graph.begin_graph_capture()
+    ttnn.from_torch(torch.ones(4), dtype=ttnn.bfloat16)
+    assert ttnn.graph.extract_resource_usage_per_core(ttnn.graph.end_graph_capture()).peak_total == 0
+
+
+def test_rows_are_repeated_through_two_dataflow_buffers_of_a_page(pair: ttnn.MeshDevice):
+    rows = ttnn.from_torch(torch.ones(4, 128), dtype=ttnn.bfloat16, device=pair)
+    ttnn.graph.begin_graph_capture()
+    ttnn.repeat(rows, [2, 1], implementation="native")
+    usage = ttnn.graph.extract_resource_usage_per_core(ttnn.graph.end_graph_capture())
+    assert (usage.peak_cb, usage.peak_dataflow_buffer) == (0, 2 * (2 * 64 + 256))
 
 
 def test_levels_join_functions_by_the_tensors_between_them(x: Any):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from small_programs import Mistake, cases, check_right, check_wrong
 
 import softmesh as ttnn
 from softmesh import metal
@@ -16,94 +15,6 @@ from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import load_mesh_graph
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-SOCKET = """
-ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
-a, b = (ttnn.open_mesh_device(ttnn.MeshShape(1, 1)) for _ in range(2))
-core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
-memory = ttnn.SocketMemoryConfig({})
-sockets = ttnn.create_socket_pair(a, b, ttnn.SocketConfig([ttnn.SocketConnection(core, core)], memory))
-"""
-VISIBLE = """
-import os
-os.environ["TT_VISIBLE_DEVICES"] = "{}"
-try:
-    ttnn.open_mesh_device(ttnn.MeshShape({}))
-finally:
-    del os.environ["TT_VISIBLE_DEVICES"]
-"""
-DESCRIPTOR = """
-from softmesh.fabric.descriptors.loader import load_mesh_graph
-path = folder / "mesh.textproto"
-path.write_text('''
-mesh_descriptors {{
-  name: "{name}" arch: WORMHOLE_B0
-  {topology} {{ dims: [ 2, 4 ] }} host_topology {{ dims: [ 1, 1 ] }}
-  channels {{ count: 2 }}
-}}
-top_level_instance {{ mesh {{ mesh_descriptor: "{name}" mesh_id: 0 }} }}
-''')
-load_mesh_graph(path)
-"""
-MISTAKES = [
-    Mistake(
-        "a FIFO that holds no packet",
-        SOCKET.format("ttnn.BufferType.L1, 16"),
-        "must hold at least one packet: fifo_size=16 B is less than 1024 B",
-        SOCKET.format("ttnn.BufferType.L1, 4096"),
-    ),
-    Mistake(
-        "a FIFO larger than L1",
-        SOCKET.format("ttnn.BufferType.L1, 20 << 20"),
-        "Out of Memory: Not enough space to allocate",
-        SOCKET.format("ttnn.BufferType.DRAM, 20 << 20"),
-    ),
-    Mistake(
-        "a FIFO larger than DRAM",
-        SOCKET.format("ttnn.BufferType.DRAM, 64 << 30"),
-        "Out of Memory: Not enough space to allocate",
-        SOCKET.format("ttnn.BufferType.DRAM, 64 << 20"),
-    ),
-    Mistake(
-        "a FIFO in the memory of traces",
-        SOCKET.format("ttnn.BufferType.TRACE, 4096"),
-        "Socket FIFOs live in L1 or DRAM, not in TRACE",
-        SOCKET.format("ttnn.BufferType.L1, 1 << 20"),
-    ),
-    Mistake(
-        "more devices than are visible",
-        VISIBLE.format("0,1", "2, 4"),
-        "TT_VISIBLE_DEVICES=0,1 lets this process see 2",
-        VISIBLE.format("0,1", "1, 2"),
-    ),
-    Mistake(
-        "visible devices that are no numbers",
-        VISIBLE.format("zero", "1, 1"),
-        "TT_VISIBLE_DEVICES: 'zero' is no chip number of the elastic machine",
-        VISIBLE.format("7", "1, 1"),
-    ),
-    Mistake(
-        "a field that is misspelt",
-        DESCRIPTOR.format(name="M0", topology="device_topolgy"),
-        "MeshDescriptor has no field 'device_topolgy'; the runtime skips it in silence",
-        DESCRIPTOR.format(name="M0", topology="device_topology"),
-    ),
-    Mistake(
-        "a name that would command the terminal",
-        DESCRIPTOR.format(name="M\\\\033[2J", topology="device_topology"),
-        "name 'M\\x1b[2J' has a control character",
-        DESCRIPTOR.format(name="Mesh of two rows", topology="device_topology"),
-    ),
-]
-
-
-@cases(MISTAKES)
-def test_what_is_said(mistake, tmp_path):
-    check_wrong(mistake, tmp_path)
-
-
-@cases(MISTAKES)
-def test_nothing_is_said_of_the_neighbour(mistake, tmp_path):
-    check_right(mistake, tmp_path)
 
 
 def test_a_socket_takes_its_memory_and_gives_it_back():
