@@ -15,8 +15,10 @@ from softmesh.report.command_options import is_page, output_option, when_given, 
 from softmesh.report.schedules.draw import SchedulePicture, replay_of
 from softmesh.report.schedules.film_strip import schedule_svg
 from softmesh.report.schedules.player_page import schedule_page
+from softmesh.report.schedules.predicted_time import predicted_line
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
+from softmesh.systems.chip import WORMHOLE
 
 _MOST_DEVICES = 64
 _MOST_DEALT = 16  # all_to_all has as many chunks as pairs of devices
@@ -146,6 +148,10 @@ def schedule(
         _check_steps(steps, len(replay.schedule.steps), output)
     if output is None:
         print_pictures(SchedulePicture(replay))
+        chip = WORMHOLE if seats is None else seats.machine.chip
+        told = predicted_line(collective, group, _wraps(group, topology, seats), links, input_bytes, chip)
+        if told is not None:
+            click.echo(told)
     elif not is_page(output):
         write_picture(output, schedule_svg(replay, steps))
     else:
