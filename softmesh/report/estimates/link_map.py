@@ -52,7 +52,8 @@ def link_map(estimate: Estimate) -> str:
         part = _mesh_panel(estimate, mesh, pairs, most)
         page.put(part, 0, y)
         y += part.height + 18
-    page.put(_legend(most), 0, y)
+    if most:
+        page.put(_legend(most), 0, y)
     return picture(page, "What each link of the mesh carried", margin=4).replace('fill="#ffffff"', 'fill="none"', 1)
 
 

@@ -96,7 +96,8 @@ td { padding: .26rem .9rem .26rem 0; border-bottom: 1px solid var(--ground); ver
 td.number, td code, td.plain { white-space: nowrap; }
 td.number { text-align: right; }
 tbody tr:hover td { background: var(--ground); }
-td .source { color: var(--faded); display: inline-block; max-width: 34rem; overflow: hidden; text-overflow: ellipsis;
+td .source { color: var(--faded); display: inline-block; max-width: clamp(11rem, 28vw, 34rem);
+             overflow: hidden; text-overflow: ellipsis;
              white-space: nowrap; vertical-align: bottom; }
 .bar { display: inline-block; width: clamp(2.5rem, 8vw, 7rem); height: .62em; border-radius: 3px;
       background: var(--ground); margin-right: .6em;
