@@ -34,6 +34,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids as num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores as split_work_to_cores,
 )
+from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,
     register_pre_operation_hook as register_pre_operation_hook,
@@ -47,6 +48,7 @@ from softmesh.distributed.explanation import explain as explain
 from softmesh.errors import (
     ArgumentError as ArgumentError,
     DeviceMemoryWarning as DeviceMemoryWarning,
+    FabricWarning as FabricWarning,
     MeshError as MeshError,
     NotModelled as NotModelled,
     OutOfDeviceMemory as OutOfDeviceMemory,
@@ -196,6 +198,10 @@ from softmesh.mesh import (
     MeshShape as MeshShape,
     line_order as line_order,
     ring_order as ring_order,
+)
+from softmesh.notebook_extension import (
+    load_ipython_extension as load_ipython_extension,
+    unload_ipython_extension as unload_ipython_extension,
 )
 from softmesh.ops.conv.conv2d import (
     conv1d as conv1d,
@@ -520,6 +526,7 @@ from softmesh import _ttnn as _ttnn
 from softmesh import cluster as cluster
 from softmesh import config_serialization as config_serialization
 from softmesh import core as core
+from softmesh import database as database
 from softmesh import device as device
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access

@@ -34,6 +34,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids as num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores as split_work_to_cores,
 )
+from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,
     register_pre_operation_hook as register_pre_operation_hook,
@@ -53,6 +54,7 @@ from softmesh.distributed.placement_requests import mesh_mapper as mesh_mapper
 from softmesh.errors import (
     ArgumentError as ArgumentError,
     DeviceMemoryWarning as DeviceMemoryWarning,
+    FabricWarning as FabricWarning,
     MeshError as MeshError,
     NotModelled as NotModelled,
     OutOfDeviceMemory as OutOfDeviceMemory,
@@ -202,6 +204,10 @@ from softmesh.mesh import (
     MeshShape as MeshShape,
     line_order as line_order,
     ring_order as ring_order,
+)
+from softmesh.notebook_extension import (
+    load_ipython_extension as load_ipython_extension,
+    unload_ipython_extension as unload_ipython_extension,
 )
 from softmesh.ops.conv.conv2d import (
     conv1d as conv1d,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -68,6 +68,9 @@ class MeshToTensor:
             )
         self._coords = piece_coordinates(self._shape, self._mesh, offset)
 
+    def __repr__(self) -> str:
+        return f"MeshToTensor({MeshShape(self._mesh)}, dims={self._dims})"
+
     @property
     def mesh_shape(self) -> MeshShape:
         return MeshShape(self._mesh)
@@ -103,6 +106,17 @@ class MeshToTensor:
         dims = self._checked_dims(rank)
         shape = self._shape if len(self._shape) > 1 else (len(found),)
         return _without_filler(concatenate(pieces.unflatten(0, shape), dims), pieces, dist)
+
+    def misplaced(self, dist: Distribution, rank: int) -> Iterator[tuple[int, int, int]]:
+        """Axes whose shards it puts together along another dim than was split: the axis, that dim, its own."""
+        is_axis_by_axis = len(self._shape) == len(dist.grid)
+        for axis, word in enumerate(dist.placements):
+            if not isinstance(word, Shard) or dist.grid[axis] == 1:
+                continue
+            own = [self._dims[axis]] if is_axis_by_axis else self._dims
+            other = next((dim % rank for dim in own if dim % rank != word.dim), None)
+            if other is not None:
+                yield axis, word.dim, other
 
     def _checked_dims(self, rank: int) -> list[int]:
         """Counted from 0; nothing looks at them before there are shards to put together."""

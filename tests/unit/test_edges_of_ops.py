@@ -36,6 +36,13 @@ def test_logit_of_bfloat16_is_rounded_at_every_step(device):
     assert exact == pytest.approx(math.log(0.49 / 0.51), rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.float32])
+def test_logit_looks_at_its_lower_bound_first_where_it_is_the_greater_one(device, dtype):
+    low, high = read(ttnn.logit(numbers([0.3, 0.95], device, dtype), eps=0.85)).flatten().tolist()[:2]
+    assert low == pytest.approx(1.7346, rel=1e-2)
+    assert high == pytest.approx(-1.7346, rel=1e-2)
+
+
 @pytest.mark.parametrize("mode", ["floor", "trunc"])
 def test_nan_of_a_rounded_bfloat16_quotient_is_packed_as_infinity(device, mode):
     above, below = [0.0, 1.0, -1.0, 7.0, -7.0], [0.0, 0.0, 0.0, 2.0, 2.0]
@@ -188,3 +195,18 @@ def test_grids_of_cores_may_be_pairs(device):
     part = ttnn.interleaved_to_sharded_partial(x, (8, 8), [32, 64], 2, 1, *cut)
     assert torch.equal(read(part), read(x)[:, :, 32:])
     assert ttnn.interleaved_to_sharded(x, (2, 1), [32, 64], *cut).is_sharded()
+
+
+@pytest.mark.parametrize("op", [ttnn.cumsum, ttnn.cumprod])
+def test_running_sums_and_products_want_tiles(device, op):
+    rows = ttnn.from_torch(torch.ones(4, 8), dtype=ttnn.bfloat16, device=device)
+    with pytest.raises(RuntimeError, match="The provided input tensor has a non-tile layout: "):
+        op(rows, 1)
+
+
+@pytest.mark.parametrize("op", [ttnn.sum, ttnn.mean, ttnn.max])
+def test_a_reduction_of_block_floats_stays_in_tiles(device, op):
+    x = ttnn.from_torch(torch.ones(32, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=device)
+    assert op(x, dim=-1, output_layout=ttnn.TILE_LAYOUT).dtype is ttnn.bfloat8_b
+    with pytest.raises(RuntimeError, match="block-float formats only exist in TILE layout"):
+        op(x, dim=-1, output_layout=ttnn.ROW_MAJOR_LAYOUT)

@@ -93,7 +93,7 @@ def test_a_lean_product_is_summed_and_dealt_out(mesh, axis):
         topology=LINEAR,
         optional_rs_output_tensor=target,
     )
-    assert total is target
+    assert total.buffer_address() == target.buffer_address()
     assert_shards(product, list(x @ weight))
     assert_shards(total, dealt(summed(x @ weight, axis), 3, axis))
 
@@ -153,7 +153,7 @@ def test_a_strided_gather_and_a_lean_product_return_the_product_first(mesh, chun
         memory_config_mm=ttnn.L1_MEMORY_CONFIG,
     )
     whole = joined(x, 3)
-    assert gathered is buffer
+    assert gathered.buffer_address() == buffer.buffer_address()
     assert_shards(gathered, whole)
     assert len(pieces) == chunks
     wanted = [addend + 2.0 * (one @ weight + bias) * factor for one in whole]
@@ -523,11 +523,13 @@ def test_normed_heads_are_rotated(device):
 
 
 def test_a_fused_op_is_one_program_of_the_chips(mesh):
-    x = put(numbers(8, 1, 1, 32, 128), mesh)
+    x, scratch = put(numbers(8, 1, 1, 32, 128), mesh), put(torch.zeros(8, 1, 1, 32, 128), mesh)
     mesh.clear_program_cache()
     ttnn.relu(x)
     for heads, programs in ((2, 2), (2, 2), (6, 3)):
-        X.llama_rs_create_heads(x, x, 3, semaphores(mesh, 1), None, 1, mesh, LINEAR, num_heads=heads, num_kv_heads=1)
+        X.llama_rs_create_heads(
+            x, scratch, 3, semaphores(mesh, 1), None, 1, mesh, LINEAR, num_heads=heads, num_kv_heads=1
+        )
         assert mesh.num_program_cache_entries() == programs
     mesh.clear_program_cache()
     assert mesh.num_program_cache_entries() == 0

@@ -278,6 +278,29 @@ def test_channels_go_to_the_front_and_back(several: ttnn.MeshDevice) -> None:
     close(result, batch.transpose(2, 3).reshape(1, 1, 12, 4))
 
 
+def test_columns_of_pixels_on_cores_become_rows_of_them_on_the_same_cores(several: ttnn.MeshDevice) -> None:
+    grid = ttnn.num_cores_to_corerangeset(2, ttnn.CoreCoord(8, 8), True)
+    values = random(1, 2, 5, 32)
+
+    def placed(where: ttnn.BufferType) -> ttnn.Tensor:
+        shards = ttnn.ShardSpec(grid, [10, 16], ttnn.ShardOrientation.ROW_MAJOR)
+        config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, where, shards)
+        return ttnn.from_torch(values, ttnn.bfloat16, device=several, memory_config=config)
+
+    result = ttnn.experimental.convert_to_hwc(placed(ttnn.BufferType.L1), dtype=ttnn.bfloat16)
+    rows = ttnn.ShardSpec(grid, [32, 8], ttnn.ShardOrientation.ROW_MAJOR)
+    in_rows = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, rows)
+    assert result.memory_config() == in_rows
+    far = placed(ttnn.BufferType.DRAM)
+    assert ttnn.experimental.convert_to_hwc(far, memory_config=in_rows).memory_config() == in_rows
+    with pytest.raises(RuntimeError, match="When input tensor is in DRAM, output memory_config must be explicitly"):
+        ttnn.experimental.convert_to_hwc(far)
+    narrow = ttnn.ShardSpec(grid, [32, 5], ttnn.ShardOrientation.ROW_MAJOR)
+    bare = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, narrow)
+    with pytest.raises(RuntimeError, match="hold 8 channels"):
+        ttnn.experimental.convert_to_hwc(far, memory_config=bare)
+
+
 # -- norms -----------------------------------------------------------------------------------------
 
 
