@@ -14,6 +14,7 @@ no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their 
 
 from __future__ import annotations
 
+import json
 import time
 import weakref
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from typing import Any
 from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.graph.native_calls import native_arguments, native_name
 from softmesh.graph.program_memory import PROGRAM_ENDS, of_program
+from softmesh.graph.stack_trace_sources import user_frames
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
@@ -120,7 +122,7 @@ class GraphCapture:
     def on_command(self, command: Command) -> None:
         inputs = [self._tensor(tensor) for tensor in command.inputs]
         shown = native_arguments(command.name, command.arguments, command.inputs, command.outputs)
-        self.begin(command.name, inputs, shown, str(command.site), self._calls[-1] if self._calls else None)
+        self.begin(command.name, inputs, shown, self._calls[-1] if self._calls else None)
         if command.name == "deallocate":
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
@@ -137,11 +139,9 @@ class GraphCapture:
         for kind, memory in [(one.kind, one.params) for one in on_cores] + [(PROGRAM_ENDS, {})] * bool(on_cores):
             self._nodes.join(self._nodes.innermost(), self._nodes.add(kind, memory))
 
-    def begin(
-        self, name: str, inputs: list[int], shown: Sequence[str] = (), site: str = "", began_ns: int | None = None
-    ) -> None:
+    def begin(self, name: str, inputs: list[int], shown: Sequence[str] = (), began_ns: int | None = None) -> None:
         """A function begins; `on_command` ends its own, `end` those of others."""
-        traces = {"stack_trace": [site]} if self._with_sites and site else {}
+        traces = {"stack_trace": user_frames()} if self._with_sites else {}
         self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=list(shown), **traces)
 
     def end(self) -> None:
@@ -173,9 +173,10 @@ class GraphCapture:
         }
         if tensor.storage.device is not None:
             params["memory_config"] = repr(tensor.memory_config())
-            params["device_id"] = str(tensor.storage.device.id())
+            params["device_id"] = str(tensor.storage.device.get_device_ids()[0])
             params["address"] = str(tensor.storage.address)
             params["buffer_type"] = tensor.memory_config().buffer_type.cpp_name
+            params["device_tensors"] = _device_tensors(tensor.storage)
         counter = self._tensors[tensor.tensor_id] = self._nodes.add(TENSOR, params)
         if tensor.storage.device is not None and tensor.storage.data is not None:
             self._nodes.join(self._buffer(tensor.storage), counter)
@@ -211,6 +212,13 @@ class GraphCapture:
         self._nodes.join(node, buffer)
 
 
+def _device_tensors(storage: TensorMemory) -> str:
+    """Where it lies on each chip of its mesh, as JSON: at one address, for allocation goes in lock-step."""
+    assert storage.device is not None
+    address = storage.address
+    return json.dumps([{"device_id": chip, "address": address} for chip in storage.device.get_device_ids()])
+
+
 def buffer_params(storage: TensorMemory) -> dict[str, str]:
     """What TT-NN tells of a buffer: sizes are those on one chip."""
     spec, device = storage.spec, storage.device
@@ -227,5 +235,6 @@ def buffer_params(storage: TensorMemory) -> dict[str, str]:
         "page_size": str(spec.page_size()),
         "num_cores": str(shard.num_cores() if shard is not None else 0),
         "max_size_per_bank": str(room.bytes_per_bank),
-        "device_id": str(device.id()),
+        "device_id": str(device.get_device_ids()[0]),
+        "device_ids": json.dumps(device.get_device_ids()),
     }

@@ -188,7 +188,12 @@ def test_a_report_holds_the_graph_the_devices_and_their_buffers(x: Any, tmp_path
     found = json.loads(report.read_text())
     assert found["version"] == ttnn.graph.REPORT_VERSION
     assert found["graph"] == graph
-    assert found["devices"][0]["l1_num_banks"] == 64
+    assert [(each["device_id"], each["arch"], each["l1_num_banks"]) for each in found["devices"]] == [
+        (0, "wormhole_b0", 64),
+        (1, "wormhole_b0", 64),
+    ]
+    assert found["mesh_coordinate_mapping"] == "chips:\n  0: [0, 0]\n  1: [0, 1]\n"
+    assert "chip_unique_ids:" in found["cluster_descriptor"]
     assert {"address": x.buffer_address(), "buffer_type": "L1"}.items() <= found["buffers"][0].items()
     assert "buffer_pages" not in found
 
@@ -198,11 +203,17 @@ def test_a_full_capture_tells_pages_lines_and_arguments_too(x: Any, tmp_path: Pa
     with ttnn.graph.full_graph_capture(str(report)):
         ttnn.exp(x)
     found = json.loads(report.read_text())
-    assert found["python_io"][0]["operation"] == "ttnn.exp"
-    assert f"tensor_id={x.tensor_id}" in found["python_io"][0]["arguments"][0]["value"]
+    (call,) = found["python_io"]
+    assert call["name"] == "ttnn.exp"
+    assert f"tensor_id={x.tensor_id}" in call["arguments"]["0"]
+    assert call["input_tensor_ids"] == [x.tensor_id]
+    assert len(call["output_tensor_ids"]) == 1
+    assert 'test_graph_capture.py", line ' in call["python_stack_trace"][0]
+    assert json.loads(report.with_suffix(".python_io.json").read_text()) == found["python_io"]
     assert len(found["buffer_pages"]) == 2 * len(found["buffers"])
     exp = next(node for node in found["graph"] if node["params"].get("name") == UNARY)
-    assert exp["stack_trace"][0].startswith("test_graph_capture.py:")
+    assert 'test_graph_capture.py", line ' in exp["stack_trace"][0]
+    assert "ttnn.exp(x)" in exp["stack_trace"][0]
     assert not ttnn.graph.is_python_stack_trace_enabled()
     assert not ttnn.graph.is_python_io_recording_enabled()
 
@@ -219,14 +230,25 @@ def test_recorded_calls_keep_the_error_they_ended_in(x: Any):
     (record,) = ttnn.graph._python_io_data
     assert record["error"]["type"] == "ArgumentError"
     mine = ttnn.graph.record_python_operation("mine", [x], {"flag": True})
-    assert mine["arguments"][1] == {"name": "flag", "value": "True"}
+    assert mine["arguments"]["flag"] == "True"
 
 
-def test_a_captured_graph_is_kept_where_the_config_says(x: Any, tmp_path: Path):
+def test_a_captured_graph_is_kept_with_the_call_that_was_recorded_last(x: Any):
     graph, _ = captured(x)
-    with ttnn.manage_config("root_report_path", tmp_path), ttnn.manage_config("report_name", "run"):
-        ttnn.graph.store_captured_graph(graph)
-    assert json.loads((tmp_path / "run" / "captured_graph.json").read_text()) == graph
+    before = len(ttnn.graph._python_io_data)
+    ttnn.graph.store_captured_graph(graph)
+    assert ttnn.graph._python_io_data[-1]["captured_graph"] == graph
+    assert len(ttnn.graph._python_io_data) == before
+
+
+@pytest.mark.parametrize("option", ["enable_graph_python_stack_traces", "enable_detailed_tensor_report"])
+def test_the_configuration_asks_for_stack_traces_of_a_capture(x: Any, option: str):
+    with ttnn.manage_config(option, True):
+        ttnn.graph.begin_graph_capture()
+        ttnn.exp(x)
+        graph = ttnn.graph.end_graph_capture()
+    assert any("stack_trace" in node for node in graph)
+    assert not ttnn.graph.is_python_stack_trace_enabled(), "for that one only"
 
 
 def test_graphs_are_printed_and_drawn(x: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
