@@ -33,7 +33,7 @@ from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_partition, of_a_sum
-from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lifts
+from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lift_to_float32, lifts
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
@@ -158,7 +158,11 @@ class CollectivePlanner(Planner):
         return [target.spec for target in targets]
 
     def _spreads(self, dists: Sequence[Distribution], groups: Sequence[Group]) -> list[Any]:
-        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
+        """Of block floats sums are rounded to blocks alone, and not to what they are held in before."""
+        dtypes = [tensor.dtype for tensor in self.tensors]
+        widened = lifts(dtypes, self.op.precision)
+        if self.op.precision == "data":
+            widened = [lift_to_float32 if FACTS[dtype].is_block else None for dtype in dtypes]
         steps = iter(
             chain(_spreader(dist, group), lift) for dist, group, lift in zip(dists, groups, widened, strict=True)
         )

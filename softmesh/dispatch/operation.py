@@ -325,7 +325,8 @@ class Operation(EntryPoint):
             data[-1] = tensors[-1].view_data()
         if bound.target is None and not writes:
             made = stored(plan, plan.run(data), tensors[0])
-            record_result(recording, plan, tensors, data, made, planned_anew(recording, bound.values, self._made_anew))
+            again = planned_anew(recording, bound.values, self._made_anew)
+            record_result(recording, plan, tensors, data, made, again, self.name)
             return made
         targets = [tensors[at] for at in writes] or bound.targets
 
@@ -338,7 +339,7 @@ class Operation(EntryPoint):
             for memory in written.storage.sharers():
                 recording.save_before_write(memory)
         again = planned_anew(recording, bound.values, self._written_anew)
-        record_writing(recording, run, tensors, data, targets, again)
+        record_writing(recording, run, tensors, data, targets, again, self.name)
         run(list(data))
         return targets
 

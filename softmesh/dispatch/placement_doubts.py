@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Replicate, Shard
 
@@ -52,13 +53,14 @@ def of_split_dims(op: str, operands: Sequence[Distribution], made: Distribution)
                 yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
                     f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
-                    f"cluster_axis={axis}){instead}."
+                    f"cluster_axis={axis}){instead}.{settings.needed_line()}"
                 )
             else:
                 yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices looks at its own "
                     "part, and its indices count from the start of that part. Gather the results and choose among "
                     f"them, or gather the tensor first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
+                    f"{settings.needed_line()}"
                 )
 
 

@@ -61,7 +61,8 @@ class Planner:
         local = self.op.define(**arguments)
         held = [tensor.view_distribution() for tensor in self.tensors]
         dists, moves = bring_together(held)
-        compute = self._computation(local.compute)
+        computed_as = local.computed_as
+        compute = self._computation(local.compute if computed_as is None else computed_as(self._first_dtype(local)))
         plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
         self._provide_for_gradients(plan, local, held, moves)
         if self.op.writes:
@@ -181,7 +182,7 @@ class Planner:
         )
 
     def _adapts(self, local: Local, dists: list[Distribution], moves: list[Adapt]) -> list[Adapt]:
-        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
+        widened = lifts([tensor.dtype for tensor in self.tensors], self.op.precision)
         steps = iter(
             [
                 chain(move, rank_padder(dist.lead, max(local.broadcast_rank - len(tensor.shape), 0)), lift)
@@ -220,6 +221,15 @@ class Planner:
                 )
             return self._target_specs(targets, local, shapes)
         return self._computed_specs(local, shapes)
+
+    def _first_dtype(self, local: Local) -> DataType:
+        """That of the first result."""
+        if self.target is not None:
+            found: DataType = listed(self.target)[0].dtype
+            return found
+        asked: DataType | None = self._control(self.op.signature.dtype_at)
+        self._check_controls(asked, None)
+        return asked or (local.dtypes[0] if local.dtypes else self.tensors[0].dtype)
 
     def _computed_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         asked: DataType | None = self._control(self.op.signature.dtype_at)

@@ -277,7 +277,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
     ) -> list[CoreCoord] | dict[int, CoreCoord]:
         """A worker core of its own for each DRAM bank; which one costs nothing here, so they go row by row."""
         checked("get_optimal_dram_bank_to_logical_worker_assignment", "noc", noc, NOC, "a ttnn.NOC")
-        banks, columns = self._system.chip.dram_grid[0], self._system.chip.worker_grid[0]
+        banks, columns = self._system.chip.dram_grid[0], self._worker_grid()[0]
         workers = [CoreCoord(bank % columns, bank // columns) for bank in range(banks)]
         if coord is None:
             return workers

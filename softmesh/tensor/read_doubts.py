@@ -6,6 +6,7 @@ A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only 
 from __future__ import annotations
 
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
+from softmesh.fabric import settings
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
@@ -19,7 +20,8 @@ def warn_if_partial(tensor: Tensor, doing: str) -> None:
             warn_or_raise(
                 f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
                 f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
-                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis}).",
+                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis})."
+                f"{settings.needed_line()}",
                 PartialWarning,
                 PartialError,
             )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
+from softmesh.arguments import checked, checked_int, checked_shape, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -70,15 +70,14 @@ def from_torch(
     if device is not None:
         checked_open("from_torch", "device", device)
         device.note_write("from_torch", queue)
+    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
+        _check_turned(source, dtype, layout, spec)
+        source = source.transpose(-2, -1)
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
     else:
         form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
-    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
-        if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
-            raise MeshError("from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec.")
-        source = source.transpose(-2, -1)
     host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
     if observed():
@@ -176,6 +175,21 @@ def _checked_form(
     if tile is not None:
         checked(where, "tile", tile, Tile, "a ttnn.Tile")
     return _Form(dtype, layout or Layout.ROW_MAJOR, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
+
+
+def _check_turned(source: torch.Tensor, dtype: DataType | None, layout: Layout | None, spec: TensorSpec | None) -> None:
+    """Whether rows and columns may change places on the way into tiles, which share exponents along rows."""
+    if spec is not None:
+        problem = "is not supported with spec"
+    elif dtype is None or not facts(dtype).is_block:
+        problem = f"requires BFP dtype: ttnn.bfloat8_b or ttnn.bfloat4_b, got {dtype}"
+    elif source.dim() < 2:
+        problem = f"requires tensor.ndim >= 2, got {list(source.shape)}"
+    elif layout not in (None, Layout.TILE):
+        problem = f"requires layout to be None or ttnn.TILE_LAYOUT, got {layout}"
+    else:
+        return
+    raise MeshError(f"from_torch: col_tilize=True {problem}.")
 
 
 def _checked_pad_value(value: float | None) -> float:
@@ -552,11 +566,8 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
 def _checked_spec(
     where: str, shape: object, dtype: object, layout: object, memory_config: MemoryConfig | None
 ) -> TensorSpec:
-    sizes = checked_ints(where, "shape", shape)
-    if any(n < 0 for n in sizes):
-        raise refused(where, f"shape must not be negative, got {sizes}")
     spec = make_spec(
-        tuple(sizes),
+        tuple(checked_shape(where, shape)),
         checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
         checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
         _check_memory_config(memory_config, where),

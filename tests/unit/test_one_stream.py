@@ -159,7 +159,7 @@ def graph(names: list[str]) -> Iterator[None]:
     finally:
         ttnn.graph.disable_python_io_recording()
         ttnn.graph.end_graph_capture()
-    seen = [record["operation"] for record in ttnn.graph._python_io_data]
+    seen = [record["name"] for record in ttnn.graph._python_io_data]
     names += list(dict.fromkeys(name for name in seen if name in CALLS))  # ops inside of others are recorded, too
 
 

@@ -106,6 +106,7 @@ class Compute:
     is_several: bool
     fits_first: bool = False  # the result has the shape and the dtype of the first operand
     again: Again | None = None  # makes new memories for `writes`
+    name: str = ""  # of the op
 
     @property
     def forms(self) -> Forms | None:
@@ -127,6 +128,8 @@ class Act:
     changes: tuple[int, ...]
     by_address: bool = False
     again: Again | None = None  # changes the memories itself
+    name: str = ""
+    is_torch: bool = False  # it does nothing but launch kernels of torch
 
 
 Step = Compute | Act

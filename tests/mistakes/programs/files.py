@@ -144,3 +144,66 @@ def the_latest_of_two_checkpoints_is_loaded(folder):
     saved(folder)
     run, weight, _ = saved(folder, step=2)
     checkpoints.load(run, [weight])
+
+
+@mistake(
+    Told.ERROR,
+    "Unable to load the tensor from",
+    "The file does not exist",
+    symptom=STOPS,
+    mend="Look at the path, and at the folder the program was started in.",
+)
+def a_tensor_file_that_is_not_there(folder):
+    ttnn.load_tensor(folder / "x.tensorbin")
+
+
+@mistake(Told.ERROR, "is too small to be valid: it has 0 bytes", symptom=STOPS, mend="Write the file again.")
+def a_tensor_file_that_is_empty(folder):
+    (folder / "x.tensorbin").write_bytes(b"")
+    ttnn.load_tensor(folder / "x.tensorbin")
+
+
+@mistake(
+    Told.ERROR,
+    "Tensor header size is too large; this most likely indicates data corruption",
+    symptom="The host asks for exabytes of memory.",
+    mend="Give a file that ttnn.dump_tensor wrote.",
+)
+def a_tensor_file_that_is_a_text(folder):
+    (folder / "x.tensorbin").write_text("hello world" * 100)
+    ttnn.load_tensor(folder / "x.tensorbin")
+
+
+@mistake(
+    Told.ERROR,
+    "must have .tensorbin extension",
+    symptom="A pickle is run as a program.",
+    mend="torch.load(..., weights_only=True), then ttnn.from_torch.",
+)
+def a_file_of_torch_is_loaded(folder):
+    torch.save(torch.ones(3), folder / "x.pt")
+    ttnn.load_tensor(folder / "x.pt")
+
+
+@right
+def a_file_of_torch_becomes_a_tensor(folder):
+    torch.save(torch.ones(3), folder / "x.pt")
+    ttnn.from_torch(torch.load(folder / "x.pt", weights_only=True))
+
+
+@mistake(
+    Told.ERROR,
+    "is too small to be valid: it has 4 bytes",
+    symptom="Weights of an aborted run are taken for good ones.",
+    mend="Delete the file that the message names; it is written anew.",
+)
+def a_cache_file_of_a_run_that_was_killed(folder):
+    ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / "cache")
+    next(folder.iterdir()).write_bytes(b"junk")
+    ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / "cache")
+
+
+@right
+def a_cache_file_is_used_again(folder):
+    for _ in range(2):
+        ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / "cache")

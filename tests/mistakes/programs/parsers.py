@@ -74,3 +74,67 @@ def a_name_that_would_command_the_terminal(folder):
 @right
 def a_name_of_several_words(folder):
     load_mesh_graph(descriptor(folder, name="Mesh of two rows"))
+
+
+ONE_MESH = """
+mesh_descriptors {{
+  name: "M" arch: {arch} device_topology {{ dims: [ {dims} ] }} host_topology {{ dims: [ {hosts} ] }}
+  channels {{ count: 2 }}
+}}
+top_level_instance {{ mesh {{ mesh_descriptor: "{used}" mesh_id: 0 }} }}
+"""
+
+
+def one_mesh(folder, **fields):
+    path = folder / "mesh.textproto"
+    path.write_text(ONE_MESH.format(**{"arch": "WORMHOLE_B0", "dims": "2, 4", "hosts": "1, 1", "used": "M"} | fields))
+    return load_mesh_graph(path)
+
+
+for name, fields, words, mend in (
+    ("dims in the millions", {"dims": "1000000, 1000000"}, "more than 1024 meshes or 16384 chips", "Smaller dims."),
+    ("negative dims", {"dims": "-1, 4"}, "Device topology dimensions must be positive", "Dims of 1 and more."),
+    ("a mesh nobody defined", {"used": "N"}, "Mesh descriptor N not found in instance", "A name that is defined."),
+    (
+        "hosts that do not divide the devices",
+        {"hosts": "1, 3"},
+        "Device topology dimensions must be divisible by host topology dimensions",
+        "As many hosts along an axis as divide its devices.",
+    ),
+    ("chips of another age", {"arch": "GRAYSKULL"}, "Failed to parse MeshGraphDescriptor textproto", "WORMHOLE_B0."),
+):
+
+    @mistake(Told.ERROR, words, symptom="The control plane stops, or maps the mesh to other chips.", mend=mend)
+    def program(folder, fields=fields):
+        one_mesh(folder, **fields)
+
+    program.__doc__ = f"A descriptor with {name}"
+
+for name, fields in (("two hosts", {"hosts": "1, 2"}), ("a line", {"dims": "1, 8"}), ("a grid", {"dims": "4, 8"})):
+
+    @right
+    def program(folder, fields=fields):
+        one_mesh(folder, **fields)
+
+    program.__doc__ = f"A descriptor of {name}"
+
+
+@mistake(
+    Told.ERROR,
+    "there is no such file",
+    symptom="An error of the operating system.",
+    mend="Look at the path, and at the folder the program was started in.",
+)
+def a_descriptor_that_is_not_there(folder):
+    load_mesh_graph(folder / "none.textproto")
+
+
+@mistake(
+    Told.ERROR,
+    "is not UTF-8",
+    symptom="An error of the parser, without the file's name.",
+    mend="Give a text file.",
+)
+def a_descriptor_that_is_no_text(folder):
+    (folder / "mesh.textproto").write_bytes(bytes(range(128, 256)))
+    load_mesh_graph(folder / "mesh.textproto")

