@@ -117,7 +117,7 @@ def minimal_matmul_strided_reduce_scatter_async(
     scalar, addend, factor = (given.get(name) for name in names)
     is_gated = _check_gate(_SCATTER, scalar, addend, factor)
     target, config = optional_rs_output_tensor, given.get("rs_output_mem_config")
-    buffers = None if target is None or is_gated else [product, target]
+    buffers = None if target is None or is_gated else [target, target]  # scratch and result
     total = _tensor(
         reduce_scatter_minimal_async(
             product,
