@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from html import escape
 from operator import attrgetter
 
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport, ranges
@@ -64,6 +65,10 @@ class Verdict:
     stuck: tuple[int, ...]
     states: Mapping[int, RankState] = field(repr=False)
     call: WaitReport | None = None
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the report, to the letter."""
+        return f"<pre>{escape(explained(self))}</pre>"
 
 
 _MATCHING_KINDS = {

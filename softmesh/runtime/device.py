@@ -6,8 +6,9 @@ Here a device is a name and a shape. Values live in tensors, whose leading dims 
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, overload
 
@@ -16,7 +17,7 @@ import torch
 from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
@@ -30,6 +31,7 @@ from softmesh.runtime.mesh_view import A_COORDINATE, HELD_HERE, Holding, MeshDev
 from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.runtime.traces.trace import Captures
+from softmesh.strictness import warn_or_raise
 
 
 class ChipQueries:
@@ -127,6 +129,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.closed = False
         self.unique_id = next(_IDS)
         self.program_cache: set[object] = set()
+        self.tell_at_close: list[Callable[[], None]] = []  # of what others have left undone on it
         self.program_buffers: list[object] = []  # memory that programs keep as long as they are cached
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
@@ -274,7 +277,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
     ) -> list[CoreCoord] | dict[int, CoreCoord]:
         """A worker core of its own for each DRAM bank; which one costs nothing here, so they go row by row."""
         checked("get_optimal_dram_bank_to_logical_worker_assignment", "noc", noc, NOC, "a ttnn.NOC")
-        banks, columns = self._system.chip.dram_grid[0], self._system.chip.worker_grid[0]
+        banks, columns = self._system.chip.dram_grid[0], self._worker_grid()[0]
         workers = [CoreCoord(bank % columns, bank // columns) for bank in range(banks)]
         if coord is None:
             return workers
@@ -430,6 +433,19 @@ class MeshDevice(ChipQueries, DeviceQueues):
             release_results()
         if was_open and self.ranks is not None and self._parent is None:
             self.ranks.calls.closed()
+        if was_open and sys.exc_info()[0] is None:  # otherwise there is worse to tell
+            self._tell_what_is_left()
+
+    def _tell_what_is_left(self) -> None:
+        for recording in self.captures.recordings.values():
+            warn_or_raise(
+                f"close_mesh_device: the trace capture that began at {recording.site} was never ended: nothing of it "
+                "has run, and nothing can be replayed. Call ttnn.end_trace_capture(mesh_device, trace_id, cq_id).",
+                SoftmeshWarning,
+                MeshError,
+            )
+        for tell in self.tell_at_close:
+            tell()
 
 
 A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"
