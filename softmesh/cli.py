@@ -33,6 +33,7 @@ _ELSEWHERE = {
     "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
     "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
     "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
+    "calibrate": _Later("softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine."),
     "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
     "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),
     "ping": _Later("softmesh.report.ping", "Test every Ethernet link of a machine."),
@@ -166,7 +167,7 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
             raise _Refusal(str(error)) from None
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train"]
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost"]
 
 
 @commands.command(context_settings=_FORWARDING)

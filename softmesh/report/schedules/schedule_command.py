@@ -13,8 +13,10 @@ from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
 from softmesh.report.command_options import output_option, when_given, write_picture
 from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
+from softmesh.report.schedules.predicted_time import predicted_line
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
+from softmesh.systems.chip import WORMHOLE
 
 _MOST_DEVICES = 64
 _MOST_DEALT = 16  # all_to_all has as many chunks as pairs of devices
@@ -120,6 +122,10 @@ def schedule(
         raise click.UsageError(str(error)) from None
     if output is None:
         print_pictures(SchedulePicture(replay))
+        chip = WORMHOLE if seats is None else seats.machine.chip
+        told = predicted_line(collective, group, _wraps(group, topology, seats), links, input_bytes, chip)
+        if told is not None:
+            click.echo(told)
     else:
         write_picture(output, PAINTERS[output.suffix.lower()](replay))
 
