@@ -59,8 +59,16 @@ class SoftmeshWarning(UserWarning):
     """Every warning given on purpose; an error under SOFTMESH_STRICT=1."""
 
 
+class GpuRemark(UserWarning):
+    """What a program on a GPU does in another way than one would expect: its values are the same."""
+
+
 class PartialWarning(SoftmeshWarning):
     """A value that is still a partial sum was used as if it were whole: a collective is missing."""
+
+
+class FabricWarning(SoftmeshWarning):
+    """A fabric that nobody configured was brought up, because a unified op had to communicate."""
 
 
 class DeviceMemoryWarning(SoftmeshWarning):

@@ -16,6 +16,7 @@ import torch
 
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
+from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
@@ -69,6 +70,7 @@ class Local:
     keeps_memory: bool = False  # TT-NN hands the operand's memory on, where its pages can stay as they are
     pad_value: float = 0.0  # what the result's padding holds
     padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
+    computed_as: Callable[[DataType], Callable[..., Any]] | None = None  # where it depends on the result's dtype
 
 
 @dataclass(eq=False)
@@ -187,12 +189,15 @@ def round_to_bfloat16(data: torch.Tensor) -> torch.Tensor:
     return data.bfloat16()  # `to` takes some microseconds more
 
 
-def lifts(storages: Sequence[torch.dtype], precision: str) -> list[Adapt]:
-    """How each operand's stored dtype is widened before computing.
+def lifts(dtypes: Sequence[DataType], precision: str) -> list[Adapt]:
+    """How the values of each operand are widened before computing.
 
-    `native` ops are single torch kernels that compute bfloat16 in fp32 inside; all others get fp32.
+    `native` ops are single torch kernels that compute bfloat16 in fp32 inside; all others get fp32, and so do block
+    floats: they are held in bfloat16, and results are to be rounded to blocks alone.
     """
-    if precision == "data" or (precision == "native" and len(set(storages)) == 1):
+    storages = [FACTS[dtype].storage for dtype in dtypes]
+    is_one = len(set(storages)) == 1 and not any(FACTS[dtype].is_block for dtype in dtypes)
+    if precision == "data" or (precision == "native" and is_one):
         return [None] * len(storages)
     if any(dtype.is_floating_point for dtype in storages):
         return [None if dtype is torch.float32 else lift_to_float32 for dtype in storages]
@@ -330,13 +335,14 @@ def describe_partial(
         return (
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "
             f"not one on the whole. Compute it plain, then ttnn.all_reduce(result, cluster_axis={axis}), then go on."
+            f"{settings.needed_line()}"
         )
     share = f", unless what each of them adds was divided by {devices} before" if is_share else ""
     kind = word.op if isinstance(word, Partial) else "sum"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""
     return (
         f"{op}: {argument} is {held}, and {op} of each is not a contribution to {op} of the whole{share}. "
-        f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}."
+        f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}.{settings.needed_line()}"
     )
 
 

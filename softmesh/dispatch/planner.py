@@ -13,7 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.placement_doubts import ALONG_A_DIM, of_split_dims
+from softmesh.dispatch.placement_doubts import ALONG_A_DIM, PRODUCTS, of_crossed_splits, of_split_dims
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -43,7 +43,6 @@ from softmesh.tensor.result_shards import shards_fit
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
-_PRODUCTS = ("matmul", "linear")
 _REPEATING = ("repeat", "expand")
 
 
@@ -62,7 +61,8 @@ class Planner:
         local = self.op.define(**arguments)
         held = [tensor.view_distribution() for tensor in self.tensors]
         dists, moves = bring_together(held)
-        compute = self._computation(local.compute)
+        computed_as = local.computed_as
+        compute = self._computation(local.compute if computed_as is None else computed_as(self._first_dtype(local)))
         plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
         self._provide_for_gradients(plan, local, held, moves)
         if self.op.writes:
@@ -113,7 +113,7 @@ class Planner:
                 return tuple(torch.broadcast_shapes(*shapes))
             except RuntimeError:  # the op itself will tell
                 return shapes[0]
-        if self.op.name in _PRODUCTS and len(shapes) > 1:
+        if self.op.name in PRODUCTS and len(shapes) > 1:
             return (*shapes[0][:-1], shapes[1][-1] if shapes[1] else 1)
         if self.op.name in _REPEATING:
             counts = [count for value in self.values for count in _ints(value)]
@@ -182,7 +182,7 @@ class Planner:
         )
 
     def _adapts(self, local: Local, dists: list[Distribution], moves: list[Adapt]) -> list[Adapt]:
-        widened = lifts([FACTS[tensor.dtype].storage for tensor in self.tensors], self.op.precision)
+        widened = lifts([tensor.dtype for tensor in self.tensors], self.op.precision)
         steps = iter(
             [
                 chain(move, rank_padder(dist.lead, max(local.broadcast_rank - len(tensor.shape), 0)), lift)
@@ -221,6 +221,15 @@ class Planner:
                 )
             return self._target_specs(targets, local, shapes)
         return self._computed_specs(local, shapes)
+
+    def _first_dtype(self, local: Local) -> DataType:
+        """That of the first result."""
+        if self.target is not None:
+            found: DataType = listed(self.target)[0].dtype
+            return found
+        asked: DataType | None = self._control(self.op.signature.dtype_at)
+        self._check_controls(asked, None)
+        return asked or (local.dtypes[0] if local.dtypes else self.tensors[0].dtype)
 
     def _computed_specs(self, local: Local, shapes: list[tuple[int, ...]]) -> list[TensorSpec]:
         asked: DataType | None = self._control(self.op.signature.dtype_at)
@@ -323,6 +332,12 @@ class Planner:
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         if self.op.name in ALONG_A_DIM:
             plan.doubts += tuple(of_split_dims(self.op.name, dists[0], found[0]))
+        elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
+            shapes = [tuple(tensor.shape) for tensor in self.tensors]
+            labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]
+            plan.doubts += tuple(
+                of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
+            )
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

@@ -69,6 +69,7 @@ def record_result(
     data: Sequence[Any],
     made: Sequence[Tensor],
     again: Again | None = None,
+    name: str = "",
 ) -> None:
     """A call whose results are new tensors. It has run: a replay, on values of the same form, need not choose again."""
     recording.compute(
@@ -78,6 +79,7 @@ def record_result(
         plan.finishes,
         is_several=plan.container is not None,
         again=again,
+        name=name,
     )
 
 
@@ -88,6 +90,7 @@ def record_writing(
     data: Sequence[Any],
     targets: Sequence[Tensor],
     again: Again | None = None,
+    name: str = "",
 ) -> None:
     """A call that writes to tensors which are there already; `run` takes the operands' data as they are."""
     as_they_are: tuple[Adapt, ...] = (None,) * len(data)
@@ -96,6 +99,8 @@ def record_writing(
         list(_sources(recording, tensors, data, as_they_are)),
         [memory for target in targets for memory in target.storage.sharers()],
         again,
+        name,
+        is_torch=True,
     )
 
 

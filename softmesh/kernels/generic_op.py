@@ -83,7 +83,7 @@ def _enqueue(mesh: MeshDevice, parts: Parts, tensors: Sequence[Tensor], key: obj
         doing = "generic_op with a program that never ran, and whose kernels must be sent,"
         refuse_while_recording(mesh, number, WRITES, doing)
     if recording is not None:
-        recording.act(run, (), [tensor.storage for tensor in tensors])
+        recording.act(run, (), [tensor.storage for tensor in tensors], name="generic_op")
         return
     mesh.note_program(key)
     mesh.note_launch(None)

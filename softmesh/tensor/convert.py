@@ -135,7 +135,7 @@ def to_storage(
         host = t.to(torch.bfloat16) if torch_first else t
         filler = _cast(pad_value, host.dtype)
         values = _rounded_nans(host.to(torch.float32), facts.mantissa_bits)
-        return round_blocks(values, facts.mantissa_bits, pad_value=filler)
+        return round_blocks(values, facts.mantissa_bits, pad_value=filler).to(facts.storage)
     if t.is_floating_point() and not facts.is_float and not torch_first:
         return to_integers(t, dtype)
     made = round_to(t, dtype)
@@ -209,7 +209,7 @@ def round_to(data: torch.Tensor, dtype: DataType) -> torch.Tensor:
 
 def _round_float(data: torch.Tensor, facts: DtypeFacts) -> torch.Tensor:
     if facts.mantissa_bits is not None:
-        return round_blocks(data.to(torch.float32), facts.mantissa_bits)
+        return round_blocks(data.to(torch.float32), facts.mantissa_bits).to(facts.storage)
     if facts.torch is torch.float8_e4m3fn:  # some versions of torch make NaNs of what is larger
         data = data.float().clamp(-_FP8_MAX, _FP8_MAX)
         data = data.masked_fill(data.abs() < _FP8_SMALLEST, 0.0)

@@ -57,8 +57,9 @@ def _float(bits: int, storage: TorchDtype) -> DtypeFacts:
 
 
 def _block_float(bits: int) -> DtypeFacts:
-    f32 = torch.float32
-    return DtypeFacts(bits, f32, f32, is_float=True, exact_storage=False, mantissa_bits=bits - 1, is_block=True)
+    """Held in bfloat16, whose eight bits of mantissa and whose exponents have room for all of their values."""
+    stored, given = torch.bfloat16, torch.float32
+    return DtypeFacts(bits, stored, given, is_float=True, exact_storage=False, mantissa_bits=bits - 1, is_block=True)
 
 
 def _integer(bits: int, storage: TorchDtype, torch_dtype: TorchDtype) -> DtypeFacts:

@@ -94,7 +94,7 @@ def _pack_blocks(rows: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tenso
     In a group whose largest exponent is E an element is a whole multiple of 2**(E - 127 - bits of mantissa + 1),
     so its 24-bit mantissa is shifted without loss.
     """
-    bits = rows.unflatten(-1, (-1, GROUP)).contiguous().view(torch.int32)
+    bits = rows.float().unflatten(-1, (-1, GROUP)).contiguous().view(torch.int32)
     exponent = (bits >> 23) & 0xFF
     shared = exponent.amax(-1, keepdim=True)
     mantissa_bits = FACTS[dtype].mantissa_bits

@@ -109,7 +109,7 @@ def test_block_floats_survive_as_bytes_whatever_shares_their_exponent(
     held = tensor.pieces()[0]
     data = to_bytes(held, tensor.spec)
     assert data.numel() == byte_count(tensor.spec)
-    assert torch.equal(from_bytes(data, tensor.spec).view(torch.int32), held.view(torch.int32))
+    assert torch.equal(from_bytes(data, tensor.spec).view(torch.int16), held.view(torch.int16))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from softmesh.ops.attention.sdpa_core import (
 )
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
+from softmesh.runtime.gpu_graphs import is_graphed
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _DECODE = "transformer.scaled_dot_product_attention_decode"
@@ -124,10 +125,10 @@ class DecodeStep:
         if self.is_causal:
             assert current is not None
             part = self.visible_part(current)
-            bias = self._visibility_bias(current, part)
+            bias = self._visibility_bias(current, part, q.dtype)
         k, v = fetch(part, current)
         queries = self._by_group(q.select(-4, 0))
-        out = attend(queries, k.float(), v.float(), bias, score, scale=self.factor)
+        out = attend(queries, k, v, bias, score, scale=self.factor)
         return self.finished(out, current, lead)
 
     def finished(self, out: torch.Tensor, current: Data, lead: int) -> torch.Tensor:
@@ -140,10 +141,12 @@ class DecodeStep:
 
     def _by_group(self, x: torch.Tensor) -> torch.Tensor:
         """(..., heads, n) as (..., key heads, 1, queries for each, n): the queries of a group become rows."""
-        return group(x, -2, self.grouped).unsqueeze(-3).float()
+        return group(x, -2, self.grouped).unsqueeze(-3)
 
     def visible_part(self, current: torch.Tensor) -> slice:
-        """The part of the cache that any user sees."""
+        """The part of the cache that any user sees; all of it where a graph of launches is recorded."""
+        if is_graphed(current):
+            return slice(0, self.length if self.modulo is None else self.modulo)
         last = int(current.max())
         if self.modulo is not None:
             return slice(0, min(max(last, 0) + 1, self.modulo))
@@ -153,7 +156,7 @@ class DecodeStep:
         first = 0 if self.window is None else max(0, earliest - self.window + 1)
         return slice(first, max(last, 0) + 1)
 
-    def _visibility_bias(self, current: torch.Tensor, part: slice) -> Data:
+    def _visibility_bias(self, current: torch.Tensor, part: slice, dtype: torch.dtype) -> Data:
         """The bias that hides what follows each user's position, or lies before its window."""
         at = torch.arange(part.start, part.stop, device=current.device)
         latest = current.unsqueeze(-1)
@@ -162,9 +165,9 @@ class DecodeStep:
         visible = (at <= latest) & (at >= 0)
         if self.window is not None:
             visible &= at > latest - self.window
-        if bool(visible.all()):
+        if not is_graphed(current) and bool(visible.all()):
             return None
-        return mask_bias(visible).reshape(*current.shape, 1, 1, 1, part.stop - part.start)
+        return mask_bias(visible, dtype).reshape(*current.shape, 1, 1, 1, part.stop - part.start)
 
 
 def positions(numbers: Sequence[int], q: torch.Tensor) -> torch.Tensor:

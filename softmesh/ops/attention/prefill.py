@@ -41,7 +41,7 @@ _LATENT = "transformer.flash_mla_prefill"
 Data = torch.Tensor | None
 
 
-@operation(_PREFILL, controls="memory_config", tuning=f"{TUNING} attn_mask_block_map")
+@operation(_PREFILL, precision="data", controls="memory_config", tuning=f"{TUNING} attn_mask_block_map")
 def scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -159,6 +159,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
 
 @operation(
     _LATENT,
+    precision="data",
     controls="memory_config",
     tuning=TUNING,
     rearrange=named_by_position(2, "input_tensor_q input_tensor_k input_tensor_v"),
@@ -222,7 +223,7 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
 _JOINT = "transformer.joint_scaled_dot_product_attention"
 
 
-@operation(_JOINT, controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
+@operation(_JOINT, precision="data", controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
 def joint_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
@@ -153,13 +153,14 @@ def attend_ranges(
     scale: float,
 ) -> torch.Tensor:
     """`attend` of queries each of which sees a range of keys, some rows at a time over what any of them sees."""
+    q, k, v, bias, sink = _computed_in(q, k, v, bias, sink)
     parts = []
     for block in row_blocks(q.shape[-2], k.shape[-2]):
         keys, hidden = seen.block(block)
         added = None if bias is None else bias[..., block if bias.shape[-2] > 1 else slice(None), keys]
         if hidden is not None:
             between = (1,) * (q.dim() - hidden.dim())
-            outside = mask_bias(~hidden).reshape(*hidden.shape[:-2], *between, *hidden.shape[-2:])
+            outside = mask_bias(~hidden, q.dtype).reshape(*hidden.shape[:-2], *between, *hidden.shape[-2:])
             added = outside if added is None else added + outside
         parts.append(attend(q[..., block, :], k[..., keys, :], v[..., keys, :], added, sink, scale=scale))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
@@ -188,6 +189,7 @@ def attend(
     scaling. Any extent may be 1 where another operand has more. Heads are made equally wide: torch's blockwise
     kernel takes no others, and without it all scores would be held.
     """
+    q, k, v, bias, sink = _computed_in(q, k, v, bias, sink)
     if sink is not None:
         q, k, v, bias = _with_sink(q, k, v, bias, sink)
     value_width = v.shape[-1]
@@ -207,6 +209,14 @@ def attend(
     spread = out[..., :value_width].reshape(*(extents[i] for i in order), out.shape[2], value_width)
     back = [order.index(i) for i in range(len(order))]
     return spread.permute(*back, len(order), len(order) + 1)
+
+
+def _computed_in(q: torch.Tensor, k: torch.Tensor, *others: torch.Tensor | None) -> tuple[Any, ...]:
+    """fp32; on a GPU bfloat16, where all is given in it: the fused kernels accumulate and normalise in fp32."""
+    given = (q, k, *others)
+    if q.is_cuda and all(x is None or x.dtype is torch.bfloat16 for x in given):
+        return given
+    return tuple(None if x is None else x.float() for x in given)
 
 
 def _widened(x: torch.Tensor, width: int) -> torch.Tensor:
@@ -239,9 +249,9 @@ def _with_sink(
     )
 
 
-def mask_bias(visible: torch.Tensor) -> torch.Tensor:
+def mask_bias(visible: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """The bias under which only what is visible takes part."""
-    return torch.zeros(visible.shape, device=visible.device).masked_fill_(~visible, _HIDDEN)
+    return torch.zeros(visible.shape, device=visible.device, dtype=dtype).masked_fill_(~visible, _HIDDEN)
 
 
 def causal_window_mask(

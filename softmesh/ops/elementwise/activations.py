@@ -35,6 +35,17 @@ _SIMPLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+# Those that torch computes in one kernel, which takes bfloat16, computes in fp32 and rounds once.
+ONE_KERNEL: dict[Callable[[torch.Tensor], torch.Tensor], str] = {
+    gelu_function(GeluVariant.Accurate): "gelu",
+    gelu_function(GeluVariant.Tanh): "gelu_tanh",
+    F.silu: "silu",
+    torch.relu: "relu",
+    torch.sigmoid: "sigmoid",
+    torch.tanh: "tanh",
+}
+
+
 def activation_function(activation: Activation, op: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """The torch function, or an error that names the nearest known activation."""
     parameters: Sequence[float] = ()
@@ -64,6 +75,8 @@ def activations(several: Sequence[Activation], op: str) -> Callable[[torch.Tenso
     functions = [activation_function(one, op) for one in several]
     if not functions:
         return None
+    if len(functions) == 1 and functions[0] in ONE_KERNEL:
+        return functions[0]
 
     def run(x: torch.Tensor) -> torch.Tensor:
         for function in functions:

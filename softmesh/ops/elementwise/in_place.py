@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, wraps
 from typing import Any
 
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.ops.elementwise.activations import Activation
 from softmesh.ops.elementwise.binary import BINARY, Binary, binary_local, gelu_of_sum
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
+from softmesh.tensor.dtype import facts
 
 _TUNING = "fast_and_approximate_mode sub_core_grids sub_device_id"
 _OPTIONS: dict[str, Any] = {"controls": "", "precision": "data", "tuning": _TUNING}
@@ -35,8 +37,13 @@ IN_PLACE: dict[str, Binary] = {
 }
 
 
-def _alike(x: torch.Tensor, y: Any) -> tuple[torch.Tensor, Any]:
-    """Two dtypes as one: fp32 where one of them is a float, else the wider. One is computed in as it is."""
+def _alike(x: torch.Tensor, y: Any, has_blocks: bool) -> tuple[torch.Tensor, Any]:
+    """Two dtypes as one: fp32 where one of them is a float, else the wider. One is computed in as it is.
+
+    Of block floats fp32 too: what they are held in would round a result that is to be rounded to blocks alone.
+    """
+    if has_blocks:
+        return x.float(), y.float() if isinstance(y, torch.Tensor) else y
     if not isinstance(y, torch.Tensor) or x.dtype is y.dtype:
         return x, y
     has_floats = x.is_floating_point() or y.is_floating_point()
@@ -57,6 +64,24 @@ def overwriting(local: Local, target: Operand) -> Local:
     return replace(local, compute=compute)
 
 
+@cache
+def written_over(op: Operation) -> Operation:
+    """The same op, whose result goes into its first operand."""
+    plain = op.definition
+
+    @wraps(plain.define)
+    def define(**arguments: Any) -> Local:
+        local, target = plain.define(**arguments), arguments[plain.signature.names[0]]
+        wide = replace(local, compute=lambda *operands: local.compute(*map(_widened, operands)))
+        return replace(overwriting(wide, target), dtypes=None)
+
+    return Operation(replace(plain, define=define, precision="data", writes=(0,)))
+
+
+def _widened(operand: Any) -> Any:
+    return operand.float() if isinstance(operand, torch.Tensor) and operand.is_floating_point() else operand
+
+
 def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Activation]) -> Local:
     if isinstance(b, Operand):
         shape = check_broadcast(op, [(a.name, a.shape), (b.name, b.shape)])
@@ -66,7 +91,8 @@ def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Acti
                 f"use ttnn.{op.removesuffix('_')}, which makes a new tensor."
             )
     local = binary_local(op, entry, a, b, *several)
-    return overwriting(replace(local, compute=lambda x, y: local.compute(*_alike(x, y))), a)
+    has_blocks = any(isinstance(one, Operand) and facts(one.dtype).is_block for one in (a, b))
+    return overwriting(replace(local, compute=lambda x, y: local.compute(*_alike(x, y, has_blocks))), a)
 
 
 def _by_tensor(op: str, entry: Binary) -> Callable[..., Local]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.program_keys import elementwise_program
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
+from softmesh.native.gpu_kernels import gpu_activation
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
@@ -145,10 +146,14 @@ for _name, _entry in UNARY.items():
     _register(_name, _entry)
 
 
+@cache
 def gelu_function(variant: GeluVariant) -> TorchFunction:
-    approximate = "tanh" if variant is GeluVariant.Tanh else "none"
+    approximate, kind = ("tanh", "gelu_tanh") if variant is GeluVariant.Tanh else ("none", "gelu")
 
     def gelu_of(x: torch.Tensor) -> torch.Tensor:
+        if x.is_cuda:
+            found = gpu_activation(kind, x)
+            return F.gelu(x, approximate=approximate) if found is None else found
         made = F.gelu(x, approximate=approximate)
         if not made.is_cpu or made.sum().isfinite():
             return made
@@ -279,8 +284,13 @@ def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
 
 
 def _logit_in_bfloat16(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
-    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them."""
-    inside = x if eps is None else x.clamp(eps, 1 - eps)
+    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them.
+
+    Where `eps` is above a half, the lower bound is the greater one, and as in torch it is looked at first.
+    """
+    inside = x
+    if eps is not None:
+        inside = torch.where(x < eps, eps, torch.where(x > 1 - eps, 1 - eps, x))
     rest = (1 - inside).bfloat16().float()
     return torch.log((inside / rest).bfloat16().float())
 

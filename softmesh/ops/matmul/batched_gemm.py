@@ -24,11 +24,23 @@ _MANY_COPIES = 4 << 20  # bytes: as much may be copied for the sake of a single 
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
 
-def product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """a (..., M, K) @ b (..., K, N) + bias, all of one rank, leading dims broadcast without copies."""
+def product(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, *, widened: bool = False
+) -> torch.Tensor:
+    """a (..., M, K) @ b (..., K, N) + bias, all of one rank, leading dims broadcast without copies.
+
+    Of bfloat16 it is computed in fp32 and rounded once; `widened`, on a GPU, not at all. Such a bias is added before
+    the rounding, and must be one that `native_bias` takes.
+    """
     given = (a, b) if bias is None else (a, b, bias)
     if torch.is_grad_enabled() and any(value.requires_grad for value in given):
-        return Product.apply(*given)
+        return Product.apply(a, b, bias, widened)
+    return _product_and_bias(a, b, bias, widened)
+
+
+def _product_and_bias(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:
+    if widened or (bias is not None and a.dtype is torch.bfloat16):
+        return native_product(a, b, bias, widened)
     made = _product(a, b)
     return made if bias is None else _with_bias(made, bias)
 
@@ -132,6 +144,52 @@ _matmul = torch.matmul
 _PLAIN: dict[Multiply, Multiply] = {_multiplied: _matmul, _one_gemm: _one_plain_gemm}
 
 
+def native_bias(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether it is a row for each matrix of b, which a product of bfloat16 adds before it rounds.
+
+    A GPU has no such product of several matrices: its sum is rounded twice.
+    """
+    if bias.dtype is not torch.bfloat16 or bias.shape[-2] != 1 or bias.shape[-1] != b.shape[-1]:
+        return False
+    if a.is_cuda and math.prod(b.shape[:-2]) > 1:
+        return False
+    return all(n in (1, m) for m, n in zip(b.shape[:-2], bias.shape[:-2], strict=True))
+
+
+def native_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:
+    """Of bfloat16, with a bias that is added in fp32 (`native_bias`), or with a result in fp32 (on a GPU)."""
+    if not (a.numel() and b.numel()):
+        made = torch.matmul(a.float(), b.float())
+        made = made if bias is None else made + bias
+        return made if widened else made.bfloat16()
+    folding = _folding(a.shape, b.shape)
+    folded = (a.permute(folding.order) if folding.turns else a).reshape(folding.rows)
+    inner, width = b.shape[-2:]
+    count = b.numel() // (inner * width)
+    if count == 1:
+        rows, columns = folded.reshape(-1, inner), b.reshape(inner, width)
+        if widened:
+            made = _widened_gemm(torch.mm, rows, columns)
+        else:
+            made = torch.addmm(bias.reshape(width), rows, columns)  # type: ignore[union-attr]
+    else:
+        rows = folded.expand(*folding.columns[:-2], *folded.shape[-2:]).reshape(count, -1, inner)
+        columns = b.reshape(count, inner, width)
+        if widened:
+            made = _widened_gemm(torch.bmm, rows, columns)
+        else:
+            row = bias.expand(*b.shape[:-2], 1, width).reshape(count, 1, width)  # type: ignore[union-attr]
+            made = torch.baddbmm(row, rows, columns)
+    return made.view(folding.spread).permute(folding.back)
+
+
+def _widened_gemm(gemm: Multiply, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    return gemm(rows, columns, out_dtype=torch.float32) if _WIDENS else gemm(rows.float(), columns.float())
+
+
+_WIDENS = "dtype" in torch.ops.aten.mm.overloads()  # of torch 2.8 and later
+
+
 def _fold_rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Dims that only `a` has become rows of its matrices; the result is brought back to their place."""
     folding = _folding(a.shape, b.shape)
@@ -213,31 +271,31 @@ def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 class Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:
         once_a, once_b = _held_once(a), _held_once(b)
         ctx.save_for_backward(once_a, once_b)
         ctx.leads = a.shape[:-2], b.shape[:-2]
-        made = _product(once_a, once_b)
         leads = [*ctx.leads]
         if bias is not None:
-            made = _with_bias(made, _held_once(bias))
-            ctx.bias_shape = bias.shape
+            ctx.bias_shape, ctx.bias_dtype = bias.shape, bias.dtype
             leads.append(bias.shape[:-2])
+        made = _product_and_bias(once_a, once_b, None if bias is None else _held_once(bias), widened)
         return made.expand(*map(max, *leads), *made.shape[-2:])
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         a, b = ctx.saved_tensors
-        gradient = plain(gradient)
+        whole = plain(gradient)
+        gradient = whole.to(a.dtype)  # of a widened product it is fp32
         lead_a, lead_b = ctx.leads
-        to_a = to_b = None
+        to_a = to_b = to_bias = None
         if ctx.needs_input_grad[0]:
             to_a = _summed_to(_product(_held_once(gradient, lead_a), b.mT), lead_a)
         if ctx.needs_input_grad[1]:
             to_b = _contracted(a, _held_once(gradient, lead_b), lead_b, b.stride(-1) > b.stride(-2))
-        if len(ctx.needs_input_grad) == 2:
-            return to_a, to_b
-        return to_a, to_b, gradient.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[2] else None
+        if ctx.needs_input_grad[2]:
+            to_bias = whole.sum_to_size(ctx.bias_shape).to(ctx.bias_dtype)
+        return to_a, to_b, to_bias, None
 
 
 def _held_once(data: torch.Tensor, lead: torch.Size | None = None) -> torch.Tensor:

@@ -1,13 +1,12 @@
 """matmul, linear and minimal_matmul with its fused epilogues (split, DiT's addcmul): fp32, one rounding at the end.
 
-bfloat16 products on CPUs without native support are several times slower than fp32 ones, and fp32
-accumulation is what the chip does anyway (`batched_gemm` multiplies).
+`matrix_product` multiplies, natively in bfloat16 where the hardware does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,28 +14,37 @@ import torch
 
 from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local, check_broadcast
-from softmesh.errors import MeshError
+from softmesh.dispatch.signature import BoundCall
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
-from softmesh.ops.matmul.batched_gemm import Multiply, fits_into, plain_product, product
-from softmesh.ops.matmul.block_checks import check_blocks
+from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
+from softmesh.ops.matmul.matrix_product import MatrixProduct
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
-from softmesh.tensor.dtype import TILE_SIZE, DataType
+from softmesh.strictness import warn_or_raise
+from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
-Factor = Callable[[torch.Tensor], torch.Tensor]
 _TUNING = "compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
 _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
 
 
-def _multiplies_bfloat16(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """GPUs multiply bfloat16 natively, accumulate in fp32 and round once."""
-    return a.is_cuda and a.dtype is torch.bfloat16 and b.dtype is torch.bfloat16
+def check_own_output(op: Definition, call: BoundCall) -> None:
+    """Cores write tiles of the product while others still read the factors that lie there."""
+    outputs = [target.storage for target in call.targets if isinstance(target, Tensor)]
+    if any(operand.storage is output for operand in call.tensors for output in outputs):
+        warn_or_raise(
+            f"{op.name}: the output tensor is one of the factors: on silicon cores overwrite tiles that others still "
+            "read. Give it memory of its own, or leave it out.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _matrices(op: str, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> int:
@@ -76,62 +84,6 @@ def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpo
     return oriented
 
 
-def _factor(x: torch.Tensor, is_lifted: bool, is_turned: bool) -> Factor:
-    """What is done to operands like this one before they are multiplied."""
-    if is_lifted and x.dtype is not torch.float32:
-        return (lambda x: x.float().transpose(-2, -1)) if is_turned else (lambda x: x.float())
-    return (lambda x: x.transpose(-2, -1)) if is_turned else (lambda x: x)
-
-
-class MatrixProduct:
-    """a @ b + bias and an activation, in fp32 up to the end."""
-
-    def __init__(
-        self,
-        transpose_a: bool,
-        transpose_b: bool,
-        last: Callable[[torch.Tensor], torch.Tensor] | None,
-        goes_on: bool,
-    ) -> None:
-        self._transpose_a, self._transpose_b = transpose_a, transpose_b
-        self._last, self._goes_on = last, goes_on
-        self._direct: Multiply | None = None
-
-    def __call__(self, x: torch.Tensor, y: torch.Tensor, *bias: torch.Tensor | None) -> torch.Tensor:
-        z = bias[0] if bias else None
-        is_bare = z is None and self._last is None  # nothing comes between the product and its rounding
-        is_lifted = not (is_bare and not self._goes_on and _multiplies_bfloat16(x, y))
-        first, second = _factor(x, is_lifted, self._transpose_a), _factor(y, is_lifted, self._transpose_b)
-        a, b = first(x), second(y)
-        self._direct = self._repeated(a, b, z, first, second)
-        result = product(a, b, z)
-        return result if self._last is None else self._last(result)
-
-    def _repeated(
-        self, a: torch.Tensor, b: torch.Tensor, z: torch.Tensor | None, first: Factor, second: Factor
-    ) -> Multiply | None:
-        """The same for more operands like these, with what is known of them decided once."""
-        multiply, last = plain_product(a, b), self._last
-        if multiply is None:
-            return None
-        if z is None and last is None:
-            return lambda x, y, *_: multiply(first(x), second(y))
-        has_bias, fits = z is not None, z is None or fits_into(z, a, b)
-
-        def repeated(x: torch.Tensor, y: torch.Tensor, *bias: Any) -> torch.Tensor:
-            made = multiply(first(x), second(y))
-            if has_bias:
-                made = made.add_(bias[0]) if fits else made + bias[0]
-            return made if last is None else last(made)
-
-        return repeated
-
-    @property
-    def direct(self) -> Callable[..., torch.Tensor]:
-        """The same for more operands like the last, none of which asks for a gradient."""
-        return self._direct or self
-
-
 def product_local(
     op: str,
     a: Operand,
@@ -141,9 +93,8 @@ def product_local(
     transpose_b: bool,
     activation: Activation | None,
     program_config: MatmulProgramConfig | None = None,
-    goes_on: bool = False,
 ) -> Local:
-    """`goes_on`: the caller computes on with the result, so it must not be rounded yet."""
+    """Its `compute` does not round: who computes on with the result takes that, without `computed_as`."""
     rank = _matrices(op, a, b, transpose_a, transpose_b)
     inner = a.shape[-2] if transpose_a else a.shape[-1]
     if bias is not None:
@@ -152,21 +103,38 @@ def product_local(
             raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
         rank = max(rank, bias.rank)
     check_blocks(op, -(-inner // TILE_SIZE), program_config)
+    if program_config is not None:
+        _check_tiles(op, a, b, bias, (transpose_a, transpose_b), program_config)
     fused = None if program_config is None else program_config.activation
     last = activations([one for one in (fused, activation) if one is not None], op)
-    compute = MatrixProduct(transpose_a, transpose_b, last, goes_on)
+
+    def computed_as(dtype: DataType) -> MatrixProduct:
+        return MatrixProduct(transpose_a, transpose_b, last, FACTS[dtype])
+
     rule = _orient(rules.matmul, a, b, transpose_a, transpose_b)
     if last is not None:
         rule = rules.of_whole(rule)
     columns = b.spec.padded_shape[-2 if transpose_b else -1]
     return Local(
-        compute,
+        computed_as(DataType.FLOAT32),
         rule,
+        computed_as=computed_as,
         memory_config=DRAM_MEMORY_CONFIG,
         broadcast_rank=rank,
         cost=matmul_cost(inner),
         shards=None if transpose_a else lambda _: [product_shards(a.spec, columns, program_config)],
     )
+
+
+def _check_tiles(
+    op: str, a: Operand, b: Operand, bias: Operand | None, turned: tuple[bool, bool], config: MatmulProgramConfig
+) -> None:
+    rows, columns = a.spec.padded_shape[-1 if turned[0] else -2], b.spec.padded_shape[-2 if turned[1] else -1]
+    if bias is not None and bias.rank > 1:
+        check_bias_height(op, rows, bias.spec.padded_shape[-2], config)
+    is_fused = config.fuse_batch if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig) else False
+    count = math.prod(a.shape[:-2]) if is_fused else 1
+    check_distribution(op, count * -(-rows // TILE_SIZE), -(-columns // TILE_SIZE), config)
 
 
 def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> None:
@@ -181,7 +149,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
             )
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data", check_targets=check_own_output)
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -200,6 +168,7 @@ def matmul(
 
 @operation(
     controls=_CONTROLS,
+    check_targets=check_own_output,
     tuning=_TUNING + " in0_column_offset",
     needs_tile=True,
     precision="data",
@@ -256,7 +225,6 @@ def minimal_matmul(
         False,
         False,
         fused_activation,
-        goes_on=fuse_swiglu,
     )
     if not fuse_swiglu:
         return local
@@ -273,7 +241,7 @@ def minimal_matmul(
         is_uneven = isinstance(word, rules.Shard) and word.dim == last and word.size is not None
         return rules.LOCAL if is_uneven else word
 
-    return replace(local, compute=gated, rule=halves)
+    return replace(local, compute=gated, computed_as=None, rule=halves)
 
 
 @operation(
@@ -356,7 +324,7 @@ def minimal_matmul_split(
         is_cut = isinstance(word, rules.Shard) and word.dim == len(joined) - 1 and chunks > 1
         return [rules.LOCAL if is_cut else word] * chunks
 
-    return replace(whole, compute=compute, rule=rule)
+    return replace(whole, compute=compute, computed_as=None, rule=rule)
 
 
 def fused_addcmul(

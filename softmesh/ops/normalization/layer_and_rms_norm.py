@@ -16,11 +16,12 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.hardware import UnaryWithParam
+from softmesh.hardware import LayerNormShardedMultiCoreProgramConfig, UnaryWithParam
 from softmesh.ops.elementwise.activations import activation_function
+from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
-from softmesh.tensor.dtype import TILE_SIZE, DataType
+from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
 _TUNING = "compute_kernel_config program_config"
@@ -83,6 +84,19 @@ def _normalized(x: torch.Tensor, epsilon: float, centred: bool) -> torch.Tensor:
     return centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
 
 
+def _in_one_kernel(
+    x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, epsilon: float, centred: bool
+) -> torch.Tensor | None:
+    """On a GPU torch's kernel takes bfloat16, computes in fp32 and rounds once; for one row of weights."""
+    width = x.shape[-1]
+    if any(row is not None and (row.numel() != width or row.dtype is not x.dtype) for row in (w, b)):
+        return None
+    weight, bias = (None if row is None else row.reshape(width) for row in (w, b))
+    if centred:
+        return torch.nn.functional.layer_norm(x, (width,), weight, bias, epsilon)
+    return None if bias is not None else torch.nn.functional.rms_norm(x, (width,), weight, epsilon)
+
+
 def _norm(
     op: str,
     input_tensor: Operand,
@@ -98,9 +112,16 @@ def _norm(
             f"{op}: residual_input_tensor {list(residual.shape)} must be like the input {list(input_tensor.shape)}."
         )
 
+    is_narrow = FACTS[input_tensor.dtype].is_block  # rounded to blocks, not to bfloat16
+
     def compute(
         x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
     ) -> torch.Tensor:
+        if x.is_cuda and x.dtype is torch.bfloat16 and r is None and not is_narrow:
+            found = _in_one_kernel(x, w, b, epsilon, centred)
+            if found is not None:
+                return found
+        x, w, b, r = (None if value is None else value.float() for value in (x, w, b, r))
         return affine(_normalized(x if r is None else x + r, epsilon, centred), w, b)
 
     return Local(compute, _norm_rule)
@@ -117,9 +138,24 @@ def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = 
     ) -> Local:
         return _norm(kind, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
 
-    define.__doc__ = f"{formula} * weight + bias over the last dim; a residual is added to x first."
-    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning}
-    return operation(kind, cost=flops_per_element(steps), **options)(define)
+    define.__doc__ = (
+        f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
+        "inplace, a sharded x is written over."
+    )
+    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning, "kind": _InPlaceNorm}
+    return operation(kind, cost=flops_per_element(steps), precision="data", **options)(define)
+
+
+class _InPlaceNorm(Operation):
+    """A norm whose program config may say that a sharded operand is written over, and returned."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        config, given = kwargs.get("program_config"), args[0] if args else kwargs.get("input_tensor")
+        is_asked = isinstance(config, LayerNormShardedMultiCoreProgramConfig) and config.inplace
+        if not is_asked or not isinstance(given, Tensor) or not given.memory_config().is_sharded():
+            return super().invoke(args, kwargs, call)
+        others = {name: value for name, value in kwargs.items() if name != "memory_config"}
+        return written_over(self).invoke(args, others, None)
 
 
 layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8, f"{_TUNING} recip_tensor")
@@ -308,7 +344,7 @@ def dit_rms_norm_unary_fused(
     if activation is None:
         return local
     function = activation_function(activation, _FUSED)
-    return replace(local, compute=lambda *operands: function(local.compute(*operands)))
+    return replace(local, compute=lambda *operands: function(local.compute(*operands).float()))
 
 
 @operation(_BEFORE, cost=flops_per_element(2), controls="memory_config", tuning="compute_kernel_config")

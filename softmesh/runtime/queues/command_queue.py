@@ -56,7 +56,7 @@ class MeshCommandQueue(BufferCommands):
             sub_device = workload.prepare(mesh)
             if self.capturing is not None:
                 launched = workload.frozen()
-                self.capturing.act(lambda: self._launch(launched, sub_device), (), ())
+                self.capturing.act(lambda: self._launch(launched, sub_device), (), (), name="a workload of kernels")
                 return
             self._launch(workload, sub_device, blocking)
 

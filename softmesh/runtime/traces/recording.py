@@ -68,12 +68,13 @@ class Recording:
         *,
         is_several: bool,
         again: Again | None = None,
+        name: str = "",
     ) -> None:
         writes = tuple(self.slot(memory) for memory in made)
         self._made.update(writes)
         self.spans += [memory.span() for memory in made]
         fits = self._is_like_first(reads, made[0])
-        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several, fits, again))
+        self.steps.append(Compute(call, tuple(reads), writes, tuple(finishes), is_several, fits, again, name))
         self.launches += 1
 
     def _is_like_first(self, reads: Sequence[Source], made: Memory) -> bool:
@@ -88,13 +89,16 @@ class Recording:
         reads: Sequence[Source],
         changed: Iterable[Memory],
         again: Again | None = None,
+        name: str = "",
+        is_torch: bool = False,
     ) -> None:
         """With nothing read and nothing changed, the call finds its memories by address."""
         written = list(changed)
         self.held += written
         changes = tuple(self.slot(memory) for memory in written)
         self.spans += [memory.span() for memory in written]
-        self.steps.append(Act(call, tuple(reads), changes, by_address=not reads and not changes, again=again))
+        by_address = not reads and not changes
+        self.steps.append(Act(call, tuple(reads), changes, by_address, again, name, is_torch))
         self.launches += 1
 
     def save_before_write(self, memory: Memory) -> None:

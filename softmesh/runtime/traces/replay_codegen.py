@@ -17,9 +17,15 @@ from typing import Any
 
 from softmesh.runtime.traces.steps import Act, Compute, Constant, Read, Source, Step, View
 
+SOURCE_NAME = "<trace>"
+_ABOVE = 3  # the number of the first line of the function's body
+
 
 class ReplayCode:
-    """`memories` are the slots whose memories the function takes, in this order."""
+    """`memories` are the slots whose memories the function takes, in this order.
+
+    `steps_of` has for the numbers of the source's lines the step that a line belongs to.
+    """
 
     def __init__(self, steps: Sequence[Step], kept: Collection[int], external: Collection[int]) -> None:
         """`kept` slots keep their value to the end; `external` ones were there before."""
@@ -33,11 +39,14 @@ class ReplayCode:
         self._free: list[str] = []
         self._variables = 0
         self._lines: list[str] = []
+        self.steps_of: dict[int, int] = {}
         for at, step in enumerate(steps):
             if isinstance(step, Compute):
                 self._compute(at, step)
             else:
                 self._act(at, step)
+            for line in range(len(self.steps_of), len(self._lines)):
+                self.steps_of[line + _ABOVE] = at
         self._lines.append(f"return ({''.join(self._current(slot) + ', ' for slot in sorted(self._kept))})")
 
     def function(self) -> Callable[..., tuple[Any, ...]]:
@@ -46,7 +55,7 @@ class ReplayCode:
         body = "\n".join(f"        {line}" for line in self._lines)
         source = f"def make({known}):\n    def replay({taken}):\n{body}\n    return replay\n"
         scope: dict[str, Any] = {}
-        exec(compile(source, "<trace>", "exec"), scope)  # made of numbered names only: no text of the user's
+        exec(compile(source, SOURCE_NAME, "exec"), scope)  # made of numbered names only: no text of the user's
         replay: Callable[..., tuple[Any, ...]] = scope["make"](*self._known.values())
         return replay
 

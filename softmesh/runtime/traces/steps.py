@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch.nn.functional as F
 
-from softmesh.callsite import RawSite
+from softmesh.callsite import CallSite, RawSite
 from softmesh.runtime.memory.allocations import Span
 
 # Torch calls that can write their result over their first operand. Every call listed here allocates its result and
@@ -62,6 +62,10 @@ class Memory(Protocol):
 
     def tell_sharers(self) -> None: ...
 
+    def await_replay(self, captured: CallSite) -> None: ...
+
+    def replayed(self) -> None: ...
+
 
 @dataclass(frozen=True)
 class Read:
@@ -102,6 +106,7 @@ class Compute:
     is_several: bool
     fits_first: bool = False  # the result has the shape and the dtype of the first operand
     again: Again | None = None  # makes new memories for `writes`
+    name: str = ""  # of the op
 
     @property
     def forms(self) -> Forms | None:
@@ -123,6 +128,8 @@ class Act:
     changes: tuple[int, ...]
     by_address: bool = False
     again: Again | None = None  # changes the memories itself
+    name: str = ""
+    is_torch: bool = False  # it does nothing but launch kernels of torch
 
 
 Step = Compute | Act

@@ -14,6 +14,7 @@ from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
+from softmesh.runtime.traces.cuda_graph import GraphedReplay
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
 from softmesh.runtime.traces.replay_codegen import ReplayCode
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Step
@@ -69,8 +70,11 @@ BYTES_PER_LAUNCH = 1024  # no launch takes less: what does not fit here fits no 
 class Trace:
     """It reads the memories it found (`inputs`), and writes those it made that somebody still holds."""
 
-    def __init__(self, recording: Recording, manager: SubDeviceManagerId) -> None:
-        """`manager` is the sub-device manager that was active, the only one it can run under."""
+    def __init__(self, recording: Recording, manager: SubDeviceManagerId, as_graphs: bool = False) -> None:
+        """`manager` is the sub-device manager that was active, the only one it can run under.
+
+        `as_graphs`: on a GPU, whose graphs it becomes after a first replay, which warms up what they launch.
+        """
         self.number: MeshTraceId = recording.number
         self.queue = recording.queue
         self.site: CallSite = recording.site
@@ -91,6 +95,10 @@ class Trace:
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
+        self._has_run = False
+        self._result_slots = sorted(outputs)
+        self._graphs: GraphedReplay | None = None
+        self._becomes_graphs = as_graphs
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
@@ -102,6 +110,11 @@ class Trace:
 
     def outputs(self) -> list[Memory]:
         return [memory for ref in self._outputs if (memory := ref()) is not None]
+
+    def await_replay(self) -> None:
+        """What it makes is not there before it runs."""
+        for memory in self.outputs():
+            memory.await_replay(self.site)
 
     def replay(self) -> None:
         memories = [ref() for ref in self._memories]
@@ -116,17 +129,37 @@ class Trace:
                 self._run(memories, as_captured)
         else:
             self._run(memories, as_captured)
+        if not self._has_run:
+            self._has_run = True
+            for memory in self.outputs():
+                memory.replayed()
 
     def _run(self, memories: list[Memory | None], as_captured: bool) -> None:
         if not as_captured:
             self._run_step_by_step()
             return
+        if self._graphs is not None:
+            self._graphs.replay(self._result_slots, self._output_placed)
+            return
         values = self._replay(*memories)
+        if self._becomes_graphs:
+            self._graphs = self._graphed()
         for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
             output = ref()
             if output is not None:
                 output.data, output.dist = value, placed
                 output.tell_sharers()
+
+    def _graphed(self) -> GraphedReplay:
+        slots = self._slots
+        external = {slot for slot in slots if slot not in self._result_slots}
+
+        def find(slot: int) -> Memory | None:
+            ref = slots.get(slot)
+            return None if ref is None else ref()
+
+        name = f"Trace {int(self.number)}, captured at {self.site},"
+        return GraphedReplay(name, self._steps, set(self._result_slots), external, find)
 
     def _run_step_by_step(self) -> None:
         """Each device computes on the piece that it holds now, though its inputs are spread in another way."""

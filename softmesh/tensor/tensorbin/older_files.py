@@ -43,6 +43,8 @@ def read_older_file(path: Path) -> Tensor:
 def _rebuild(header: dict[str, Any], data: torch.Tensor) -> Tensor:
     dist = distribution_from_json(header)
     dtype = DataType[header["dtype"]]
+    if facts(dtype).is_block and data.dtype is torch.float32:  # in which they were held then
+        data = data.to(facts(dtype).storage)
     if tuple(data.shape[: dist.lead]) != dist.extents or data.dtype is not facts(dtype).storage:
         raise ValueError(f"its data {tuple(data.shape)} {data.dtype} does not fit its header")
     spec = make_spec(
