@@ -124,6 +124,8 @@ footer { max-width: 1320px; margin: 0 auto; padding: 0 1.25rem 2rem; color: var(
   section { padding: .9rem .9rem 1rem; border-radius: 12px; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: .6rem; }
   .card .figure { font-size: 1.25rem; }
+  td code { white-space: normal; overflow-wrap: anywhere; display: inline-block; min-width: 6.5rem; max-width: 10rem; }
+  td .source { white-space: nowrap; }
   main, header.top, nav > div { padding-left: .8rem; padding-right: .8rem; }
   nav .tools { flex-basis: 100%; justify-content: stretch; }
   input[type=search] { max-width: none; }
