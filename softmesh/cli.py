@@ -174,11 +174,13 @@ _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", 
 @click.argument("name", type=click.Choice(_BENCHES))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up.
+    """Measure softmesh against plain torch, JAX and MPI, how long a fabric or a job takes to come up, or how far the
+    cost model is from measurements.
 
     \b
     softmesh bench ops
     softmesh bench mlp --help
+    softmesh bench cost --measurements table.csv
     """
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
     if where != "cpu" and not {"-h", "--help"} & set(args):

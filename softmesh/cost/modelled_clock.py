@@ -198,7 +198,9 @@ class Clock:
         number, end = self._sessions, _Place(issued, host.by)
         self._sessions += 1
         for recorded in self._traces.get((run, command.form.mesh, command.trace or 0), ()):
-            one = self._runs[run].commands[recorded]._replace(queue=command.queue)
+            one = self._runs[run].commands[recorded]
+            if one.queue != command.queue:
+                one = one._replace(queue=command.queue)
             end = self._run(run, recorded, one, _Place(issued, host.by), issued, command.trace, number)
         queue = self._queue(run, command)
         end = self._later(end, queue.done)

@@ -232,8 +232,7 @@ class _Token:
         tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
         if table is not None and is_strict():
             place, row, is_written = self._places(cache, current, table)
-            rows = place * cache.shape[-2] + row
-            _doubt_shared(self.op, rows, is_written, "two users write the same row of a block")
+            _doubt_shared(self.op, place * cache.shape[-2] + row, is_written, "two users write the same row of a block")
         if table is not None and chosen is None and cache.is_contiguous():
             rows = _rows_on_pages((current, table), self.op, self.modulo, tuple(cache.shape[:-1]))
             if rows is not None:
