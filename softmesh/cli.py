@@ -163,7 +163,8 @@ _elsewhere(
 )
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train"]
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "gpu"]
+_ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
 
 @commands.command(context_settings=_FORWARDING)
@@ -172,7 +173,7 @@ _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", 
 def bench(name: str, args: tuple[str, ...]) -> None:
     """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
-    if where != "cpu" and not {"-h", "--help"} & set(args):
+    if where != "cpu" and name not in _ON_GPUS and not {"-h", "--help"} & set(args):
         raise _Refusal(
             f"bench measures the CPU, against peers that run there, and SOFTMESH_DEVICE={where} puts the mesh "
             "elsewhere; unset it."

@@ -85,15 +85,16 @@ def load_example(folder: Path) -> dict[str, Any]:
     try:
         with aliased():
             wanted = {
-                "model_args": "ModelArgs",
-                "checkpoint": "random_weights",
-                "tensor_parallel": "TensorParallel",
-                "model": "Transformer",
-                "generator": "Generator",
-                "reference": "TorchLlama",
+                "ModelArgs": "model_args",
+                "random_weights": "checkpoint",
+                "shapes": "checkpoint",
+                "TensorParallel": "tensor_parallel",
+                "Transformer": "model",
+                "Generator": "generator",
+                "TorchLlama": "reference",
             }
             return {
-                name: getattr(importlib.import_module(f"tt_llama.{module}"), name) for module, name in wanted.items()
+                name: getattr(importlib.import_module(f"tt_llama.{module}"), name) for name, module in wanted.items()
             }
     finally:
         sys.path.remove(str(folder))
