@@ -158,10 +158,10 @@ def attention(mesh: ttnn.MeshDevice, effort: Effort) -> list[Row]:
     heads, width, length = 32, 128, effort.sequence
     values = [torch.randn(1, heads, length, width).bfloat16() for _ in range(3)]
     q, k, v = (put(value, "bfloat16", mesh, ttnn.ShardTensorToMesh(mesh, dim=1)) for value in values)
-    there = [value.cuda() for value in values]
+    q_t, k_t, v_t = (value.cuda() for value in values)
     calls: dict[str, Call] = {
         OURS: lambda: ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True),
-        TORCH: lambda: F.scaled_dot_product_attention(*there, is_causal=True),
+        TORCH: lambda: F.scaled_dot_product_attention(q_t, k_t, v_t, is_causal=True),
     }
     flops = 2 * heads * length**2 * width / 1e12
     work = f"causal attention, {heads} heads, {length} tokens"
@@ -287,7 +287,7 @@ def prefill(generator: Any, plain: PlainLlama, length: int, effort: Effort, name
     prompt = torch.randint(plain.sizes.vocab_size, (length,)).tolist()
     on_gpu = torch.tensor(prompt, device="cuda")
     calls: dict[str, Call] = {
-        OURS: lambda: generator.logits_after([prompt]),
+        OURS: lambda: generator._prefill_one(0, [prompt]),  # without a bar of progress
         TORCH: lambda: plain.prefill(on_gpu).cpu(),
     }
     return compared(

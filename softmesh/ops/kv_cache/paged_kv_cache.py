@@ -240,9 +240,9 @@ class _Token:
                 if not gpu_write_rows(flat, rows, is_written, each):
                     flat.index_copy_(0, rows, torch.where(is_written, each, flat[rows]))
                 return
-            rows = _rows_on_pages((current, table), *given)
-            if rows is not None:
-                cache.view(-1, width).index_copy_(0, rows, each)
+            written = _rows_on_pages((current, table), *given)
+            if written is not None:
+                cache.view(-1, width).index_copy_(0, written, each)
                 return
         place, row, is_written = self._places(cache, current, table)
         if chosen is not None:
