@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu check bench clean
+.PHONY: help demo test test-gpu check bench docs dist shell clean
 
 help:
 	@echo "make demo    set up .venv and watch a mesh work"
 	@echo "make test    set up .venv, lint, type-check and run the whole suite"
 	@echo "make test-gpu  the laws and the GPU's own tests, on a GPU: where PYTHON has a torch that finds one"
 	@echo "make check   ruff and mypy only"
+	@echo "make shell   a shell in which softmesh, tt-run and python are those of .venv"
+	@echo "make docs    the manual, in build/site/index.html"
+	@echo "make dist    source archive, wheel with the parts in C, and wheel without, in dist/"
 	@echo "make bench   the benchmarks, against plain torch (and JAX and MPI, where installed)"
 	@echo "make clean   remove .venv and caches"
 
@@ -50,6 +53,26 @@ bench: $(READY)
 	$(BIN)/softmesh bench llama
 	$(BIN)/softmesh bench train
 	$(BIN)/softmesh bench mpi
+
+shell: $(READY)
+	@echo "softmesh, tt-run, pytest and python are those of $(VENV); leave with exit"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" $${SHELL:-/bin/sh}
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
+# A wheel with the parts in C for each Python at hand, and one without for all others: each from the source archive alone.
+WHEEL_PYTHONS ?= python3.10 python3.11 python3.12 python3.13
+dist: $(READY)
+	rm -rf dist build
+	$(BIN)/python -m build --sdist --outdir dist .
+	@for python in $(WHEEL_PYTHONS); do \
+		$$python -c "" 2>/dev/null || { echo "$$python is not here: no wheel for it"; continue; }; \
+		$$python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/*.tar.gz || exit 1; \
+	done
+	SOFTMESH_PURE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/*.tar.gz
+	@ls -l dist
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info softmesh/native/*.so

@@ -49,6 +49,7 @@ with _collector_paused():
     from softmesh.errors import (
         ArgumentError,
         DeviceMemoryWarning,
+        FabricWarning,
         MeshError,
         NotModelled,
         OutOfDeviceMemory,
@@ -88,6 +89,7 @@ with _collector_paused():
     )
     from softmesh.namespaces import Package as _Package
     from softmesh.namespaces import behind_the_door, load_lazily, publish
+    from softmesh.notebook_extension import load_ipython_extension, unload_ipython_extension
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.data_movement.layout_conversion import assign, copy, to_dtype
@@ -118,6 +120,7 @@ with _collector_paused():
         using_distributed_env,
     )
     from softmesh.report import notebook as _notebook
+    from softmesh.report import report_switches as _report_switches
     from softmesh.report.command_log import log_commands
     from softmesh.runtime.buffers.global_buffers import create_global_circular_buffer
     from softmesh.runtime.commands import Command, Cost, Observer, observe
@@ -294,6 +297,7 @@ keep_freed_memory()
 _load_environment()
 _comparing.follow_config()
 _call_log.follow_config()
+_report_switches.follow_config()
 
 CONFIG_PATH = _environment_path()
 CONFIG_OVERRIDES = _environment_overrides()

@@ -34,6 +34,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids as num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores as split_work_to_cores,
 )
+from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,
     register_pre_operation_hook as register_pre_operation_hook,
@@ -47,6 +48,7 @@ from softmesh.distributed.explanation import explain as explain
 from softmesh.errors import (
     ArgumentError as ArgumentError,
     DeviceMemoryWarning as DeviceMemoryWarning,
+    FabricWarning as FabricWarning,
     MeshError as MeshError,
     NotModelled as NotModelled,
     OutOfDeviceMemory as OutOfDeviceMemory,
@@ -183,6 +185,11 @@ from softmesh.kernels.program.program_descriptor import (
     get_cb_address as get_cb_address,
     merge_program_descriptors as merge_program_descriptors,
 )
+from softmesh.light_metal.recording import (
+    LightMetalReplay as LightMetalReplay,
+    light_metal_begin_capture as light_metal_begin_capture,
+    light_metal_end_capture as light_metal_end_capture,
+)
 from softmesh.mesh import (
     BoundaryMode as BoundaryMode,
     MeshCoordinate as MeshCoordinate,
@@ -191,6 +198,10 @@ from softmesh.mesh import (
     MeshShape as MeshShape,
     line_order as line_order,
     ring_order as ring_order,
+)
+from softmesh.notebook_extension import (
+    load_ipython_extension as load_ipython_extension,
+    unload_ipython_extension as unload_ipython_extension,
 )
 from softmesh.ops.conv.conv2d import (
     conv1d as conv1d,
@@ -515,6 +526,7 @@ from softmesh import _ttnn as _ttnn
 from softmesh import cluster as cluster
 from softmesh import config_serialization as config_serialization
 from softmesh import core as core
+from softmesh import database as database
 from softmesh import device as device
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access
@@ -2280,7 +2292,7 @@ def layer_norm(
     program_config: HardwareConfig | None = None,
     recip_tensor: Tensor | None = None,
 ) -> Tensor:
-    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim; a residual is added to x first. With a program_config that says inplace, a sharded x is written over."""
 def layer_norm_post_all_gather(
     input_tensor: Tensor,
     stats: Tensor,
@@ -4042,7 +4054,7 @@ def rms_norm(
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
     program_config: HardwareConfig | None = None,
 ) -> Tensor:
-    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first."""
+    """x / sqrt(mean(x^2) + epsilon) * weight + bias over the last dim; a residual is added to x first. With a program_config that says inplace, a sharded x is written over."""
 def rms_norm_post_all_gather(
     input_tensor: Tensor,
     stats: Tensor,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+import click
+
 from softmesh.cli import commands, main
 
 
@@ -20,7 +22,8 @@ def as_command_line(argv: list[str]) -> list[str]:
     first = argv[0]
     if first == "-m" or os.path.isfile(first):  # a folder called bench is not a program
         return ["run", *argv]
-    return argv if first.startswith("-") or first in commands.commands else ["run", *argv]
+    known = commands.list_commands(click.Context(commands))
+    return argv if first.startswith("-") or first in known else ["run", *argv]
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def install(*, force: bool = False) -> bool:
             f"ttnn is here already ({real}), and softmesh does not take its place unasked: set "
             "SOFTMESH_ALIAS=force to use softmesh all the same, or write `import softmesh as ttnn`."
         )
-    from softmesh import tracy_module  # which loads tensors, as this module does not
+    from softmesh import companions  # which load tensors, as this module does not
 
     displaced = {name: sys.modules.pop(name) for name in _names_of_ttnn()}
     sys.modules[_THERE] = sys.modules[_HERE]
     sys.meta_path.insert(0, _TtnnFinder(displaced))
-    tracy_module.install()
+    companions.install()
     return True
 
 
@@ -65,10 +65,10 @@ def uninstall() -> None:
     finder = _installed()
     if finder is None:
         return
-    from softmesh import tracy_module
+    from softmesh import companions
 
     sys.meta_path.remove(finder)
-    tracy_module.uninstall()
+    companions.uninstall()
     for name in _names_of_ttnn():
         del sys.modules[name]
     sys.modules.update(finder.displaced)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from softmesh.errors import ArgumentError, did_you_mean
+from softmesh.errors import ArgumentError, ArgumentValueError, did_you_mean
 
 _LONGEST_REPR = 60
 _LIBRARIES = {"torch": "torch", "numpy": "numpy", "softmesh": "ttnn"}
@@ -63,6 +64,21 @@ def checked_ints(where: str, name: str, values: object) -> list[int]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise refused(where, f"{name} must be a list of ints, got {described(values)}")
     return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+_MOST_ELEMENTS = 1 << 62
+
+
+def checked_shape(where: str, shape: object) -> list[int]:
+    """Sizes of a tensor that can be: none negative, and no more elements than can be counted."""
+    sizes = checked_ints(where, "shape", shape)
+    if any(n < 0 for n in sizes):
+        raise refused(where, f"shape must not be negative, got {sizes}")
+    if math.prod(sizes) > _MOST_ELEMENTS:
+        raise ArgumentValueError(
+            f"{where}: shape {sizes} has more elements than any memory holds. Are its sizes what was meant?"
+        )
+    return sizes
 
 
 def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str) -> list[_Kind]:

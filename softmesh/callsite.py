@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -20,8 +21,23 @@ class CallSite(NamedTuple):
     line: int
     function: str
 
+    @property
+    def cell(self) -> str | None:
+        """`cell 3`, where the line stands in a notebook."""
+        return None if _CELL_OF is None else _CELL_OF(self.file)
+
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}"
+        cell = self.cell
+        return f"{os.path.basename(self.file)}:{self.line}" if cell is None else f"{cell}, line {self.line}"
+
+
+_CELL_OF: Callable[[str], str | None] | None = None
+
+
+def name_cells_with(cell_of: Callable[[str], str | None] | None) -> None:
+    """From now on a file is asked for the notebook's cell it stands for; None ends that."""
+    global _CELL_OF
+    _CELL_OF = cell_of
 
 
 def user_call_site() -> CallSite:

@@ -3,23 +3,78 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
-import runpy
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
-from softmesh.alias import AliasRefused, aliased
-from softmesh.errors import SoftmeshError
+from softmesh.alias import AliasRefused
+from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.program_start import as_program, execute
 from softmesh.version import __version__
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-_INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Later(NamedTuple):
+    """A command of another module, which is loaded when the command runs."""
+
+    module: str
+    summary: str
+
+
+# Each is found under its own name in its module.
+_ELSEWHERE = {
+    "show": _Later("softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh."),
+    "systems": _Later("softmesh.report.systems_list", "List the machines that are built in."),
+    "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
+    "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
+    "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
+    "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
+    "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),
+    "ping": _Later("softmesh.report.ping", "Test every Ethernet link of a machine."),
+    "lint": _Later("softmesh.lint.command", "Check mesh graph descriptors and rank bindings."),
+    "coverage": _Later("softmesh.coverage.coverage_command", "Tell which of the names that programs use exist here."),
+    "doctor": _Later("softmesh.doctor", "Tell what is installed, what is missing, and how to get it."),
+    "new": _Later("softmesh.project_template", "Write a small mesh program with its test and its CI file."),
+}
+
+
+class _Commands(click.Group):
+    """The commands of this module and, by name and summary until they are asked for, those of others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        later = _ELSEWHERE.get(cmd_name)
+        if later is None:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(later.module), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        summaries = {name: later.summary for name, later in _ELSEWHERE.items()}
+        summaries |= {name: command.get_short_help_str(limit=100) for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summaries[name]) for name in self.list_commands(ctx)])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-"):
+            meant = did_you_mean(name, self.list_commands(ctx)) or " `softmesh --help` lists the commands."
+            if os.path.exists(name):
+                meant = f" To run the file: softmesh run {name}"
+            ctx.fail(f"There is no command {name!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="softmesh")
 def commands() -> None:
     """A Tenstorrent mesh in software: run TT-NN programs without a card.
@@ -46,7 +101,7 @@ class _Refusal(click.ClickException):
 @click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
 @click.option("--system", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
-@click.option("-n", "ranks", type=click.IntRange(1, 1024), help="As so many processes, over MPI.")
+@click.option("-n", "ranks", type=click.IntRange(1, 1024), help="Start this many processes (ranks) over MPI.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -59,19 +114,36 @@ def run(
 ) -> None:
     """Run a Python program in which `import ttnn` means softmesh.
 
-    It gets its own ARGS, and its exit code is ours. `softmesh systems` lists the machines.
+    The program gets ARGS, and its exit code is the exit code of this command. `softmesh systems` lists the machines.
+
+    \b
+    softmesh run model.py --layers 2
+    softmesh run --system T3000 -n 2 train.py
     """
-    if not as_module and not os.path.exists(file):
-        raise _Refusal(f"There is no file {file}.")
+    _check_there(file, as_module)
     _choose_machine(system, down)
     if ranks is not None:
         sys.exit(_run_ranks(ranks, [*(["-m"] if as_module else []), file, *args]))
-    with _as_program(file, args, as_module):
-        try:
-            with aliased():
-                _execute(file, as_module)
-        except AliasRefused as error:
-            raise _Refusal(str(error)) from None
+    try:
+        with as_program(file, args, as_module):
+            execute(file, as_module)
+    except AliasRefused as error:
+        raise _Refusal(str(error)) from None
+
+
+def _check_there(file: str, as_module: bool) -> None:
+    if as_module:
+        sys.path.insert(0, os.getcwd())
+        importlib.invalidate_caches()
+        package = file.partition(".")[0]  # what is in it cannot be asked for without importing it
+        is_there = package.isidentifier() and importlib.util.find_spec(package) is not None
+        sys.path.pop(0)
+        if not is_there:
+            raise _Refusal(f"There is no module {package}: neither in this folder nor installed.")
+    elif not os.path.exists(file):
+        raise _Refusal(f"There is no file {file}.")
+    elif os.path.isdir(file) and not os.path.exists(os.path.join(file, "__main__.py")):
+        raise _Refusal(f"{file} is a folder without a __main__.py. Name the Python file to run.")
 
 
 def _run_ranks(count: int, program: list[str]) -> int:
@@ -94,75 +166,6 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
             raise _Refusal(str(error)) from None
 
 
-@contextmanager
-def _as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None]:
-    """`sys.argv` and `sys.path` as `python file args` has them; processes that it starts find ttnn as well."""
-    argv, path, python_path = sys.argv, list(sys.path), os.environ.get("PYTHONPATH")
-    sys.argv = [file, *args]
-    launcher = importlib.import_module("softmesh.processes.launcher.rank_environment")
-    os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
-    sys.path += launcher.ttnn_entries_of(os.environ["PYTHONPATH"])  # which multiprocessing hands to its children
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = argv, path
-        os.environ.pop("PYTHONPATH", None)
-        os.environ.update({} if python_path is None else {"PYTHONPATH": python_path})
-
-
-def _execute(file: str, as_module: bool) -> None:
-    """Run it as `__main__`; an exception is shown as Python shows it, from the program's first line on."""
-    try:
-        if as_module:
-            runpy.run_module(file, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(file, run_name="__main__")
-    except SystemExit:
-        raise
-    except BaseException as error:
-        _drop_our_frames(error)
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
-
-
-def _drop_our_frames(error: BaseException) -> None:
-    ours = {__file__, runpy.__file__, "<frozen runpy>"}
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
-        trace = trace.tb_next
-    error.__traceback__ = trace
-
-
-def _elsewhere(name: str, module: str, help: str) -> None:
-    """Register a command that lives in another module; that loads when the command runs."""
-
-    @commands.command(name, context_settings=_FORWARDING, add_help_option=False, help=help)
-    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-    def forward(args: tuple[str, ...]) -> None:
-        command: click.Command = getattr(importlib.import_module(module), name)
-        command.main(list(args), prog_name=f"softmesh {name}")
-
-
-_elsewhere("show", "softmesh.report.show", "Draw a machine, a mesh graph, rank bindings, or shards on a mesh.")
-_elsewhere("systems", "softmesh.report.systems_list", "List the machines that are built in.")
-_elsewhere(
-    "schedule",
-    "softmesh.report.schedules.schedule_command",
-    "Draw how a collective moves its chunks, step by step.",
-)
-_elsewhere("bindings", "softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run.")
-_elsewhere("flatten", "softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph.")
-_elsewhere("ping", "softmesh.report.ping", "Test every Ethernet link of a machine.")
-_elsewhere("lint", "softmesh.lint.command", "Check mesh graph descriptors and rank bindings.")
-_elsewhere(
-    "coverage",
-    "softmesh.coverage.coverage_command",
-    "Hold the names that programs use against those there are.",
-)
-
-
 _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "gpu"]
 _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
@@ -171,7 +174,12 @@ _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 @click.argument("name", type=click.Choice(_BENCHES))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up."""
+    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up.
+
+    \b
+    softmesh bench ops
+    softmesh bench mlp --help
+    """
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
     if where != "cpu" and name not in _ON_GPUS and not {"-h", "--help"} & set(args):
         raise _Refusal(
@@ -182,6 +190,26 @@ def bench(name: str, args: tuple[str, ...]) -> None:
 
 
 @commands.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the lines that teach a shell to complete softmesh's commands and options.
+
+    \b
+    eval "$(softmesh completion bash)"                                  # now; or once, in ~/.bashrc
+    softmesh completion fish > ~/.config/fish/completions/softmesh.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(commands, {}, "softmesh", "_SOFTMESH_COMPLETE").source())
+
+
+@commands.command()
 def demo() -> None:
-    """Watch a mesh work, in a few seconds."""
+    """Watch a mesh work, in a few seconds.
+
+    \b
+    softmesh demo
+    """
     sys.exit(importlib.import_module("softmesh.demo").main())

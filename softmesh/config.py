@@ -170,10 +170,13 @@ class Config:
     def load_from_file(self, path: str | os.PathLike[str]) -> None:
         self.apply_json_overrides(read_text(os.fspath(path), kind="configuration"), source=os.fspath(path))
 
+    def as_json(self) -> dict[str, object]:
+        """Every option as JSON can hold it."""
+        return {name: _as_json(getattr(self, name)) for name in self.keys()}
+
     def save_to_file(self, path: str | os.PathLike[str]) -> None:
-        options = {name: _as_json(getattr(self, name)) for name in self.keys()}
         try:
-            Path(path).write_text(json.dumps(options, indent=4) + "\n", encoding="utf-8")
+            Path(path).write_text(json.dumps(self.as_json(), indent=4) + "\n", encoding="utf-8")
         except OSError as error:
             raise MeshError(f"Config.save_to_file: cannot write {path}: {error}.") from None
 

@@ -71,6 +71,10 @@ class PartialWarning(SoftmeshWarning):
     """A value that is still a partial sum was used as if it were whole: a collective is missing."""
 
 
+class FabricWarning(SoftmeshWarning):
+    """A fabric that nobody configured was brought up, because a unified op had to communicate."""
+
+
 class DeviceMemoryWarning(SoftmeshWarning):
     """More memory is in use than the chips have; told under SOFTMESH_MEMORY=track."""
 

@@ -23,10 +23,6 @@ _PREFIX = "ttnn."
 _OTHER_RELEASE = "it is a name of another release than TT-NN 0.81"
 _PARAMETERS = f"{_OTHER_RELEASE}; write tensors with ttnn.dump_tensor and read them with ttnn.load_tensor"
 _FORMS = "the forms of its tensors are not documented"
-_LIGHT_METAL = (
-    "its commands are for a chip that has no Python beside it; record them with ttnn.begin_trace_capture and run them "
-    "with ttnn.execute_trace"
-)
 
 # dotted name below ttnn -> the reason, and what to use instead
 REASONS: dict[str, str] = {
@@ -71,8 +67,6 @@ REASONS: dict[str, str] = {
         "the order of its results is not documented; use ttnn.linear, ttnn.topk and ttnn.softmax"
     ),
     "experimental.yuv_bt601_coefficients": f"{_FORMS}; use ttnn.matmul with the coefficients",
-    **dict.fromkeys(("LightMetalReplay", "light_metal_begin_capture", "light_metal_end_capture"), _LIGHT_METAL),
-    "_ttnn.core.LightMetalBinary": _LIGHT_METAL,
     **dict.fromkeys(
         (
             "_ttnn.multi_device.experimental.generate_blitz_decode_pipeline",
@@ -157,7 +151,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "operations.transformer": ("transformer",),
     "_ttnn": (),
     "_ttnn.bfp_utils": (),
-    "_ttnn.core": ("tensor.native_names",),
+    "_ttnn.core": ("tensor.native_names", "light_metal.binary"),
     "_ttnn.device": _DEVICE,
     "_ttnn.events": (),
     "_ttnn.fabric": (),
@@ -202,6 +196,7 @@ LAZY = {
     "create_layer_norm_reciprocals": "ops.device_operations",
     "create_layernorm_program_config": "ops.device_operations",
     "create_matmul_attributes": "ops.device_operations",
+    "database": "",
     "DataMovementConfigDescriptor": "kernels.program.kernel_descriptor",
     "disable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
     "DispatchAlgorithm": "hardware.enums",
@@ -210,6 +205,7 @@ LAZY = {
     "dram_prefetcher": "ops.prefetcher.tensor_prefetcher",
     "dump_operations": "dispatch.registry",
     "enable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
+    "estimate": "report.estimates.notebook_estimate",
     "explain": "distributed.explanation",
     "fabric_connection_rt_args": "kernels.program.packed_args",
     "fabric_connection_rt_args_size": "kernels.program.packed_args",
@@ -229,6 +225,9 @@ LAZY = {
     "graph_report": "",
     "graph_tracer_utils": "",
     "KernelDescriptor": "kernels.program.kernel_descriptor",
+    "light_metal_begin_capture": "light_metal.recording",
+    "light_metal_end_capture": "light_metal.recording",
+    "LightMetalReplay": "light_metal.recording",
     "layernorm_default_compute_config": "ops.device_operations",
     "LayerNormDeviceOperation": "ops.device_operations",
     "LayerNormInputs": "ops.device_operations",
@@ -238,6 +237,7 @@ LAZY = {
     "LayerNormType": "ops.device_operations",
     "LossReductionMode": "hardware.enums",
     "mark_corruptible": "runtime.traces.allocation_tracking",
+    "mark_step": "cost.estimating",
     "matmul_select_program_factory": "ops.device_operations",
     "MatmulDeviceOperation": "ops.device_operations",
     "MatmulInputs": "ops.device_operations",

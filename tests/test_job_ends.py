@@ -34,7 +34,7 @@ def ending(tmp_path, how: str, meanwhile=None, **environ: str) -> Ended:
 )
 def test_a_rank_that_leaves_by_itself_is_told_so_with_its_line(tmp_path, how, told, comment):
     job = ending(tmp_path, how)
-    assert f"softmesh: rank 1 left with {told}; rank 0 wait in barrier number 2 of world" in job.output, job.output
+    assert f"softmesh: rank 1 left with {told}; rank 0 waits in barrier number 2 of world" in job.output, job.output
     doing, line = job.place("rank 1")
     assert (doing, line) == (f"left with {told}", line_with(comment, "ending.py"))
     assert (job.code != 0, job.left) == (True, {})

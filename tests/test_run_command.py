@@ -271,8 +271,8 @@ def test_run_m_runs_a_module_of_the_working_directory(write):
 
 def test_run_m_names_a_module_that_is_not_there():
     result = softmesh_command("run", "-m", "no_such_module")
-    assert result.exit_code == 1
-    assert result.stderr == "ImportError: No module named no_such_module\n"
+    assert result.exit_code == 2
+    assert result.stderr == "Error: There is no module no_such_module: neither in this folder nor installed.\n"
 
 
 def test_the_version_is_the_packages():

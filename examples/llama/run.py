@@ -25,7 +25,7 @@ import ttnn
 from tt_llama.checkpoint import StateDict, load_checkpoint, random_weights
 from tt_llama.generator import Generator, Tokens, generate
 from tt_llama.model import Transformer
-from tt_llama.model_args import ModelArgs
+from tt_llama.model_args import SIZES, ModelArgs
 from tt_llama.reference import TorchLlama, greedy
 from tt_llama.tensor_parallel import TensorParallel
 
@@ -48,6 +48,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="each row of the mesh has users of its own, and all of the hidden dim",
     )
     parser.add_argument("--dtype", choices=list(DTYPES), default="bfloat16")
+    parser.add_argument("--model", choices=list(SIZES), default="small", help="with random weights")
     parser.add_argument("--checkpoint", type=Path, help="a folder in the layout of Hugging Face")
     parser.add_argument("--users", type=positive, default=4, help="prompts at a time")
     parser.add_argument("--prompt", type=tokens_of, help="numbers of tokens, for every user (default: random ones)")
@@ -100,7 +101,7 @@ class Request:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> Request:
-        args = ModelArgs() if given.checkpoint is None else ModelArgs.from_folder(given.checkpoint)
+        args = SIZES[given.model] if given.checkpoint is None else ModelArgs.from_folder(given.checkpoint)
         for token in given.prompt or ():
             if not 0 <= token < args.vocab_size:
                 raise ValueError(f"token {token} of the prompt is not one of the {args.vocab_size} of the model.")

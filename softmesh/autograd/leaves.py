@@ -12,6 +12,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.grad_mode import GRADIENTS, run_backward
 from softmesh.tensor.dtype import facts
+from softmesh.tensor.gradient_sums import GradientSums, note_summed, summed_over
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor, tensor_method
 
@@ -90,7 +91,11 @@ def _requires_grad(tensor: Tensor) -> bool:
 def _grad(tensor: Tensor) -> Tensor | None:
     """What backward passes have brought, one for each device; None if there was none."""
     gradient = tensor.storage.gradient
-    return None if gradient is None else gradient_tensor(tensor.storage, tensor, gradient)
+    if gradient is None:
+        return None
+    made = gradient_tensor(tensor.storage, tensor, gradient)
+    made.storage.notes = GradientSums(summed_over(tensor.storage))
+    return made
 
 
 def _set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
@@ -108,6 +113,8 @@ def _set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
             f"grad: has shape {gradient.shape} over {given.dist.grid}, the tensor {tensor.shape} over {own.dist.grid}."
         )
     own.gradient = given.data.detach()
+    if isinstance(given.notes, GradientSums):
+        note_summed(own, given.notes.axes)
 
 
 Tensor.requires_grad = property(_requires_grad)  # type: ignore[assignment]

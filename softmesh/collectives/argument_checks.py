@@ -6,6 +6,7 @@ The same name means the same in all collectives; `KIND_OF` and `KINDS` are that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
@@ -111,6 +112,7 @@ _NAMES = {
     "string": "padding_mode",
     "dtype": "dtype",
 }
+_CORES, _SUB_DEVICES = ("sub_core_grids", "sub_core_grid"), _NAMES["sub-device"].split()
 KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 # These steer hardware only: None leaves the choice to it, even where the name must be there.
 HINTS = frozenset({"count", "flag", "memory", "cores", "place", "sub-device", "precision", "dtype"})
@@ -121,10 +123,18 @@ HINTS = frozenset({"count", "flag", "memory", "cores", "place", "sub-device", "p
 
 
 def check_resources(op: str, given: Mapping[str, Any], mesh: MeshDevice) -> None:
+    semaphores: dict[str, GlobalSemaphore] = {}
     for name, value in given.items():
-        check = _CHECKS.get(KIND_OF.get(name, ""))
+        kind = KIND_OF.get(name, "")
+        check = _CHECKS.get(kind)
         if check is not None and value is not None:
             check(op, name, value, mesh)
+            if kind == "semaphores":
+                semaphores |= dict(_labelled(name, value))
+    _check_aliases(op, given)
+    if semaphores:
+        _check_shared(op, semaphores)
+        _check_cover(op, semaphores, given, mesh)
 
 
 def check_buffer(op: str, name: str, buffer: Tensor, mesh: MeshDevice) -> None:
@@ -142,17 +152,9 @@ def _check_buffers(op: str, name: str, value: Any, mesh: MeshDevice) -> None:
 
 
 def _check_semaphores(op: str, name: str, value: Any, mesh: MeshDevice) -> None:
-    found: dict[int, str] = {}
-    for label, semaphore in _labelled(name, value):
+    found = list(_labelled(name, value))
+    for label, semaphore in found:
         _check_semaphore(op, label, semaphore, mesh)
-        before = found.setdefault(id(semaphore), label)
-        if before != label:
-            warn_or_raise(
-                f"{op}: {before} and {label} are the same semaphore, which would count for both: make each with a "
-                "ttnn.create_global_semaphore(...) of its own.",
-                SoftmeshWarning,
-                MeshError,
-            )
     if not found:
         raise MeshError(
             f"{op}: {name} is an empty list: give at least one semaphore of ttnn.create_global_semaphore(...)."
@@ -176,6 +178,76 @@ def _check_semaphore(op: str, name: str, semaphore: GlobalSemaphore, mesh: MeshD
             SoftmeshWarning,
             MeshError,
         )
+
+
+_WRITTEN_FROM_AFAR = ("persistent_", "intermediate_", "buffer_tensor")
+
+
+def _check_aliases(op: str, given: Mapping[str, Any]) -> None:
+    """What others write into while this chip still reads it."""
+    operand = given.get("input_tensor")
+    for name, value in given.items():
+        if isinstance(operand, Tensor) and name.startswith(_WRITTEN_FROM_AFAR):
+            for label, buffer in _labelled(name, value):
+                if isinstance(buffer, Tensor) and buffer.storage is operand.storage:
+                    warn_or_raise(
+                        f"{op}: {label} is the input tensor too: other chips write into it while this one still sends "
+                        "what it holds. Give it memory of its own (ttnn.allocate_tensor_on_device).",
+                        SoftmeshWarning,
+                        MeshError,
+                    )
+
+
+def _check_shared(op: str, semaphores: Mapping[str, GlobalSemaphore]) -> None:
+    """Each semaphore of a call counts something else."""
+    found: dict[int, str] = {}
+    for label, semaphore in semaphores.items():
+        before = found.setdefault(id(semaphore), label)
+        if before != label:
+            warn_or_raise(
+                f"{op}: {before} and {label} are the same semaphore, which would count for both: make each with a "
+                "ttnn.create_global_semaphore(...) of its own.",
+                SoftmeshWarning,
+                MeshError,
+            )
+
+
+_BOTH_WAYS = ("all_gather", "reduce_scatter", "all_reduce")  # cores of their own for each of two directions
+
+
+def _check_cover(
+    op: str, semaphores: Mapping[str, GlobalSemaphore], given: Mapping[str, Any], mesh: MeshDevice
+) -> None:
+    """A semaphore is a word in the L1 of its cores: on others, the op counts in memory that is something else's."""
+    links, workers = given.get("num_links"), given.get("num_workers_per_link")
+    count = max(links, default=1) if isinstance(links, list | tuple) else links or 1
+    needed = count * (workers or 1) * (2 if any(kind in op for kind in _BOTH_WAYS) else 1)
+    pool = _cores_of_call(given, mesh)
+    for label, semaphore in semaphores.items():
+        shared = _cores_in_both(semaphore.cores, pool)
+        if shared < needed:
+            warn_or_raise(
+                f"{op}: {label} lies on the cores {semaphore.cores}, {shared} of which are among those that the op may "
+                f"run on, {pool}; it takes {needed} at least, and would count in memory that belongs to others. Make "
+                "the semaphore on all of them: ttnn.create_global_semaphore(mesh_device, cores, 0).",
+                SoftmeshWarning,
+                MeshError,
+            )
+            return  # one tells of all that were made like it
+
+
+def _cores_of_call(given: Mapping[str, Any], mesh: MeshDevice) -> CoreRangeSet:
+    """The worker cores that a call may take: those it names, those of its sub-device, or of the first."""
+    named = next((given[name] for name in _CORES if given.get(name) is not None), None)
+    if named is not None:
+        return CoreRangeSet([named]) if isinstance(named, CoreRange) else named
+    sub_device = next((given[name] for name in _SUB_DEVICES if given.get(name) is not None), None)
+    return mesh.sub_devices.cores(sub_device if sub_device is not None else mesh.sub_devices.ids()[0])
+
+
+@lru_cache(maxsize=256)
+def _cores_in_both(one: CoreRangeSet, other: CoreRangeSet) -> int:
+    return one.num_cores() - one.subtract(other).num_cores()
 
 
 def _check_sub_device(op: str, name: str, value: SubDeviceId, mesh: MeshDevice) -> None:

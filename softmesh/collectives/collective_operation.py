@@ -30,9 +30,9 @@ from softmesh.collectives.program_counts import program_count_of
 from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition, carried_over, warned_about
+from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
-from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_sum
+from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_partition, of_a_sum
 from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lift_to_float32, lifts
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
@@ -44,6 +44,7 @@ from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import is_lenient
 from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.footprint import keeps_pages
+from softmesh.tensor.gradient_sums import GradientSums, warn_if_summed
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 
@@ -99,7 +100,9 @@ class CollectivePlanner(Planner):
     def _doubts(self, group: Group, moved: GroupComputation) -> Iterable[Doubt]:
         name = self.op.name
         if moved.only_sums:
-            return of_a_sum(name, group.dist, group.axes)
+            return of_a_sum(name, group.dist, group.axes, tuple(self.tensors[0].shape))
+        if name == "mesh_partition":
+            return of_a_partition(name, group.dist, group.axes)
         if name not in _GATHERS:
             return ()
         rank = len(self.tensors[0].shape)
@@ -190,6 +193,7 @@ def _spreader(dist: Distribution, group: Group) -> Any:
     return lambda data: spread(data, dist, group)
 
 
+_SUMS = ("all_reduce", "reduce_scatter")
 _GATHERS = ("all_gather", "experimental.all_gather_async")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {
@@ -216,7 +220,7 @@ def collective_definition(
         "derive": _with_gradients,
         "off_mesh": _OFF_MESH.get(name, "Input tensor must to be on device!"),
         "reads_other_devices": True,
-        "undefined": warned_about,
+        "undefined": _marked,
         "program_buffers": semaphores_of(name),
         "program_count": program_count_of(name),
     }
@@ -241,6 +245,32 @@ def _fabric_key(call: BoundCall) -> list[Any]:
 
 def _with_gradients(op: Operation, plan: Plan, call: BoundCall) -> tuple[torch.Tensor, ...]:
     return differentiated(op, plan, call.values, call.data)
+
+
+def _summed_axes(op: str, call: BoundCall) -> list[int]:
+    """The mesh axes along which a call adds up."""
+    if not any(kind in op for kind in _SUMS):
+        return []
+    named = call.signature.named(call.values, range(len(call.values)))
+    axis = named.get("cluster_axis")
+    return list(range(call.tensors[0].storage.dist.lead)) if axis is None else [axis]
+
+
+def _marked(op: str, signature: Signature, call: BoundCall) -> Marking | None:
+    """Tells of values that nobody wrote, and of gradients that are added up for the second time."""
+    warned_about(op, signature, call)
+    notes, axes = call.tensors[0].storage.notes, _summed_axes(op, call)
+    if not isinstance(notes, GradientSums) or not axes:
+        return None
+    grid = call.tensors[0].view_distribution().grid
+    for axis in axes:
+        warn_if_summed(op, "the gradient", notes.axes, axis, grid[axis] if axis < len(grid) else 1)
+
+    def note(made: list[Tensor]) -> None:
+        for result in made:
+            result.storage.notes = notes.and_over(axes)
+
+    return note
 
 
 def _check_tuning(op: Definition, call: BoundCall) -> None:

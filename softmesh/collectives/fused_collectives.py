@@ -8,7 +8,7 @@ from softmesh.collectives.async_collectives import all_gather_async, reduce_scat
 from softmesh.collectives.overload_signatures import composite
 from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter, route_of
 from softmesh.errors import MeshError
-from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.ops.attention.qkv_heads import nlp_concat_heads_decode, nlp_create_qkv_heads_decode
 from softmesh.ops.data_movement.layout_conversion import typecast
 from softmesh.ops.data_movement.shape_ops import concat
@@ -192,14 +192,18 @@ def llama_rs_create_heads(
     cluster_axis: int,
     num_heads: int,
     num_kv_heads: int,
-    memory_config: MemoryConfig | None = None,
     qkv_memory_config: MemoryConfig | None = None,
     **given: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(queries, keys, values) of the sum over the group, dealt out along dim 3: each device's own heads."""
+    """(queries, keys, values) of the sum over the group, [1, users, heads, width]: of its part of the users each.
+
+    All heads stand side by side in dim 3, which the links carry in pieces. `intermediate_packet_buffer` is scratch.
+    """
     if dim != 3:
         raise MeshError(f"llama_rs_create_heads: runs along dim 3 only, got dim={dim}.")
-    own = reduce_scatter(input_tensor, dim, cluster_axis=cluster_axis, memory_config=memory_config, **route_of(given))
+    own = reduce_scatter(
+        input_tensor, 2, cluster_axis=cluster_axis, memory_config=DRAM_MEMORY_CONFIG, **route_of(given)
+    )
     q, k, v = nlp_create_qkv_heads_decode(
         own, num_heads=num_heads, num_kv_heads=num_kv_heads, memory_config=qkv_memory_config
     )

@@ -70,11 +70,13 @@ class CollectiveOp(torch.autograd.Function):
         rank = len(plan.outputs[0].spec.shape)
         found: list[torch.Tensor | None]
         with torch.no_grad():
-            if conjugate is not None and gradients[0] is not None and rank >= _FEWEST_DIMS:
-                gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
+            gradient = None
+            if gradients[0] is not None:
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
+                gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
                 if ctx.site is not None:  # a unified op knows what it does
-                    _warn_if_summed_again(op.name, gradient, names["cluster_axis"], ctx.site)
+                    _warn_if_summed_again(op.name, gradient, names.get("cluster_axis"), ctx.site)
+            if conjugate is not None and gradient is not None and rank >= _FEWEST_DIMS:
                 found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
             else:
                 found = _derived(op, plan, ctx.values, tensors, gradients)
@@ -87,20 +89,27 @@ class CollectiveOp(torch.autograd.Function):
         return None, None, None, *shaped
 
 
+_ADDED_UP = {"all_reduce": "all_reduce(x, axis, noop_backward=True)"}
+_ADDED_UP["experimental.all_reduce_async"] = _ADDED_UP["all_reduce"]
+_ADDED_UP["all_gather"] = 'all_gather(x, dim, axis, gradients="replicated")'
+_ADDED_UP["experimental.all_gather_async"] = _ADDED_UP["all_gather"]
+
+
 def _warn_if_summed_again(op: str, gradient: Tensor, axis: int | None, site: RawSite) -> None:
     """A loss that every device computes alike counts once for each of them where a sum is derived."""
-    dist = gradient.view_distribution()
-    if op != "all_reduce" or axis is None or len(dist.grid) <= axis:
+    dist, instead = gradient.view_distribution(), _ADDED_UP.get(op)
+    if instead is None:
         return
-    devices = dist.grid[axis]
-    if devices > 1 and isinstance(dist.placements[axis], Replicate):
-        warn_or_raise(
-            f"backward: the gradient that comes to all_reduce ({resolved(site)}) is the same on {devices} devices "
-            f"along mesh axis {axis}, and its backward pass adds it up again: gradients before it are {devices} times "
-            "too large. Use softmesh.train's all_reduce(x, axis, noop_backward=True), which hands it on as it is.",
-            SoftmeshWarning,
-            MeshError,
-        )
+    for one in range(len(dist.grid)) if axis is None else {axis} & set(range(len(dist.grid))):
+        devices = dist.grid[one]
+        if devices > 1 and isinstance(dist.placements[one], Replicate):
+            warn_or_raise(
+                f"backward: the gradient that comes to {op} ({resolved(site)}) is the same on {devices} devices along "
+                f"mesh axis {one}, and its backward pass adds it up again: gradients before it are {devices} times too "
+                f"large. Use softmesh.train's {instead}, which hands it on as it is.",
+                SoftmeshWarning,
+                MeshError,
+            )
 
 
 def as_tensor(gradient: torch.Tensor, output: Output, like: Tensor) -> Tensor:

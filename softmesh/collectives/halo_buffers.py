@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -21,10 +20,10 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, NotModelled
+from softmesh.ops.conv.border_sections import Border
 from softmesh.ops.data_movement.layout_conversion import copy
 from softmesh.ops.data_movement.slice_and_pad import slice_
 from softmesh.placement import rules
-from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
@@ -185,48 +184,6 @@ def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: i
     return border
 
 
-@dataclass(frozen=True)
-class Border:
-    """Of `frames` pictures of rows x columns: `high` rows above and below, `wide` columns at the sides."""
-
-    frames: int
-    rows: int
-    columns: int
-    width: int
-    high: int
-    wide: int
-
-    @property
-    def extents(self) -> list[tuple[int, int]]:
-        """Rows and columns of each section: top, bottom, left and right, which have the corners."""
-        level, upright = (self.high, self.columns), (self.rows + 2 * self.high, self.wide)
-        return [level, level, upright, upright]
-
-    @property
-    def pixels(self) -> int:
-        return self.frames * sum(a * b for a, b in self.extents)
-
-    def sections(self, compact: torch.Tensor, lead: int) -> list[torch.Tensor]:
-        """(*axes, frames, rows, columns, width) of each section, each over all frames."""
-        pixels = compact.reshape(*compact.shape[:lead], -1, self.width)
-        sizes = [self.frames * a * b for a, b in self.extents]
-        parts = pixels[..., : self.pixels, :].split(sizes, -2)
-        return [
-            part.reshape(*part.shape[:-2], self.frames, *extent, self.width)
-            for part, extent in zip(parts, self.extents, strict=True)
-        ]
-
-    def write(self, compact: torch.Tensor, padded: torch.Tensor, lead: int) -> None:
-        """Over the border of `padded` (*axes, frames, rows + 2 high, columns + 2 wide, width)."""
-        top, bottom, left, right = self.sections(compact, lead)
-        high, wide, rows, columns = self.high, self.wide, self.rows, self.columns
-        middle = padded.narrow(-2, wide, columns)
-        middle.narrow(-3, 0, high).copy_(top)
-        middle.narrow(-3, high + rows, high).copy_(bottom)
-        padded.narrow(-2, 0, wide).copy_(left)
-        padded.narrow(-2, wide + columns, wide).copy_(right)
-
-
 @operation(_SCATTER, cost=moves_bytes, precision="data", controls="memory_config", kind=HaloScatter)
 def halo_scatter(
     compact_buffer: Operand,
@@ -246,13 +203,8 @@ def halo_scatter(
     shape = (*interior_src.shape[:-3], rows + 2 * high, columns + 2 * wide, width)
 
     def compute(compact: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        lead = inside.dim() - interior_src.rank
-        axes = broadcast_shapes(compact.shape[:lead], inside.shape[:lead])
-        middle = inside.reshape(*inside.shape[:lead], border.frames, rows, columns, width)
-        parts = [middle, *border.sections(compact, lead)]
-        middle, top, bottom, left, right = (part.expand(*axes, *part.shape[lead:]) for part in parts)
-        whole = torch.cat([left, torch.cat([top, middle, bottom], -3), right], -2)
-        return whole.reshape(*axes, *shape)
+        whole = border.around(compact, inside, inside.dim() - interior_src.rank)
+        return whole.reshape(*whole.shape[:-4], *shape)
 
     return Local(compute, rules.opaque, dtypes=(interior_src.dtype,))
 

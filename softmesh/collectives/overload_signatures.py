@@ -193,8 +193,11 @@ def overloaded_collective(
     """Register the collective that the decorated function defines, under TT-NN's ways of calling it."""
 
     def register(define: Callable[..., CollectiveSpec]) -> Operation:
-        signature = OverloadSignature(OverloadSet(name, forms, check), define, controls.split(), output)
-        return registered(kind(collective_definition(name, define, signature, **options)))
+        overloads = OverloadSet(name, forms, check)
+        signature = OverloadSignature(overloads, define, controls.split(), output)
+        is_persistent = any(argument.startswith("persistent_") for argument in overloads.names)
+        given = {"persistent_output": output is not None and is_persistent, **options}
+        return registered(kind(collective_definition(name, define, signature, **given)))
 
     return register
 

@@ -69,6 +69,8 @@ def values_of(tensor: Tensor, training: bool) -> torch.Tensor | None:
     storage = tensor.storage
     if tensor.shard_positions is not None or storage.is_pending or storage.undefined is not None:
         return None
+    if storage.notes is not None and storage.notes.needs_look:
+        return None
     data = storage.data
     return None if data is None or (training and data.requires_grad) else data
 
@@ -260,6 +262,15 @@ class CompiledCall:
         )
 
 
+class DoubtedCall(CompiledCall):
+    """One of which there is something to say in strict mode, which a program may enter at any time."""
+
+    __slots__ = ()
+
+    def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return NotImplemented if is_strict() else super().run(call, args, kwargs)
+
+
 def compiled(
     definition: Definition,
     plan: Plan,
@@ -290,7 +301,8 @@ def compiled(
         else:
             slots.append((None, value))
     named = None if definition.present is None else bound.named
-    return CompiledCall(definition, plan, tuple(slots), call.device, named, shared)
+    kind = DoubtedCall if plan.doubts else CompiledCall
+    return kind(definition, plan, tuple(slots), call.device, named, shared)
 
 
 def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) -> bool:
@@ -303,7 +315,6 @@ def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) 
         or bound.target is not None
         or plan.problem is not None
         or plan.remarks
-        or (plan.doubts and is_strict())
         or (at is not None and bound.values[at] is not None)
         or (not plan.is_view and plan.program not in call.device.program_cache)
         # a tensor was read for its values, is written to, or was made by the op itself

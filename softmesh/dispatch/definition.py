@@ -93,6 +93,7 @@ class Definition:
     undefined: UndefinedRule = carried_over
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
     is_part: bool = False  # of another op's program: it compiles none of its own
+    persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is

@@ -218,6 +218,9 @@ def switch_interceptor(interceptor: Interceptor, on: bool) -> None:
         INTERCEPTORS.remove(interceptor)
 
 
+FUNCTIONS: dict[str, EntryPoint] = {}  # by name, all that were made so far
+
+
 class Function(EntryPoint):
     """A Python function behind the door: a transfer such as `from_torch`, or a composite of several ops.
 
@@ -228,6 +231,7 @@ class Function(EntryPoint):
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if n != "__doc__"])
         self.function = function
         self.name = name or function.__name__
+        FUNCTIONS[self.name] = self
 
     def inspected_signature(self) -> inspect.Signature:
         return inspect.signature(self.function)

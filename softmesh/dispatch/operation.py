@@ -41,6 +41,7 @@ from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import doubt, warn, warn_or_raise
+from softmesh.tensor.persistent_results import handed_out, note_overwritten, warn_if_overwritten
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -117,8 +118,7 @@ class Operation(EntryPoint):
             device.ranks.calls.note(shared, addresses_of(operands_of(bound)))
         plan, made = self._run(bound, device)
         if bound.target is not None or self.definition.writes:
-            for tensor in made:
-                tensor.handed_on()
+            made = self._handed_out(bound, made)
         if call is not None:
             known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
             if known is not None:
@@ -182,6 +182,20 @@ class Operation(EntryPoint):
         plan.program = None if definition.is_part else self._programs.setdefault(form, object())
         return plan, results
 
+    def _handed_out(self, bound: BoundCall, made: list[Tensor]) -> list[Tensor]:
+        """The tensors that were written to, as results; in a persistent buffer each call has one of its own."""
+        for tensor in made:
+            tensor.handed_on()
+        is_recorded = bound.device is not None and bool(bound.device.captures.recordings)
+        if bound.target is None or is_recorded:
+            return made
+        if self.definition.persistent_output:
+            return [handed_out(tensor, self.name) for tensor in made]
+        for tensor in made:
+            if tensor.storage.notes is not None:
+                note_overwritten(tensor, self.name)
+        return made
+
     # -- what a call must meet -------------------------------------------------------------------
 
     def _check(self, bound: BoundCall) -> MeshDevice | None:
@@ -194,6 +208,8 @@ class Operation(EntryPoint):
             storage = tensor.storage
             if storage.data is None:
                 tensor.check_allocated(self.name)
+            if storage.notes is not None and not self._is_written(bound, tensor):
+                warn_if_overwritten(tensor, self.name)
             if storage.device is not device:
                 self._refuse_devices(tensors)
         if device is None:
@@ -204,6 +220,10 @@ class Operation(EntryPoint):
         if bound.target is not None:
             self._check_targets(bound, device)
         return device
+
+    def _is_written(self, bound: BoundCall, tensor: Tensor) -> bool:
+        """Whether the call is given it to write there; what it held before does not count."""
+        return any(tensor is target for target in listed(bound.target))
 
     def _check_targets(self, bound: BoundCall, device: MeshDevice | None) -> None:
         if self.definition.check_targets is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Replicate, Shard
 
@@ -19,6 +20,7 @@ _NORMALIZING = (
     *("layer_norm", "rms_norm"),
 )
 _CHOOSING = ("argmax", "topk", "sort")
+PRODUCTS = ("matmul", "linear")
 ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING))
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
 
@@ -39,18 +41,65 @@ def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[
                 yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
                     f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
-                    f"cluster_axis={axis}){instead}."
+                    f"cluster_axis={axis}){instead}.{settings.needed_line()}"
                 )
             else:
                 yield (
                     f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices looks at its own "
                     "part, and its indices count from the start of that part. Gather the results and choose among "
                     f"them, or gather the tensor first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
+                    f"{settings.needed_line()}"
                 )
 
 
-def of_a_sum(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
-    """A collective that adds up along mesh axes."""
+def of_crossed_splits(
+    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], made: Distribution
+) -> Iterator[str]:
+    """Operands (name, shape, distribution) that are split over one axis in ways that do not fit together."""
+    for axis, result in enumerate(made.placements):
+        words = [dist.placements[axis] for _, _, dist in operands if axis < dist.lead]
+        if result != LOCAL or LOCAL in words or made.grid[axis] == 1:
+            continue
+        split = [
+            (name, word.dim, shape)
+            for (name, shape, _), word in zip(operands, words, strict=False)
+            if isinstance(word, Shard) and shape[word.dim] > 1
+        ]
+        # Rows of one factor and columns of the other make a block of the product: attention goes around a ring so.
+        is_block = op in PRODUCTS and len(split) > 1
+        if not is_block and len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
+            parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
+            is_alone = "is split, and the other operand is whole where they meet" if len(split) == 1 else "are split"
+            yield (
+                f"{op}: over mesh axis {axis} {parts} {is_alone}: each device computes with parts that do not belong "
+                "to each other, and its result is no part of a whole. Distribute both along dims that meet."
+            )
+
+
+def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
+    """Each device keeps a part of its own piece: right where all of them hold the same."""
+    for axis in axes:
+        word, devices = dist.placements[axis], dist.grid[axis]
+        if isinstance(word, Partial) and devices > 1:
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and each keeps "
+                "a part of its own one: what the others have to add to that part is lost. "
+                f"ttnn.reduce_scatter(x, dim, cluster_axis={axis}) adds up and deals out.",
+                is_certain=True,
+            )
+        elif isinstance(word, Shard) and devices > 1:
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim} already, and each keeps "
+                f"a part of its part: the rest is on no device. ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) "
+                "comes first."
+            )
+
+
+def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[int]) -> Iterator[Doubt]:
+    """A collective that adds up along mesh axes what each device has in this shape.
+
+    Shards of extent 1 are contributions that were stacked, one for each device.
+    """
     words = {axis: dist.placements[axis] for axis in axes if dist.grid[axis] > 1}
     if any(isinstance(word, Partial) for word in words.values()):
         return
@@ -68,7 +117,7 @@ def of_a_sum(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt
                 f"{op}: {devices} devices along mesh axis {axis} hold the same, so that the sum is {devices} times "
                 "that: was it added up before?"
             )
-        elif isinstance(word, Shard):
+        elif isinstance(word, Shard) and shape[word.dim] > 1:
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, not contributions to a "
                 f"sum: ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) puts them together."

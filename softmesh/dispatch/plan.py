@@ -16,6 +16,7 @@ import torch
 
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
+from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import (
@@ -334,13 +335,14 @@ def describe_partial(
         return (
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "
             f"not one on the whole. Compute it plain, then ttnn.all_reduce(result, cluster_axis={axis}), then go on."
+            f"{settings.needed_line()}"
         )
     share = f", unless what each of them adds was divided by {devices} before" if is_share else ""
     kind = word.op if isinstance(word, Partial) else "sum"
     also = f" or ttnn.reduce_scatter({argument}, dim, cluster_axis={axis})" if kind == "sum" else ""
     return (
         f"{op}: {argument} is {held}, and {op} of each is not a contribution to {op} of the whole{share}. "
-        f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}."
+        f"Missing before this: ttnn.all_reduce({argument}, cluster_axis={axis}){also}.{settings.needed_line()}"
     )
 
 

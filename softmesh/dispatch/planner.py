@@ -13,7 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.placement_doubts import ALONG_A_DIM, of_split_dims
+from softmesh.dispatch.placement_doubts import ALONG_A_DIM, PRODUCTS, of_crossed_splits, of_split_dims
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -44,7 +44,6 @@ from softmesh.tensor.result_shards import shards_fit
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 
-_PRODUCTS = ("matmul", "linear")
 _REPEATING = ("repeat", "expand")
 
 
@@ -115,7 +114,7 @@ class Planner:
                 return tuple(torch.broadcast_shapes(*shapes))
             except RuntimeError:  # the op itself will tell
                 return shapes[0]
-        if self.op.name in _PRODUCTS and len(shapes) > 1:
+        if self.op.name in PRODUCTS and len(shapes) > 1:
             return (*shapes[0][:-1], shapes[1][-1] if shapes[1] else 1)
         if self.op.name in _REPEATING:
             counts = [count for value in self.values for count in _ints(value)]
@@ -335,6 +334,12 @@ class Planner:
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         if self.op.name in ALONG_A_DIM:
             plan.doubts += tuple(of_split_dims(self.op.name, dists[0], found[0]))
+        elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
+            shapes = [tuple(tensor.shape) for tensor in self.tensors]
+            labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]
+            plan.doubts += tuple(
+                of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
+            )
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

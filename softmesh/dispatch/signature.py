@@ -190,7 +190,8 @@ class BoundCall:
             return
         storage, is_plain = item.storage, item.shard_positions is None
         self.tensors.append(item)
-        self.is_marked = self.is_marked or storage.undefined is not None
+        notes = storage.notes
+        self.is_marked = self.is_marked or storage.undefined is not None or (notes is not None and notes.needs_look)
         self.key += (item.spec, storage.dist if is_plain else item.view_distribution())
         self.data.append(storage.data if is_plain else item.view_data())
 

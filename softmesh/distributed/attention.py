@@ -10,6 +10,8 @@ import torch
 
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
 from softmesh.collectives.device_groups import Group
+from softmesh.cost.chip_costs import matmul_seconds
+from softmesh.cost.link_costs import LinkCost, ring_passes
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.plan import Local
@@ -24,8 +26,6 @@ from softmesh.distributed.split_choices import Choice, Split, together
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.attention.sdpa_core import attend, group, mask_bias, within_window
-from softmesh.perf.chip_costs import matmul_seconds
-from softmesh.perf.link_costs import LinkCost, ring_passes
 from softmesh.placement import rules
 from softmesh.placement.placements import REPLICATE, Placement, Shard
 

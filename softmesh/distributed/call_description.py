@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.arguments import check_kinds
+from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local
@@ -30,7 +31,6 @@ from softmesh.distributed.layouts import (
 )
 from softmesh.errors import ArgumentError, NotModelled, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.perf.link_costs import Line
 from softmesh.placement.distribution import HOST
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems.chip import Chip

@@ -20,6 +20,7 @@ import torch
 
 from softmesh import distributed
 from softmesh.collectives.collective_operation import is_collective
+from softmesh.cost.chip_costs import elementwise_seconds
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local, rank_padder, result_distributions
@@ -31,7 +32,6 @@ from softmesh.distributed.split_choices import Choice, Split, broadcast_labels, 
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.perf.chip_costs import elementwise_seconds
 from softmesh.placement import rules
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard

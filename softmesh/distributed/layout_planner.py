@@ -2,7 +2,8 @@
 
 A strategy is one choice for each mesh axis (see `split_choices`). From it follow the layouts that it needs of the
 operands and the layout of its result; `redistribution` tells what it takes to get there. What a plan costs is the
-communication before, the work on each device with what it exchanges in its midst, and the communication after.
+communication before, the work on each device with what it exchanges in its midst, and the communication after. Plans
+are ranked with the host's time for launching each op beside it, which decides where all of that is small.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from softmesh.cost.chip_costs import launch_seconds
+from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents, Layout, Value, is_whole
 from softmesh.distributed.redistribution import Step, Way, routes
 from softmesh.distributed.split_choices import Choice, Split
 from softmesh.errors import MeshError
-from softmesh.perf.link_costs import Line
 from softmesh.placement.placements import Shard
 
 Seconds = Callable[[Sequence[Extents], Extents], float]  # of the operands' and the result's local shapes
@@ -47,6 +49,11 @@ class Problem:
     def mesh(self) -> Extents:
         return self.result.mesh
 
+    @property
+    def launch(self) -> float:
+        """Seconds that the host takes for one op more."""
+        return launch_seconds(self.lines[0].chip)
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -63,6 +70,11 @@ class Strategy:
         inside = sum(step.cost.seconds for step in self.inside)
         return sum(way.seconds for way in self.ways_in) + self.compute_seconds + inside
 
+    @property
+    def launches_before_output(self) -> int:
+        """Ops beside the work itself."""
+        return sum(len(way.steps) for way in self.ways_in) + len(self.inside)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -75,6 +87,15 @@ class Plan:
     def seconds(self) -> float:
         always = sum(step.cost.seconds for steps in (*self.problem.before, self.problem.behind) for step in steps)
         return self.strategy.seconds_before_output + self.way_out.seconds + always
+
+    @property
+    def launches(self) -> int:
+        return self.strategy.launches_before_output + len(self.way_out.steps)
+
+    @property
+    def ranked_seconds(self) -> float:
+        """With the launch of every op that the plan adds."""
+        return self.seconds + self.launches * self.problem.launch
 
     @property
     def moving_seconds(self) -> float:
@@ -112,13 +133,14 @@ class Plan:
 def plan_of(problem: Problem) -> Plan:
     """The cheapest plan; the first of equally cheap ones."""
     best: Plan | None = None
-    strategies = sorted(strategies_for(problem), key=lambda s: s.seconds_before_output)
+    launch = problem.launch
+    strategies = _by_rank(problem)
     ways_out = _ways_out(problem, strategies)
     for strategy in strategies:
-        if best is not None and strategy.seconds_before_output >= best.seconds:
+        if best is not None and _ranked_before_output(strategy, launch) >= best.ranked_seconds:
             break  # whatever comes after it, it is no cheaper
         plan = _finished(problem, strategy, ways_out)
-        is_better = plan is not None and (best is None or plan.seconds < best.seconds)
+        is_better = plan is not None and (best is None or plan.ranked_seconds < best.ranked_seconds)
         if is_better and (problem.is_true is None or problem.is_true(strategy.split)):
             best = plan
     if best is None:
@@ -128,13 +150,22 @@ def plan_of(problem: Problem) -> Plan:
 
 def ranking(problem: Problem) -> tuple[list[Plan], list[Strategy]]:
     """All plans, the cheapest first, and the strategies that do not fit the memory."""
-    strategies = sorted(strategies_for(problem), key=lambda s: s.seconds_before_output)
+    strategies = _by_rank(problem)
     ways_out = _ways_out(problem, strategies)
     found = [_finished(problem, strategy, ways_out) for strategy in strategies]
     plans = [
         plan for plan in found if plan is not None and (problem.is_true is None or problem.is_true(plan.strategy.split))
     ]
-    return sorted(plans, key=lambda plan: plan.seconds), [s for s in strategies if not _fits(problem, s)]
+    return sorted(plans, key=lambda plan: plan.ranked_seconds), [s for s in strategies if not _fits(problem, s)]
+
+
+def _by_rank(problem: Problem) -> list[Strategy]:
+    launch = problem.launch
+    return sorted(strategies_for(problem), key=lambda strategy: _ranked_before_output(strategy, launch))
+
+
+def _ranked_before_output(strategy: Strategy, launch: float) -> float:
+    return strategy.seconds_before_output + strategy.launches_before_output * launch
 
 
 def strategies_for(problem: Problem) -> Iterator[Strategy]:

@@ -11,13 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from weakref import WeakKeyDictionary
 
 from softmesh.collectives.device_groups import group_of
-from softmesh.collectives.fabric_topology import closes, get_num_links
 from softmesh.errors import MeshError
-from softmesh.fabric import settings
-from softmesh.perf.link_costs import Line
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.device import MeshDevice
@@ -253,22 +249,3 @@ def nested_unevenly(layout: Layout, value: Value) -> dict[int, tuple[int, ...]]:
 def bits(dtype: DataType) -> int:
     """Of one element in memory; block floats share exponents."""
     return tile_size(dtype) * 8 // _TILE
-
-
-_LINES: WeakKeyDictionary[MeshDevice, dict[tuple[int, Extents], tuple[Line, ...]]] = WeakKeyDictionary()
-
-
-def lines_of(device: MeshDevice) -> tuple[Line, ...]:
-    """How the devices along each axis are joined under the fabric that is set now."""
-    known = _LINES.setdefault(device, {})
-    key = settings.serial, tuple(device.shape)
-    if key not in known:
-        chip = device.system.chip
-        known[key] = tuple(
-            Line(chip, n, _links(device, axis), n > 1 and closes(device, axis)) for axis, n in enumerate(device.shape)
-        )
-    return known[key]
-
-
-def _links(device: MeshDevice, axis: int) -> int:
-    return max(1, get_num_links(device, axis)) if device.shape[axis] > 1 else 1

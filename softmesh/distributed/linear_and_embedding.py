@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from softmesh.cost.chip_costs import matmul_seconds
 from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
@@ -21,7 +22,6 @@ from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.errors import MeshError
 from softmesh.ops.elementwise.activations import Activation, activation_function
 from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
-from softmesh.perf.chip_costs import matmul_seconds
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import Layout

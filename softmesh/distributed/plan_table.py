@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.cost.link_costs import Line
 from softmesh.distributed.layout_planner import Plan, Strategy, ranking
 from softmesh.distributed.layouts import Layout, described
 from softmesh.distributed.redistribution import RING, Step
-from softmesh.perf.link_costs import Line
 
 _KIB = 1024
 
@@ -131,8 +131,11 @@ def strategy_text(strategy: Strategy, names: Sequence[str] | None) -> str:
 
 def _reason(plan: Plan, other: Plan, names: Sequence[str] | None) -> str:
     """Where most of the difference lies."""
-    if other.seconds <= plan.seconds:
+    if other.ranked_seconds <= plan.ranked_seconds:
         return "as cheap, and named later"
+    more_ops = other.launches - plan.launches
+    if other.seconds <= plan.seconds:
+        return f"launching {more_ops} more op{'s' if more_ops > 1 else ''} takes the host longer than it saves"
     mine, theirs = _parts(plan), _parts(other)
     part = max(mine, key=lambda name: theirs[name] - mine[name])
     more = time(theirs[part] - mine[part])

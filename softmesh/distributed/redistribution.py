@@ -21,10 +21,10 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from softmesh.cost import link_costs
+from softmesh.cost.chip_costs import copy_seconds, launch_seconds
+from softmesh.cost.link_costs import Line, LinkCost
 from softmesh.distributed.layouts import SUM, Extents, Layout, Value, is_split, with_word
-from softmesh.perf import link_costs
-from softmesh.perf.chip_costs import copy_seconds
-from softmesh.perf.link_costs import Line, LinkCost
 from softmesh.placement.placements import REPLICATE, Partial, Shard
 
 GATHER, REDUCE, REDUCE_SCATTER = "all_gather", "all_reduce", "reduce_scatter"
@@ -126,6 +126,7 @@ class Routes:
 
     def __init__(self, value: Value, lines: tuple[Line, ...]) -> None:
         self._value, self._lines = value, lines
+        self._launch = launch_seconds(lines[0].chip) if lines else 0.0
         self._steps: dict[Layout, tuple[Step, ...]] = {}
         self._from: dict[Layout, dict[Layout, Way]] = {}
         self._held: dict[Layout, tuple[Extents, int]] = {}
@@ -152,6 +153,7 @@ class Routes:
                 [start],
                 lambda layout: [(step, step.after) for step in self.steps(layout)],
                 lambda known, step: (*known, step),
+                self._launch,
             )
         return found
 
@@ -162,6 +164,7 @@ class Routes:
             [layout for layout in before if is_goal(layout)],
             lambda layout: before[layout],
             lambda known, step: (step, *known),
+            self._launch,
         )
 
     def _predecessors(self, starts: Iterable[Layout]) -> dict[Layout, list[tuple[Step, Layout]]]:
@@ -184,18 +187,21 @@ def _shortest(
     ends: list[Layout],
     edges: Callable[[Layout], Edges],
     grown: Callable[[tuple[Step, ...], Step], tuple[Step, ...]],
+    launch: float,
 ) -> dict[Layout, Way]:
+    """The cheapest ways, with the host's time for launching every step."""
     found: dict[Layout, Way] = {}
     order = count()
     queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, next(order), end, ()) for end in ends]
     while queue:
-        seconds, length, _, layout, steps = heapq.heappop(queue)
+        ranked, length, _, layout, steps = heapq.heappop(queue)
         if layout in found:
             continue
-        found[layout] = Way(seconds, steps)
+        found[layout] = Way(sum(step.cost.seconds for step in steps), steps)
         for step, beyond in edges(layout):
             if beyond not in found:
-                further = (seconds + step.cost.seconds, length + 1, next(order), beyond, grown(steps, step))
+                cost = ranked + step.cost.seconds + launch
+                further = (cost, length + 1, next(order), beyond, grown(steps, step))
                 heapq.heappush(queue, further)
     return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from softmesh.cost.chip_costs import memory_bytes
 from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.compiled_plan import Chain, run_recorded
 from softmesh.distributed.layout_planner import Inside, Plan, Problem, Seconds, plan_of
@@ -20,7 +21,6 @@ from softmesh.distributed.redistribution_ops import Run, runner
 from softmesh.distributed.split_choices import Choice, Split, uneven_splits, without_partial_results
 from softmesh.distributed.uneven_shards import UnevenConversion, to_nested_uneven, without_nested_uneven
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.perf.chip_costs import memory_bytes
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.tensor import Tensor

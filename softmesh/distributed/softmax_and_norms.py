@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from softmesh.collectives.ttnn_collectives import all_gather
+from softmesh.cost.link_costs import all_gather as gather_cost
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
@@ -20,7 +21,6 @@ from softmesh.distributed.redistribution_ops import Run, gather_uneven
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
-from softmesh.perf.link_costs import all_gather as gather_cost
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor

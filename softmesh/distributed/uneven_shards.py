@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from softmesh.cost.chip_costs import copy_seconds
+from softmesh.cost.link_costs import Line, LinkCost, all_gather
 from softmesh.distributed.layouts import Layout, Value, nested_unevenly, unsized, with_word
 from softmesh.distributed.redistribution import GATHER, PARTITION, Step
 from softmesh.distributed.redistribution_ops import Run, gathering, partition
-from softmesh.perf.chip_costs import copy_seconds
-from softmesh.perf.link_costs import Line, LinkCost, all_gather
 from softmesh.placement.placements import REPLICATE, Shard
 
 

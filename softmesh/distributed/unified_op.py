@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
+from softmesh.cost.mesh_lines import lines_of
 from softmesh.dispatch.call_cache import Call, CallCache
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
@@ -25,15 +26,17 @@ from softmesh.distributed import communication_policy
 from softmesh.distributed.call_description import ShapeOf, describe_call
 from softmesh.distributed.compiled_plan import CompiledPlan
 from softmesh.distributed.layout_planner import Plan
-from softmesh.distributed.layouts import lines_of, mesh_of
+from softmesh.distributed.layouts import mesh_of
 from softmesh.distributed.placement_requests import axis_names, request_key
 from softmesh.distributed.runnable_plan import Describe, Runnable, planned
-from softmesh.errors import ArgumentError, MeshError, did_you_mean
+from softmesh.errors import ArgumentError, FabricWarning, MeshError, did_you_mean
 from softmesh.fabric import settings
+from softmesh.hardware import FabricConfig
 from softmesh.runtime import commands
 from softmesh.runtime.commands import observed, within
 from softmesh.runtime.device import MeshDevice
-from softmesh.strictness import is_lenient
+from softmesh.runtime.fabric_api import configure_while_open
+from softmesh.strictness import is_lenient, is_strict, warn
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -123,6 +126,9 @@ class Unified(EntryPoint):
             communication_policy.checked_policy(implicit)
         if runnable.inserts:
             self._check_insertion(runnable, communication_policy.checked_policy(implicit), device)
+            if not settings.active().is_on and not is_lenient():
+                self._configure_fabric(runnable, device)
+                runnable, tensors, device = self.planned(args, given, output_topology)
         for listener in LISTENERS.get():
             listener(runnable.plan, device)
         with within(self.name):
@@ -203,17 +209,26 @@ class Unified(EntryPoint):
         return tuple(mark.number for mark in found if isinstance(mark, _Mark))
 
     def _check_insertion(self, runnable: Runnable, allowed: str, device: MeshDevice) -> None:
-        """Communication needs a fabric and leave, and both are known before anything is moved."""
-        if not settings.active().is_on and not is_lenient():
-            raise MeshError(
-                f"Trying to get un-initialized fabric context: {self.name} inserts "
-                f"{runnable.inserted(axis_names(device))}, and no fabric is configured. Call "
-                "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before opening the mesh, or compute under "
-                "softmesh.lenient()."
-            )
+        """Communication needs leave, which is known before anything is moved."""
         if allowed != "allow":
             inserted = runnable.inserted(axis_names(device))
             communication_policy.apply(allowed, f"{self.name} inserts {inserted}. {_SAY_IT}")
+
+    def _configure_fabric(self, runnable: Runnable, device: MeshDevice) -> None:
+        """Whoever asks a unified op for a layout asks for a fabric, too; a plain collective wants it configured."""
+        inserted = runnable.inserted(axis_names(device))
+        line = "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)"
+        if is_strict():
+            raise MeshError(
+                f"Trying to get un-initialized fabric context: {self.name} inserts {inserted}, and no fabric is "
+                f"configured. Call {line} before opening the mesh, or compute under softmesh.lenient()."
+            )
+        configure_while_open(FabricConfig.FABRIC_1D, device)
+        warn(
+            f"{self.name} inserts {inserted}, and no fabric was configured: {FabricConfig.FABRIC_1D} is, from here on. "
+            f"On a machine, write {line} before opening the mesh; SOFTMESH_STRICT=1 asks for it here, too.",
+            FabricWarning,
+        )
 
     def _refuse(self, args: tuple[Any, ...]) -> MeshDevice:
         given = ", ".join(type(value).__name__ for value in args) or "nothing"

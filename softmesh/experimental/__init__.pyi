@@ -883,7 +883,7 @@ def llama_rs_create_heads(
     use_noc1_only: bool | None = None,
     use_optimal_ccl_for_llama: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(queries, keys, values) of the sum over the group, dealt out along dim 3: each device's own heads."""
+    """(queries, keys, values) of the sum over the group, [1, users, heads, width]: of its part of the users each."""
 def matmul_reduce_scatter_async(
     input_tensor: Tensor,
     weight_tensor: Tensor,

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from softmesh.errors import MeshError, NotModelled, SoftmeshWarning, ranges_text
+from softmesh.fabric import settings
 from softmesh.fabric.graph_selection import bound_mesh, declared_graph, graph_in_use
 from softmesh.fabric.grid_paths import line_through
 from softmesh.fabric.matching.find_match import discover, match
@@ -25,10 +26,10 @@ from softmesh.systems.machine import Machine
 class MachineSystem:
     """What is asked first is computed first: the mesh graph, its match, the network on it."""
 
-    def __init__(self, machine: Machine, binding: Binding, settings: FabricSettings) -> None:
+    def __init__(self, machine: Machine, binding: Binding, fabric: FabricSettings) -> None:
         self.machine = machine
         self.binding = binding
-        self.settings = settings
+        self.settings = fabric
         self._is_up = False
 
     @property
@@ -104,8 +105,8 @@ class MachineSystem:
                 "Trying to get un-initialized fabric context: no fabric is configured. Call "
                 "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) or another before opening the mesh."
             )
-        settings = self.settings
-        return Network(self.match, settings.config, settings.reliability, settings.num_planes)
+        chosen = self.settings
+        return Network(self.match, chosen.config, chosen.reliability, chosen.num_planes)
 
     def bring_up(self) -> None:
         if not self.settings.is_on or self._is_up:
@@ -113,6 +114,10 @@ class MachineSystem:
         for text in self.network.warnings:
             warn_or_raise(text, SoftmeshWarning, MeshError)
         self._is_up = True
+
+    def use_active_fabric(self) -> None:
+        self.settings = settings.active()
+        self.bring_up()
 
     @cached_property
     def shape(self) -> MeshShape:

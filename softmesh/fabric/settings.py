@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from softmesh import epoch
 from softmesh.hardware import (
@@ -37,8 +37,36 @@ _ACTIVE = FabricSettings()
 serial = 0
 
 
+@dataclass(frozen=True)
+class WhatIf:
+    """Asked from outside of a program that sets a fabric: another one in its place, or to do without broken links."""
+
+    config: FabricConfig | None = None
+    is_relaxed: bool = False
+
+    def instead_of(self, asked: FabricSettings) -> FabricSettings:
+        if not asked.is_on:
+            return asked
+        relaxed = FabricReliabilityMode.RELAXED_INIT
+        return replace(
+            asked,
+            config=self.config or asked.config,
+            reliability=relaxed if self.is_relaxed else asked.reliability,
+        )
+
+
+what_if = WhatIf()
+
+
 def active() -> FabricSettings:
     return _ACTIVE
+
+
+def needed_line() -> str:
+    """For a message that advises a collective: the line that it needs first, where no fabric is configured."""
+    if _ACTIVE.is_on:
+        return ""
+    return " It needs ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D), before the mesh is opened."
 
 
 def activate(settings: FabricSettings) -> None:

@@ -81,6 +81,9 @@ class System(Protocol):
     def bring_up(self) -> None:
         """Start the fabric as configured; refuse where the machine's links do not allow it."""
 
+    def use_active_fabric(self) -> None:
+        """Start the fabric that is configured now, under meshes that were opened without one."""
+
 
 # The machine that is there when none was chosen.
 
@@ -167,6 +170,9 @@ class ElasticSystem:
         return min(self.links_per_edge, settings.active().num_planes or self.links_per_edge)
 
     def bring_up(self) -> None:
+        pass
+
+    def use_active_fabric(self) -> None:
         pass
 
 

@@ -6,6 +6,7 @@ suites reach for.
 
 from contextlib import ExitStack
 
+from softmesh.graph.capture_durations import extract_operation_durations, extract_total_duration_from_graph
 from softmesh.graph.comparison_records import (
     COMPARISON_RECORDS_SIDECAR_SUFFIX,
     flush_comparison_records_to_db,

@@ -1,18 +1,20 @@
 """Graph capture: an observer of the command stream that records ops, tensors and buffers as graph nodes.
 
 An op is a function, named as the device operation that TT-NN launches for it (`BinaryNgDeviceOperation`), any other by
-its Python (`ttnn.from_torch`). Inside it stands what softmesh knows to happen there: memory for its results. The other
-programs that TT-NN may launch on the way have no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by
-their counters.
+its Python (`ttnn.from_torch`). Inside it stands what softmesh knows to happen there: memory for its results, and for
+some what its program keeps on each core (`program_memory.py`). The other programs that TT-NN may launch on the way have
+no nodes here. Nodes are TT-NN's: dictionaries of plain values, joined by their counters.
 
     capture_start, capture_end           the first and the last
     function_start, function_end         an op, and what it does inside
     tensor, buffer                       a tensor, and the memory it lies in
     buffer_allocate, buffer_deallocate   memory that comes and goes
+    circular_buffer_allocate, ...        what a program has on each core, until circular_buffer_deallocate_all
 """
 
 from __future__ import annotations
 
+import json
 import time
 import weakref
 from collections.abc import Sequence
@@ -20,6 +22,8 @@ from typing import Any
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.graph.native_calls import native_arguments, native_name
+from softmesh.graph.program_memory import PROGRAM_ENDS, of_program
+from softmesh.graph.stack_trace_sources import user_frames
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
@@ -118,22 +122,26 @@ class GraphCapture:
     def on_command(self, command: Command) -> None:
         inputs = [self._tensor(tensor) for tensor in command.inputs]
         shown = native_arguments(command.name, command.arguments, command.inputs, command.outputs)
-        self.begin(command.name, inputs, shown, str(command.site), self._calls[-1] if self._calls else None)
+        self.begin(command.name, inputs, shown, self._calls[-1] if self._calls else None)
         if command.name == "deallocate":
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
         made = [tensor for tensor in command.outputs if tensor.tensor_id not in self._tensors]
         for tensor in made:
             self._allocate(tensor)
+        self._run_program(command)
         end = self._nodes.end_function()
         for tensor in command.outputs:
             self._nodes.join(end, self._tensor(tensor))
 
-    def begin(
-        self, name: str, inputs: list[int], shown: Sequence[str] = (), site: str = "", began_ns: int | None = None
-    ) -> None:
+    def _run_program(self, command: Command) -> None:
+        on_cores = of_program(native_name(command.name), command.arguments, command.inputs, command.outputs)
+        for kind, memory in [(one.kind, one.params) for one in on_cores] + [(PROGRAM_ENDS, {})] * bool(on_cores):
+            self._nodes.join(self._nodes.innermost(), self._nodes.add(kind, memory))
+
+    def begin(self, name: str, inputs: list[int], shown: Sequence[str] = (), began_ns: int | None = None) -> None:
         """A function begins; `on_command` ends its own, `end` those of others."""
-        traces = {"stack_trace": [site]} if self._with_sites and site else {}
+        traces = {"stack_trace": user_frames()} if self._with_sites else {}
         self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=list(shown), **traces)
 
     def end(self) -> None:
@@ -165,9 +173,10 @@ class GraphCapture:
         }
         if tensor.storage.device is not None:
             params["memory_config"] = repr(tensor.memory_config())
-            params["device_id"] = str(tensor.storage.device.id())
+            params["device_id"] = str(tensor.storage.device.get_device_ids()[0])
             params["address"] = str(tensor.storage.address)
             params["buffer_type"] = tensor.memory_config().buffer_type.cpp_name
+            params["device_tensors"] = _device_tensors(tensor.storage)
         counter = self._tensors[tensor.tensor_id] = self._nodes.add(TENSOR, params)
         if tensor.storage.device is not None and tensor.storage.data is not None:
             self._nodes.join(self._buffer(tensor.storage), counter)
@@ -203,6 +212,13 @@ class GraphCapture:
         self._nodes.join(node, buffer)
 
 
+def _device_tensors(storage: TensorMemory) -> str:
+    """Where it lies on each chip of its mesh, as JSON: at one address, for allocation goes in lock-step."""
+    assert storage.device is not None
+    address = storage.address
+    return json.dumps([{"device_id": chip, "address": address} for chip in storage.device.get_device_ids()])
+
+
 def buffer_params(storage: TensorMemory) -> dict[str, str]:
     """What TT-NN tells of a buffer: sizes are those on one chip."""
     spec, device = storage.spec, storage.device
@@ -219,5 +235,6 @@ def buffer_params(storage: TensorMemory) -> dict[str, str]:
         "page_size": str(spec.page_size()),
         "num_cores": str(shard.num_cores() if shard is not None else 0),
         "max_size_per_bank": str(room.bytes_per_bank),
-        "device_id": str(device.id()),
+        "device_id": str(device.get_device_ids()[0]),
+        "device_ids": json.dumps(device.get_device_ids()),
     }

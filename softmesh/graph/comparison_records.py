@@ -1,8 +1,8 @@
 """What comparison mode found about tensors, until it is written beside a report.
 
 A record is a dict with the fields of TT-NN's tables: `tensor_id`, `golden_tensor_id`, `matches`, `desired_pcc`,
-`actual_pcc`. Local records hold an op's result against its golden function on the same inputs, global ones against the
-reference that was carried along.
+`actual_pcc`. Local records hold an op's result against its golden function on the same inputs; comparison mode makes
+them itself while somebody records. Global ones hold it against a reference that was carried along.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from softmesh.arguments import checked_all
+from softmesh.config import CONFIG
+from softmesh.dispatch import comparison_mode
 from softmesh.errors import MeshError
+from softmesh.graph.report_tables import column_names, create_database_schema, insert_rows
+from softmesh.tensor.tensor import Tensor
 
 COMPARISON_RECORDS_SIDECAR_SUFFIX = ".comparison_records.json"
 COMPARISON_RECORDS_FILE = "comparison_records.json"
@@ -26,6 +32,30 @@ _COLUMNS = ("tensor_id", "golden_tensor_id", "matches", "desired_pcc", "actual_p
 Record = Mapping[str, Any]
 
 _RECORDS: dict[str, list[Record]] = {LOCAL: [], GLOBAL: [], TENSORS: []}
+_FIRST_GOLDEN = 1 << 40  # golden tensors have numbers of their own, above those of any program
+
+
+@contextmanager
+def recording_comparisons() -> Iterator[None]:
+    """What comparison mode finds within the block is kept; once, however many ask for it."""
+    is_first = _compared not in comparison_mode.LISTENERS
+    if is_first:
+        comparison_mode.LISTENERS.append(_compared)
+    try:
+        yield
+    finally:
+        if is_first:
+            comparison_mode.LISTENERS.remove(_compared)
+
+
+def _compared(tensor: Tensor, golden: torch.Tensor, pcc: float) -> None:
+    golden_id = _FIRST_GOLDEN + len(_RECORDS[TENSORS])
+    desired = CONFIG.comparison_mode_pcc
+    record = {"tensor_id": tensor.tensor_id, "golden_tensor_id": golden_id, "matches": pcc >= desired}
+    _RECORDS[LOCAL].append({**record, "desired_pcc": desired, "actual_pcc": float(pcc)})
+    what = {"shape": str(golden.shape), "dtype": str(golden.dtype), "layout": str(golden.layout)}
+    nowhere = dict.fromkeys(("memory_config", "device_id", "address", "buffer_type"))
+    _RECORDS[TENSORS].append({"tensor_id": golden_id, **what, **nowhere})
 
 
 def reset_comparison_records_data() -> None:
@@ -71,11 +101,23 @@ def flush_comparison_records_to_db(report_dir: str | os.PathLike[str]) -> None:
     reset_comparison_records_data()
 
 
+def kept_records() -> dict[str, list[Record]]:
+    """By table: what there is, and stays until it is flushed or forgotten."""
+    return {table: list(records) for table, records in _RECORDS.items()}
+
+
+def import_tensor_comparison_records(cursor: sqlite3.Cursor, comparison_data: Mapping[str, Any], rank: int = 0) -> None:
+    """Records of comparison mode, and the golden tensors that they speak of."""
+    for table in (LOCAL, GLOBAL):
+        write_records(cursor, table, comparison_data.get(table, []), rank)
+    golden = [
+        (*(tensor.get(column) for column in column_names(TENSORS)[:-1]), rank)
+        for tensor in comparison_data.get(TENSORS, [])
+    ]
+    insert_rows(cursor, "tensors", golden)
+
+
 def write_records(cursor: sqlite3.Cursor, table: str, records: Sequence[Record], rank: int = 0) -> None:
     """Into the table of their kind, which is made where there is none."""
-    cursor.execute(
-        f"CREATE TABLE IF NOT EXISTS {table} (tensor_id int, golden_tensor_id int, matches bool, "
-        "desired_pcc float, actual_pcc float, rank int NOT NULL DEFAULT 0)"
-    )
-    rows = [(*(record.get(column) for column in _COLUMNS), rank) for record in records]
-    cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    create_database_schema(cursor)
+    insert_rows(cursor, table, [(*(record.get(column) for column in _COLUMNS), rank) for record in records])

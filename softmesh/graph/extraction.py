@@ -10,6 +10,7 @@ from typing import Any
 
 from softmesh.errors import ArgumentError
 from softmesh.graph.capture import BUFFER, BUFFER_DEALLOCATE, FUNCTION_END, FUNCTION_START, TENSOR, Node
+from softmesh.graph.program_memory import BORROWED, CIRCULAR_BUFFER, DATAFLOW_BUFFER, PROGRAM_ENDS, SCRATCHPAD
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.shape import Shape
 
@@ -30,10 +31,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class PeakMemoryUsagePerCore:
-    """The most that one core holds at once, in bytes: of each kind, and of all together.
-
-    What programs of ops keep on cores while they run is not modelled: captures made here have none of it.
-    """
+    """The most that one core holds at once, in bytes: of each kind, and of all together."""
 
     peak_cb: int
     peak_l1: int
@@ -104,19 +102,11 @@ def count_intermediate_and_output_tensors(trace: Any) -> tuple[int, int]:
 # -- memory ----------------------------------------------------------------------------------------------
 
 
-# Kinds of nodes: memory on each core of a program, until the program ends; and what says that it is another's memory.
-_CIRCULAR_BUFFER = "circular_buffer_allocate"
-_DATAFLOW_BUFFER = "dataflow_buffer_allocate"
-_SCRATCHPAD = "scratchpad_allocate"
-_OF_PROGRAMS = {_CIRCULAR_BUFFER: "globally_allocated", _DATAFLOW_BUFFER: "borrows_memory", _SCRATCHPAD: ""}
-_PROGRAM_ENDS = "circular_buffer_deallocate_all"
-
-
 def _l1_levels(trace: Any, size: str) -> Iterator[dict[str, int]]:
     """The L1 in use after each node, by kind: buffers that were there before count from where they are first met."""
     graph = checked_graph(trace)
     held: dict[int, int] = {}
-    of_program = dict.fromkeys(_OF_PROGRAMS, 0)
+    of_program = dict.fromkeys(BORROWED, 0)
     for node in graph:
         kind, params = node["node_type"], node["params"]
         if kind == BUFFER and params["type"] in _L1:
@@ -124,9 +114,9 @@ def _l1_levels(trace: Any, size: str) -> Iterator[dict[str, int]]:
         elif kind == BUFFER_DEALLOCATE:
             for at in node["connections"]:
                 held.pop(at, None)
-        elif kind == _PROGRAM_ENDS:
-            of_program = dict.fromkeys(_OF_PROGRAMS, 0)
-        elif kind in _OF_PROGRAMS and params.get(_OF_PROGRAMS[kind], "0") == "0":
+        elif kind == PROGRAM_ENDS:
+            of_program = dict.fromkeys(BORROWED, 0)
+        elif kind in BORROWED and params.get(BORROWED[kind], "0") == "0":
             of_program[kind] += int(params["size"])
         yield {BUFFER: sum(held.values()), **of_program}
 
@@ -145,11 +135,9 @@ def extract_resource_usage_per_core(trace: Any, interleaved_storage_cores: int |
             stacklevel=2,
         )
     levels = list(_l1_levels(trace, "max_size_per_bank"))
-    peak = {kind: max((level[kind] for level in levels), default=0) for kind in (BUFFER, *_OF_PROGRAMS)}
+    peak = {kind: max((level[kind] for level in levels), default=0) for kind in (BUFFER, *BORROWED)}
     total = max((sum(level.values()) for level in levels), default=0)
-    return PeakMemoryUsagePerCore(
-        peak[_CIRCULAR_BUFFER], peak[BUFFER], total, peak[_DATAFLOW_BUFFER], peak[_SCRATCHPAD]
-    )
+    return PeakMemoryUsagePerCore(peak[CIRCULAR_BUFFER], peak[BUFFER], total, peak[DATAFLOW_BUFFER], peak[SCRATCHPAD])
 
 
 # -- levels ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`ttnn.graph_report`: a captured graph as the database that TT-NN's visualizer opens.
+"""`ttnn.graph_report`: reports of captured graphs as the database that TT-NN Visualizer opens.
 
-Tables hold what a capture here knows: operations with their arguments and tensors, tensors, devices' buffers, the graph
-itself, comparisons. Durations are not measured.
+A report is what `ttnn.graph.end_graph_capture_to_file` writes, here or on silicon; a folder of them, of several ranks
+or captures, becomes one database. Durations are the host's own, of the capture.
 """
 
 from __future__ import annotations
@@ -9,22 +9,32 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from softmesh.config import CONFIG
 from softmesh.errors import MeshError
-from softmesh.graph.capture import FUNCTION_END, FUNCTION_START, TENSOR, Node
+from softmesh.graph.buffer_chunks import aggregate_pages_to_chunks, parse_page
+from softmesh.graph.captured_operations import Devices
 from softmesh.graph.comparison_records import (
     COMPARISON_RECORDS_FILE,
     COMPARISON_RECORDS_SIDECAR_SUFFIX,
-    GLOBAL,
-    LOCAL,
-    write_records,
+    import_tensor_comparison_records,
+)
+from softmesh.graph.dot_graph import visualize
+from softmesh.graph.graph_import import import_devices, import_graph
+from softmesh.graph.machine_descriptors import CLUSTER_FILE, MAPPING_FILE, file_name
+from softmesh.graph.report_tables import (
+    create_database_schema,
+    import_metadata,
+    insert_rows,
+    save_database_schema_version,
 )
 from softmesh.graph.session import (
+    PYTHON_IO_SIDECAR_SUFFIX,
     REPORT_VERSION,
     begin_graph_capture,
     end_graph_capture_to_file,
@@ -33,16 +43,11 @@ from softmesh.graph.session import (
 
 COMPARISON_RECORDS_FALLBACK_NAME = COMPARISON_RECORDS_FILE
 SUPPORTED_REPORT_VERSION = REPORT_VERSION
-_TABLES = (
-    "operations (operation_id int, name text, duration float, rank int)",
-    "operation_arguments (operation_id int, name text, value text, rank int)",
-    "tensors (tensor_id int, shape text, dtype text, layout text, memory_config text, device_id int, address int, "
-    "buffer_type text, rank int)",
-    "input_tensors (operation_id int, input_index int, tensor_id int, rank int)",
-    "output_tensors (operation_id int, output_index int, tensor_id int, rank int)",
-    "captured_graph (operation_id int, captured_graph text, rank int)",
-    "report_metadata (key text, value text)",
-)
+OPERATION_ID_STRIDE_PER_RANK_FILE = 10_000
+
+REPORTED: set[Path] = set()  # folders that the fixture of test suites has written
+
+Report = Mapping[str, Any]
 
 
 def import_report(
@@ -51,8 +56,45 @@ def import_report(
     db_name: str = "db.sqlite",
     generate_svgs: bool = False,
 ) -> Path:
-    """Write a report of `ttnn.graph.end_graph_capture_to_file` into a database, and say where that is."""
+    """Write reports of `ttnn.graph.end_graph_capture_to_file` into a database, and say where that is.
+
+    `report_path` is one of them, or a folder: the second report of a rank has operations from 10,001 on.
+    """
     path, folder = Path(report_path), Path(output_dir)
+    reports = {file: _read(file) for file in _files(path)}
+    database = folder / db_name
+    captures: Counter[int] = Counter()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(database)) as connection, connection:
+            cursor = connection.cursor()
+            create_database_schema(cursor)
+            for file, report in reports.items():
+                rank = int(report.get("metadata", {}).get("rank", 0))
+                _import_one(cursor, file, report, rank, captures[rank] * OPERATION_ID_STRIDE_PER_RANK_FILE)
+                captures[rank] += 1
+            save_database_schema_version(cursor)
+        for file, report in reports.items():
+            _write_descriptors(folder, report)
+            if generate_svgs:
+                generate_svg(list(report["graph"]), folder / f"{file.stem}.svg")
+    except (OSError, sqlite3.Error) as error:
+        raise MeshError(f"import_report: cannot write {database}: {error}.") from None
+    return database
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    beside = (COMPARISON_RECORDS_SIDECAR_SUFFIX, PYTHON_IO_SIDECAR_SUFFIX)
+    others = (COMPARISON_RECORDS_FILE, "config.json")
+    found = [file for file in sorted(path.glob("*.json")) if not file.name.endswith(beside) and file.name not in others]
+    if not found:
+        raise MeshError(f"import_report: there is no report of a graph capture in {path}.")
+    return found
+
+
+def _read(path: Path) -> Report:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         graph, version = report["graph"], report["version"]
@@ -60,64 +102,52 @@ def import_report(
         raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
     if version != SUPPORTED_REPORT_VERSION:
         raise MeshError(f"import_report: {path} has version {version}, known is {SUPPORTED_REPORT_VERSION}.")
-    metadata = report.get("metadata", {})
-    database = folder / db_name
+    if not isinstance(graph, list) or not all(isinstance(node, dict) and "counter" in node for node in graph):
+        raise MeshError(f"import_report: {path} is no report of a graph capture: its graph is no list of nodes.")
+    return dict(report)
+
+
+def _import_one(cursor: sqlite3.Cursor, path: Path, report: Report, rank: int, base: int) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(database)) as connection, connection:
-            cursor = connection.cursor()
-            for table in _TABLES:
-                cursor.execute(f"CREATE TABLE IF NOT EXISTS {table}")
-            _import_graph(cursor, graph, int(metadata.get("rank", 0)))
-            cursor.executemany(
-                "INSERT INTO report_metadata VALUES (?, ?)",
-                [(key, str(value)) for key, value in metadata.items()],
-            )
-            _import_comparisons(cursor, path)
-    except (OSError, sqlite3.Error) as error:
-        raise MeshError(f"import_report: cannot write {database}: {error}.") from None
-    return database
+        devices = report.get("devices") or []
+        import_devices(cursor, devices, rank)
+        python_io = report.get("python_io") or _beside(path, PYTHON_IO_SIDECAR_SUFFIX) or []
+        import_graph(cursor, report["graph"], base, devices, python_io, rank=rank)
+        pages, numbers = report.get("buffer_pages") or [], Devices(devices)
+        last = cursor.execute("SELECT MAX(operation_id) FROM operations WHERE rank = ?", (rank,)).fetchone()[0] or base
+        parsed = [parse_page(page, numbers.number(page["device_id"])) for page in pages]
+        insert_rows(cursor, "buffer_chunks", aggregate_pages_to_chunks(last, parsed, rank))
+        records = _beside(path, COMPARISON_RECORDS_SIDECAR_SUFFIX) or _read_json(path.parent / COMPARISON_RECORDS_FILE)
+        import_tensor_comparison_records(cursor, records or {}, rank)
+        import_metadata(cursor, {**get_tt_metal_git_report_metadata(), **report.get("metadata", {})})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
 
 
-def _import_graph(cursor: sqlite3.Cursor, graph: Sequence[Node], rank: int) -> None:
-    """Outermost functions are the operations, numbered from 1."""
-    tensors = {node["counter"]: node["params"] for node in graph if node["node_type"] == TENSOR}
-    for params in tensors.values():
-        values = [params.get(name) for name in ("shape", "dtype", "layout", "memory_config", "device_id", "address")]
-        row = (int(params["tensor_id"]), *values, params.get("buffer_type"), rank)
-        cursor.execute("INSERT INTO tensors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    number = 0
-    for node in graph:
-        if node.get("stacking_level", 0) or node["node_type"] not in (FUNCTION_START, FUNCTION_END):
-            continue
-        if node["node_type"] == FUNCTION_START:
-            number += 1
-            cursor.execute("INSERT INTO operations VALUES (?, ?, ?, ?)", (number, node["params"]["name"], None, rank))
-            for at, argument in enumerate(node.get("arguments", ())):
-                row = (number, f"arg{at}", str(argument), rank)
-                cursor.execute("INSERT INTO operation_arguments VALUES (?, ?, ?, ?)", row)
-            _join(cursor, "input_tensors", number, [tensors[at] for at in node["input_tensors"]], rank)
-        else:
-            made = [tensors[at] for at in node["connections"] if at in tensors]
-            _join(cursor, "output_tensors", number, made, rank)
-    cursor.execute("INSERT INTO captured_graph VALUES (?, ?, ?)", (0, json.dumps(graph), rank))
+def _beside(report: Path, suffix: str) -> Any:
+    return _read_json(report.with_suffix(suffix))
 
 
-def _join(cursor: sqlite3.Cursor, table: str, operation: int, tensors: Sequence[dict[str, Any]], rank: int) -> None:
-    rows = [(operation, at, int(params["tensor_id"]), rank) for at, params in enumerate(tensors)]
-    cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _import_comparisons(cursor: sqlite3.Cursor, report: Path) -> None:
-    """From beside the report: of its own name, or of the folder."""
-    beside = (
-        report.with_suffix(COMPARISON_RECORDS_SIDECAR_SUFFIX),
-        report.parent / COMPARISON_RECORDS_FALLBACK_NAME,
-    )
-    found = next((path for path in beside if path.exists()), None)
-    records = json.loads(found.read_text(encoding="utf-8")) if found is not None else {}
-    for table in (LOCAL, GLOBAL):
-        write_records(cursor, table, records.get(table, []))
+def _write_descriptors(folder: Path, report: Report) -> None:
+    metadata = report.get("metadata", {})
+    rank, ranks = int(metadata.get("rank", 0)), int(metadata.get("world_size", 1) or 1)
+    for key, stem in (("cluster_descriptor", CLUSTER_FILE), ("mesh_coordinate_mapping", MAPPING_FILE)):
+        if report.get(key):
+            (folder / file_name(stem, ".yaml", rank, ranks)).write_text(str(report[key]), encoding="utf-8")
+
+
+def generate_svg(graph: list[Any], output_path: str | os.PathLike[str]) -> None:
+    """The graph as a drawing, where graphviz is installed."""
+    visualize(graph, file_name=Path(output_path))
+
+
+def get_tt_metal_git_report_metadata() -> dict[str, str]:
+    """Of which checkout of TT-Metal a report is: of none, here."""
+    return {"git_sha": "", "git_url": ""}
 
 
 def run_pytest_graph_report_fixture(request: Any) -> Iterator[None]:
@@ -135,3 +165,4 @@ def run_pytest_graph_report_fixture(request: Any) -> Iterator[None]:
             end_graph_capture_to_file(folder / "graph_capture.json")
             import_report(folder / "graph_capture.json", folder)
             CONFIG.save_to_file(folder / "config.json")
+            REPORTED.add(folder.resolve())

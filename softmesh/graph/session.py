@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +16,27 @@ import torch
 from softmesh import epoch
 from softmesh.arguments import checked, refused
 from softmesh.callsite import user_call_site
+from softmesh.config import CONFIG
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.errors import MeshError
 from softmesh.graph import python_io
 from softmesh.graph.capture import GraphCapture, Node
+from softmesh.graph.comparison_records import (
+    COMPARISON_RECORDS_SIDECAR_SUFFIX,
+    has_comparison_records,
+    kept_records,
+    recording_comparisons,
+    reset_comparison_records_data,
+)
+from softmesh.graph.machine_descriptors import cluster_text, mapping_text
 from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
+from softmesh.mesh import MeshCoordinateRange
 from softmesh.processes import current_context
 from softmesh.runtime.commands import observe
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import open_meshes
+from softmesh.systems.system_choice import chosen_machine
 from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_device_info
 from softmesh.tensor.storage import alias
 from softmesh.tensor.tensor import Tensor
@@ -73,6 +84,7 @@ def _leave_undefined(result: Tensor, op: str) -> None:
 
 
 REPORT_VERSION = 1
+PYTHON_IO_SIDECAR_SUFFIX = ".python_io.json"
 
 
 class RunMode(NativeEnum):
@@ -82,19 +94,13 @@ class RunMode(NativeEnum):
     NO_DISPATCH = 1
 
 
-@dataclass
-class _Switches:
-    stack_traces: bool = False
-    buffer_pages: bool = False
-
-
 @dataclass(frozen=True)
 class _Running:
     capture: GraphCapture
     attached: ExitStack
 
 
-_SWITCHES = _Switches()
+_SWITCHES = python_io.SWITCHES
 _RUNNING: list[_Running] = []
 
 
@@ -102,9 +108,14 @@ def begin_graph_capture(run_mode: RunMode | None = None, *, _internal: bool = Fa
     """From now on every op, transfer and buffer is written down. Captures nest: each sees what runs inside it."""
     mode = RunMode.NORMAL if run_mode is None else run_mode
     checked("begin_graph_capture", "run_mode", mode, RunMode, "ttnn.graph.RunMode.NORMAL or NO_DISPATCH")
-    capture, attached = GraphCapture(_SWITCHES.stack_traces), ExitStack()
+    attached = ExitStack()
+    if follow_config_for_outer_capture():
+        attached.callback(disable_python_stack_traces)
+    capture = GraphCapture(_SWITCHES.stack_traces)
     if not _RUNNING:
         python_io.forget()
+    attached.enter_context(python_io.recording())
+    attached.enter_context(recording_comparisons())
     attached.enter_context(observe(capture))
     attached.enter_context(intercepting(capture.timed))
     if mode is RunMode.NO_DISPATCH:
@@ -152,32 +163,62 @@ def track_function_end() -> None:
 def end_graph_capture_to_file(report_path: str | os.PathLike[str]) -> list[Node]:
     """End the capture and write its report: the graph, the devices and their buffers, and the calls recorded."""
     graph = end_graph_capture()
-    _write(report_path, {**_report(), "graph": graph})
+    report = _report()
+    _write(report_path, {**report, "graph": graph})
+    _write(Path(report_path).with_suffix(PYTHON_IO_SIDECAR_SUFFIX), report["python_io"])
+    if has_comparison_records():
+        _write(Path(report_path).with_suffix(COMPARISON_RECORDS_SIDECAR_SUFFIX), kept_records())
+        reset_comparison_records_data()
     return graph
 
 
 def store_captured_graph(captured_graph_json: Any) -> None:
-    """Keep a graph beside the reports: `captured_graph.json` in the folder that `ttnn.CONFIG` names."""
-    from softmesh.config import CONFIG
-
-    folder = CONFIG.report_path or CONFIG.root_report_path
-    _write(folder / "captured_graph.json", captured_graph_json)
+    """The graph of the call that was recorded last; nothing where none was."""
+    if python_io.RECORDS:
+        python_io.RECORDS[-1]["captured_graph"] = captured_graph_json
 
 
 def _report() -> dict[str, Any]:
     meshes = open_meshes()
     world = current_context.current_world() if current_context.is_initialized() else None
     rank, ranks = (0, 1) if world is None else (world.rank, world.size)
+    places = {chip: at for mesh in reversed(meshes) for chip, at in _coordinates(mesh).items()}
     report: dict[str, Any] = {
         "version": REPORT_VERSION,
-        "devices": [get_device_info(mesh).as_json() for mesh in meshes],
-        "buffers": [buffer.as_json() for buffer in get_buffers(meshes)],
+        "devices": [facts for mesh in meshes for facts in _devices(mesh)],
+        "buffers": _on_every_chip(meshes, get_buffers),
         "python_io": list(python_io.RECORDS),
         "metadata": {"rank": rank, "world_size": ranks},
+        "cluster_descriptor": cluster_text(chosen_machine(), places) if places else "",
+        "mesh_coordinate_mapping": mapping_text(places),
     }
     if _SWITCHES.buffer_pages:
-        report["buffer_pages"] = [page.as_json() for page in get_buffer_pages(meshes)]
+        report["buffer_pages"] = _on_every_chip(meshes, get_buffer_pages)
     return report
+
+
+def _devices(mesh: MeshDevice) -> list[dict[str, Any]]:
+    """Each chip, under its own number."""
+    facts = {
+        **get_device_info(mesh).as_json(),
+        "arch": mesh.system.chip.arch_name,
+        "num_dram_channels": mesh.system.chip.dram_banks,
+    }
+    return [{"device_id": chip, **facts} for chip in mesh.get_device_ids()]
+
+
+def _coordinates(mesh: MeshDevice) -> dict[int, tuple[int, ...]]:
+    return {mesh.get_device_id(coord): tuple(coord) for coord in MeshCoordinateRange(mesh.shape)}
+
+
+def _on_every_chip(meshes: Sequence[MeshDevice], told: Callable[[MeshDevice], Sequence[Any]]) -> list[dict[str, Any]]:
+    """What is told of a mesh, of each of its chips: allocation goes in lock-step."""
+    return [
+        {**record.as_json(), "device_id": chip}
+        for mesh in meshes
+        for record in told(mesh)
+        for chip in mesh.get_device_ids()
+    ]
 
 
 def _write(path: str | os.PathLike[str], document: Any) -> None:
@@ -198,7 +239,7 @@ def full_graph_capture(
 
     Dispatch is the same here, slow or fast: `slow_dispatch` changes nothing.
     """
-    before, recorded = _Switches(**vars(_SWITCHES)), python_io.is_python_io_recording_enabled()
+    before, recorded = dict(vars(_SWITCHES)), python_io.is_python_io_recording_enabled()
     _SWITCHES.stack_traces = _SWITCHES.buffer_pages = True
     python_io.enable_python_io_recording()
     try:
@@ -208,7 +249,7 @@ def full_graph_capture(
         finally:
             end_graph_capture_to_file(report_path)
     finally:
-        vars(_SWITCHES).update(vars(before))
+        vars(_SWITCHES).update(before)
         if not recorded:
             python_io.disable_python_io_recording()
 
@@ -217,7 +258,7 @@ def full_graph_capture(
 
 
 def enable_python_stack_traces() -> None:
-    """Captures that begin from now on tell the line that called each op."""
+    """Captures that begin from now on tell the lines that led to each op."""
     _SWITCHES.stack_traces = True
 
 
@@ -242,9 +283,13 @@ def is_detailed_buffer_tracing_enabled() -> bool:
     return _SWITCHES.buffer_pages
 
 
-def follow_config_for_outer_capture() -> None:
-    """Stack traces as `ttnn.CONFIG.enable_graph_python_stack_traces` has them, unless a capture is running."""
-    from softmesh.config import CONFIG
+def follow_config_for_outer_capture(namespace: object = None) -> bool:
+    """Switch stack traces on where `ttnn.CONFIG` asks for them and no capture runs; whether that changed anything.
 
-    if not _RUNNING:
-        _SWITCHES.stack_traces = CONFIG.enable_graph_python_stack_traces
+    `namespace` has a CONFIG of its own: as `ttnn` has.
+    """
+    config = getattr(namespace, "CONFIG", CONFIG)
+    asked = ("enable_graph_python_stack_traces", "enable_detailed_tensor_report")
+    is_new = any(getattr(config, name, False) for name in asked) and not _RUNNING and not _SWITCHES.stack_traces
+    _SWITCHES.stack_traces |= is_new
+    return is_new

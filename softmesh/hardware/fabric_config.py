@@ -128,6 +128,9 @@ class FabricRouterConfig:
     def __init__(self) -> None:
         self.max_packet_payload_size_bytes: int | None = None
 
+    def __repr__(self) -> str:
+        return f"FabricRouterConfig(max_packet_payload_size_bytes={self.max_packet_payload_size_bytes})"
+
 
 # How programs name a chip in the fabric.
 

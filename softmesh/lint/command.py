@@ -40,7 +40,7 @@ def summary(reports: Sequence[FileReport]) -> str:
     """`2 files: 1 error, 3 warnings`"""
     counts = _counts(reports)
     found = [_plural(counts[kind], kind[:-1]) for kind in ("errors", "warnings", "notes") if counts[kind]]
-    return f"{_plural(counts['files'], 'file')}: {', '.join(found) or 'nothing to mend'}"
+    return f"{_plural(counts['files'], 'file')}: {', '.join(found) or 'no problems found'}"
 
 
 def _counts(reports: Sequence[FileReport]) -> dict[str, int]:

@@ -28,7 +28,7 @@ from softmesh.metal import card_collectives
 from softmesh.metal.card import OpenCard, check_alike, checked_ids, close_all, open_cards
 from softmesh.metal.card_buffer import BufferLayout, CardMeshBuffer, LockstepMemory, placed
 from softmesh.metal.card_mesh import CardMesh, Timeouts
-from softmesh.metal.card_workload import Submitted, submitted, works_by_card
+from softmesh.metal.card_workload import Launched, Submitted, run_on_mesh, submitted, works_by_card
 from softmesh.runtime.buffers.buffer_config import (
     DeviceLocalBufferConfig,
     ReplicatedBufferConfig,
@@ -132,11 +132,14 @@ def _buffer_of_ttnn(
 
 
 @reject_unknown_keywords
-def enqueue_mesh_workload(mesh: CardMesh, workload: Any, blocking: bool = True) -> Submitted:
-    """Submit `{range: program}` or `{range: (program, args)}` to all cards that the ranges cover.
+def enqueue_mesh_workload(mesh: CardMesh | MeshDevice, workload: Any, blocking: bool = True) -> Submitted | Launched:
+    """Submit `{range: program}` or `{range: (program, args)}`, or a MeshWorkload, to all cards that the ranges cover.
 
-    Programs are compiled when they are first used. What is returned can be waited for; with `blocking` it is done.
+    Programs are compiled when they are first used. What is returned can be waited for; with `blocking` it is done. On
+    a mesh that `ttnn` opened it is launched on the first queue; programs may be those of `CreateProgram` there, too.
     """
+    if isinstance(mesh, MeshDevice):
+        return run_on_mesh(mesh, workload, blocking)
     checked("enqueue_mesh_workload", "mesh", mesh, CardMesh, _A_MESH)
     work = submitted(mesh, "enqueue_mesh_workload", works_by_card(mesh, workload))
     if blocking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +11,9 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshShape
 from softmesh.metal.card import Card
 from softmesh.metal.card_mesh import CardMesh
+from softmesh.metal.spec_program import programs_of
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.workload import MeshWorkload
 
 
 class Work(NamedTuple):
@@ -51,16 +54,49 @@ def submitted(mesh: CardMesh, what: str, works: Mapping[Card, Work]) -> Submitte
     return Submitted(mesh, what, events)
 
 
-def works_by_card(mesh: CardMesh, workload: object) -> dict[Card, Work]:
-    """What each card that a range covers is to run."""
-    if not isinstance(workload, Mapping):
+def parts_of(workload: object) -> Sequence[tuple[object, object]]:
+    """The ranges and programs of a dict, or of a MeshWorkload."""
+    if isinstance(workload, Mapping):
+        return list(workload.items())
+    parts = programs_of(workload)
+    if parts is None:
         raise ArgumentError(
             "enqueue_mesh_workload: a workload is a dict {range: program} or {range: (program, args)}, with "
-            f"MeshCoordinateRange keys; got a {type(workload).__name__}"
+            f"MeshCoordinateRange keys, or a MeshWorkload; got a {type(workload).__name__}"
         )
+    return parts
+
+
+def run_on_mesh(mesh: MeshDevice, workload: object, blocking: bool) -> Launched:
+    """On a mesh that `ttnn` opened."""
+    if isinstance(workload, MeshWorkload):
+        made = workload
+    else:
+        made = MeshWorkload()
+        for key, program in parts_of(workload):
+            made.add_program(_range(mesh.shape, key), program)  # type: ignore[arg-type]
+    mesh.mesh_command_queue().enqueue_mesh_workload(made, blocking)
+    return Launched(mesh)
+
+
+class Launched:
+    """Work that was handed to the queue of a `ttnn` mesh."""
+
+    def __init__(self, mesh: MeshDevice) -> None:
+        self._mesh = mesh
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self, timeout: float | None = None) -> None:
+        self._mesh.mesh_command_queue().finish()
+
+
+def works_by_card(mesh: CardMesh, workload: object) -> dict[Card, Work]:
+    """What each card that a range covers is to run."""
     works: dict[Card, Work] = {}
     owners: dict[Card, MeshCoordinateRange] = {}
-    for key, value in workload.items():
+    for key, value in parts_of(workload):
         where, work = _range(mesh.shape, key), _work(value)
         for coordinate in where:
             card = mesh.card(coordinate)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from softmesh.value_free import is_value_free
+
 # Of the OpenMP that torch has loaded: they run a function on several threads.
 _ENTRY_POINTS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _WORTH_A_THREAD = 1 << 16  # bytes
@@ -42,7 +44,7 @@ def is_compiled() -> bool:
 def is_plain(data: torch.Tensor) -> bool:
     """Whether its values are what lies in the memory of this process, and nobody asks how they came about."""
     is_memory = type(data) is torch.Tensor and data.is_cpu and not data.is_neg() and not data.is_conj()
-    return is_memory and not data.requires_grad
+    return is_memory and not data.requires_grad and not is_value_free(data)
 
 
 def threads_for(count: int) -> int:
@@ -98,6 +100,9 @@ def native_copy(like: torch.Tensor) -> Copy | None:
     count = like.numel() * like.element_size()
 
     def copy_into(pieces: torch.Tensor, into: torch.Tensor) -> None:
+        if is_value_free(pieces):
+            into.copy_(pieces)
+            return
         copy(runs, pieces.data_ptr(), into.data_ptr(), threads_for(count))
 
     return copy_into
@@ -168,6 +173,9 @@ def native_sum(groups: int, pieces: int, elements: int, dtype: torch.dtype) -> A
     count = groups * pieces * bytes_of_piece
 
     def add_into(data: torch.Tensor, sums: torch.Tensor) -> None:
+        if is_value_free(data):
+            sums.zero_()
+            return
         add(stack, data.data_ptr(), sums.data_ptr(), threads_for(count))
 
     return add_into

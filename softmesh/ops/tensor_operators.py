@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import numpy as np
+
 from softmesh.arguments import described
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, TensorIndexError
@@ -39,7 +41,9 @@ def _bind(method: str, name: str) -> None:
 
     def operator(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor | int | float):
-            return NotImplemented
+            if not isinstance(other, np.number):
+                return NotImplemented
+            other = other.item()
         return op(self, other)
 
     tensor_method(method)(operator)

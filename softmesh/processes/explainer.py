@@ -229,7 +229,8 @@ class Explainer:
         if found is None:
             return
         self.verdict = found
+        start = "\n" if found.cause is Cause.RAISED else ""  # MPI_Abort leaves its last line open
         with contextlib.suppress(OSError, ValueError):  # nobody reads any more: the job ends all the same
-            print(explained(found), file=self._stream or sys.stderr, flush=True)
+            print(f"{start}{explained(found)}", file=self._stream or sys.stderr, flush=True)
         if self._on_verdict is not None:
             self._on_verdict(found)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from html import escape
 from operator import attrgetter
 
 from softmesh.processes.wait_report import Site, WaitKind, WaitReport, ranges
@@ -64,6 +65,10 @@ class Verdict:
     stuck: tuple[int, ...]
     states: Mapping[int, RankState] = field(repr=False)
     call: WaitReport | None = None
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the report, to the letter."""
+        return f"<pre>{escape(explained(self))}</pre>"
 
 
 _MATCHING_KINDS = {
@@ -290,7 +295,8 @@ def _headline(verdict: Verdict) -> str:
     if verdict.cause is Cause.DIED:
         return f"{odd} died" + (f": {_error(verdict)}" if _error(verdict) else "")
     if verdict.cause is Cause.LEFT:
-        waiting = f"; {_ranks(verdict.stuck)} wait in {verdict.call.what}" if verdict.call is not None else ""
+        waits = "waits" if len(verdict.stuck) == 1 else "wait"
+        waiting = f"; {_ranks(verdict.stuck)} {waits} in {verdict.call.what}" if verdict.call is not None else ""
         return f"{odd} left with {_error(verdict)}{waiting}"
     if verdict.cause is Cause.CYCLE:
         return f"hang: {_ring(verdict)}"

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
@@ -20,10 +22,15 @@ from typing import NamedTuple
 
 from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import MeshError
-from softmesh.processes.call_board import KEPT, LONGEST, CallBoard
+from softmesh.processes.call_board import LONGEST, CallBoard
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.wait_report import Site, ranges
 
+_REMEMBERED = 4096  # calls: of those that are no longer on the board ranks tell each other when they meet
+_OFTEN = 63  # look at the board each time that a count has none of these bits
+_PATIENCE = 1.0  # seconds
+_SECONDS_BETWEEN_LOOKS = 0.01
+_TOLD = -1  # in place of a digest: this rank has said already that the ranks differ
 _LOW = (1 << 32) - 1
 _MASK = (1 << 64) - 1
 
@@ -31,9 +38,14 @@ _MASK = (1 << 64) - 1
 class LockstepError(MeshError):
     """Ranks of one mesh run different programs. `odd` are the ranks that differ from the most."""
 
-    def __init__(self, message: str, odd: tuple[int, ...], index: int) -> None:
+    def __init__(self, message: str, odd: tuple[int, ...], index: int, usual: int, may_be_older: bool = False) -> None:
         super().__init__(message)
-        self.odd, self.index = odd, index
+        self.odd, self.index, self.usual = odd, index, usual  # how many are not odd
+        self.may_be_older = may_be_older  # what is known begins too late to tell
+
+    def is_certain(self, ranks: int) -> bool:
+        """Whether the odd ones stay so when the rest of all ranks come to this call."""
+        return self.usual * 2 > ranks or self.usual + len(self.odd) == ranks
 
 
 class SharedCall:
@@ -78,11 +90,18 @@ class Lockstep:
         self.digest = 0
         self.count = 0
         self._is_told = False  # that the ranks differ: the user knows, and it is not said again
-        self._latest: deque[tuple[int, int, bytes, tuple[int, ...]]] = deque(maxlen=KEPT)
+        self._meshes = 0  # that are open
+        self._latest: deque[tuple[int, int, bytes, tuple[int, ...]]] = deque(maxlen=_REMEMBERED)
 
     def restart(self, context: DistributedContext) -> None:
-        """With no calls; all ranks do it, at a moment when none of them makes any."""
+        """With no calls; all ranks do it, at a moment when none of them makes any.
+
+        What was not compared yet is compared now: a mesh may have gone without a word.
+        """
         self._context = context
+        digests = context.allgather_int(_TOLD if self._is_told else self.digest >> 1, op="open_mesh_device")
+        if len(set(digests)) > 1 and _TOLD not in digests:
+            self.explain(context)
         self.digest = self.count = 0
         self._is_told = False
         self._latest.clear()
@@ -103,27 +122,42 @@ class Lockstep:
         self._latest.append((self.count, self.digest, told, addresses))
         if self._board is not None:
             self._board.write(self.count, self.digest, told, addresses)
+            if not self.count & _OFTEN:
+                self.check()
 
     def check(self) -> None:
         """Raise where another rank of this host is known to have made other calls; nobody is waited for."""
         if self._board is not None and not self._is_told and self._board.differs(self.count, self.digest):
-            self._raise_from_board(self._board)
+            self._tell(self._settled(self._board))
 
     def explain(self, context: DistributedContext) -> None:
         """Digests differed where the ranks of a context met: raise with the first call that differs, if one does."""
+        ranks = context.group.ranks
         if self._board is not None:
-            if not self._is_told:
-                self._raise_from_board(self._board, all_met=True)
-            return
+            found = self._difference_on(self._board, met=ranks, of=ranks)
+            if found is None or not found.may_be_older:
+                self._tell(found and self._settled(self._board, met=ranks))
+                return
         own = json.dumps([(number, str(digest), _shown(told, at)) for number, digest, told, at in self._latest])
         histories = context.allgather_bytes(own.encode(), op="lockstep check")
-        self._tell(difference([_entries_in(history) for history in histories], context.group.ranks))
+        self._tell(difference([_entries_in(history) for history in histories], ranks))
 
     def compare(self, op: str) -> None:
         """All ranks come to this: raise, on all of them, where one made other calls."""
         self.check()
         if len(set(self._context.allgather_int(self.digest >> 1, op=op))) > 1:
             self.explain(self._context)
+
+    def opened(self) -> None:
+        self._meshes += 1
+
+    def closed(self) -> None:
+        """A mesh is closed; with the last one this rank has made all its calls, unless an error ends it early."""
+        self._meshes -= 1
+        if self._meshes > 0 or sys.exc_info()[0] is not None or self._board is None:
+            self.check()
+        else:
+            self.end()
 
     def end(self) -> None:
         """This rank makes no more calls; raise where another has made more of them, or fewer and ended."""
@@ -135,23 +169,32 @@ class Lockstep:
             return
         self._board.end()
         if self._board.differs(self.count, self.digest) or self._board.has_other_end(self.count):
-            self._raise_from_board(self._board)
+            self._tell(self._settled(self._board))
 
-    def _raise_from_board(self, board: CallBoard, all_met: bool = False) -> None:
+    def _difference_on(
+        self, board: CallBoard, met: Sequence[int] = (), of: Sequence[int] | None = None
+    ) -> LockstepError | None:
+        """Between some ranks or all. Those that met make no call before they go on; others may only be behind."""
+        ranks = self._context.group.ranks
+        chosen = [(number, rank) for number, rank in enumerate(ranks) if of is None or rank in of]
         histories = [
-            [Entry(number, digest, _shown(told, at)) for number, digest, told, at in board.read(rank)]
-            for rank in range(self._context.size)
+            [Entry(count, digest, _shown(told, at)) for count, digest, told, at in board.read(number)]
+            for number, _ in chosen
         ]
-        counts = [history[-1].number if history else 0 for history in histories]
-        ended = [board.has_ended(rank) for rank in range(self._context.size)]
-        if not all_met:  # one that has not come as far is only behind, unless it has ended
-            behind = [count for count, is_over in zip(counts, ended, strict=True) if not is_over]
-            last = min([max(counts), *behind])
-            histories = [[entry for entry in history if entry.number <= last] for history in histories]
-        self._tell(difference(histories, self._context.group.ranks))
+        is_final = [rank in met or board.has_ended(number) for number, rank in chosen]
+        return difference(histories, [rank for _, rank in chosen], is_final)
+
+    def _settled(self, board: CallBoard, met: Sequence[int] = ()) -> LockstepError | None:
+        """The difference, told when it is clear who is odd, or after a while: other ranks may be on their way."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            found = self._difference_on(board, met)
+            if found is None or found.is_certain(self._context.size) or time.monotonic() > until:
+                return found
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def _tell(self, found: LockstepError | None) -> None:
-        if found is not None:
+        if found is not None and not self._is_told:
             self._is_told = True
             raise found from None
 
@@ -167,17 +210,24 @@ def _entries_in(history: memoryview) -> list[Entry]:
     return [Entry(int(number), int(digest), str(what)) for number, digest, what in json.loads(bytes(history))]
 
 
-def difference(histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None = None) -> LockstepError | None:
-    """The first call that differs, told from the last ones of each rank; `ranks` are their world ranks."""
+def difference(
+    histories: Sequence[Sequence[Entry]], ranks: Sequence[int] | None = None, is_final: Sequence[bool] | None = None
+) -> LockstepError | None:
+    """The first call that differs, told from the last ones of each rank; `ranks` are their world ranks.
+
+    A rank that has made fewer calls differs if that is final, as it is by default.
+    """
     names = range(len(histories)) if ranks is None else ranks
+    finals = [True] * len(histories) if is_final is None else is_final
     by_number = [{entry.number: entry for entry in history} for history in histories]
     common = max((history[0].number for history in histories if history), default=1)
     end = max((history[-1].number for history in histories if history), default=0)
     for number in range(common, end + 1):
-        entries = [found.get(number) for found in by_number]
-        if len({entry and entry.digest for entry in entries}) > 1:
+        called = zip(names, (found.get(number) for found in by_number), finals, strict=True)
+        entries = {name: entry for name, entry, final in called if final or entry is not None}
+        if len({entry and entry.digest for entry in entries.values()}) > 1:
             # when the oldest call that is known differs already, the real difference may lie before it
-            return _difference_text(number, dict(zip(names, entries, strict=True)), maybe_older=number == common > 1)
+            return _difference_text(number, entries, maybe_older=number == common > 1)
     return None
 
 
@@ -200,7 +250,7 @@ def _difference_text(number: int, entries: Mapping[int, Entry | None], maybe_old
             "at another time",
         ]
     )
-    return LockstepError(message, odd, number)
+    return LockstepError(message, odd, number, len(together[usual]), maybe_older)
 
 
 def _called(entry: Entry | None) -> str:

@@ -105,7 +105,7 @@ def _loaded() -> ModuleType:
 
 
 def _finalize(MPI: ModuleType) -> None:
-    rank_reporter.send_last(rank_reporter.finished(waits.last_completed(), *_exit_of_the_program()))
+    rank_reporter.send_last(rank_reporter.finished(waits.last_completed(), *exit_of_the_program()))
     if not MPI.Is_finalized():
         MPI.Finalize()
 
@@ -125,7 +125,7 @@ def _note_exits() -> None:
     sys.exit = noted_exit
 
 
-def _exit_of_the_program() -> tuple[str, list[object]]:
+def exit_of_the_program() -> tuple[str, list[object]]:
     """`sys.exit(3)` and where; nothing where the program came to its end, or went on after it."""
     code, frames, *last = getattr(sys, EXIT, (None, []))
     went_on = bool(last) and last[0] != waits.last_completed()

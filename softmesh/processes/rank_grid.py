@@ -16,6 +16,7 @@ from softmesh.processes.call_board import CallBoard
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout, RankGroup
 from softmesh.processes.lockstep import Lockstep, LockstepError
+from softmesh.processes.mpi_startup import exit_of_the_program
 from softmesh.processes.shm_barrier import ShmBarrier, shm_barrier_of
 
 MESH_IDS = "SOFTMESH_MESH_IDS"  # one for each rank of the job in order, such as `0,0,1,1`
@@ -147,11 +148,16 @@ def _restarted_barrier(context: DistributedContext) -> ShmBarrier | None:
 
 
 def _end(lockstep: Lockstep) -> None:
-    """The program ends: told here, for nobody would see an error that is raised now."""
+    """The program ends: told here, for nobody would see an error that is raised now.
+
+    One that left with `sys.exit(3)` is told as that.
+    """
+    how, _ = exit_of_the_program()
     try:
-        lockstep.end()
+        if not how:
+            lockstep.end()
     except LockstepError as error:
-        sys.excepthook(LockstepError, error, error.__traceback__)
+        sys.excepthook(LockstepError, error.with_traceback(None), None)
 
 
 def join(world: DistributedContext, mesh: int, host_rank: int | None, hosts: tuple[int, ...]) -> RankGrid:

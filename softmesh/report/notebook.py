@@ -1,4 +1,4 @@
-"""Rich display in notebooks: importing this module binds `_repr_html_` of meshes and tensors.
+"""Rich display in notebooks: importing this module binds `_repr_html_` of meshes, tensors, machines, schedules, logs.
 
 Imported with softmesh itself, so it stays light: the pictures are loaded when the first one is asked for.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from html import escape
 
+from softmesh.collectives.schedules.language import Schedule
+from softmesh.report.command_log import CommandLog
 from softmesh.runtime.device import MeshDevice
+from softmesh.systems.machine import Machine
 from softmesh.tensor.tensor import Tensor, tensor_method
 
 
@@ -33,4 +36,35 @@ def _preformatted(tensor: Tensor) -> str:
     return f"<pre>{escape(repr(tensor))}</pre>"
 
 
+def machine_html(self: Machine) -> str:
+    """Its chips and cables."""
+    from softmesh.report.wiring.machine_wiring import machine_wiring
+    from softmesh.report.wiring.wiring_svg import wiring_svg
+
+    return wiring_svg(machine_wiring(self))
+
+
+def schedule_html(self: Schedule) -> str:
+    """The film strip, its devices in a line; `collectives.draw` knows other shapes."""
+    from softmesh.report.schedules.draw import replay_of
+    from softmesh.report.schedules.film_strip import schedule_svg
+
+    last = self.devices - 1
+    is_ring = last > 1 and any(abs(send.sender - send.receiver) == last for step in self.steps for send in step)
+    return schedule_svg(replay_of(self, (self.devices,), (is_ring,), None))
+
+
+def command_log_html(self: CommandLog) -> str:
+    head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in self.columns)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+    return f"<table><caption>{len(self)} commands</caption><tr>{head}</tr>{rows}</table>"
+
+
+def _cell(text: str) -> str:
+    return f"<td style='text-align:left;white-space:pre'>{escape(text)}</td>"
+
+
 MeshDevice._repr_html_ = mesh_html  # type: ignore[attr-defined]
+Machine._repr_html_ = machine_html  # type: ignore[attr-defined]
+Schedule._repr_html_ = schedule_html  # type: ignore[attr-defined]
+CommandLog._repr_html_ = command_log_html  # type: ignore[attr-defined]

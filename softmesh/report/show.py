@@ -126,7 +126,7 @@ Examples:
     metavar="D|D,D",
     help="Tensor dim to split over all devices, or one for each mesh axis; none replicates.",
 )
-@output_option("Write the picture here (.svg or .html) instead of printing it.")
+@output_option("Write the picture here (.svg, .png or .html) instead of printing it.")
 def show(
     target: str | None,
     system: str | None,

@@ -123,7 +123,7 @@ def _row(one: Listed) -> Iterator[str]:
 
 def _notes() -> Iterator[str]:
     yield "links: Ethernet channels between neighbours. arch: Wormhole, Blackhole. GiB: DRAM of all chips."
-    yield "Names are known in any case.\n"
+    yield "Names may be written in upper or lower case.\n"
     yield "Made on request:"
     width = max(map(len, GENERATED))
     yield from (f"  {form.ljust(width)}  {meaning}" for form, meaning in GENERATED.items())

@@ -79,6 +79,10 @@ class Command:
         self._arguments = arguments
         self._cost = cost
 
+    def __repr__(self) -> str:
+        outputs = ", ".join(str(list(tensor.shape)) for tensor in self.outputs) or "nothing"
+        return f"Command({self.name} -> {outputs}, queue {self.queue}, {len(self.coords)} devices, {self.site})"
+
     @property
     def site(self) -> CallSite:
         return resolved(self.raw_site)

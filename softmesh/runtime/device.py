@@ -6,8 +6,9 @@ Here a device is a name and a shape. Values live in tensors, whose leading dims 
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, overload
 
@@ -16,11 +17,12 @@ import torch
 from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
 from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.cpu_block_cache import release_results
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
@@ -29,6 +31,7 @@ from softmesh.runtime.mesh_view import A_COORDINATE, HELD_HERE, Holding, MeshDev
 from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.runtime.traces.trace import Captures
+from softmesh.strictness import warn_or_raise
 
 
 class ChipQueries:
@@ -126,6 +129,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.closed = False
         self.unique_id = next(_IDS)
         self.program_cache: set[object] = set()
+        self.tell_at_close: list[Callable[[], None]] = []  # of what others have left undone on it
         self.program_buffers: list[object] = []  # memory that programs keep as long as they are cached
         self._program_cache_enabled = True
         self._program_cache_misses_allowed = True
@@ -273,7 +277,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
     ) -> list[CoreCoord] | dict[int, CoreCoord]:
         """A worker core of its own for each DRAM bank; which one costs nothing here, so they go row by row."""
         checked("get_optimal_dram_bank_to_logical_worker_assignment", "noc", noc, NOC, "a ttnn.NOC")
-        banks, columns = self._system.chip.dram_grid[0], self._system.chip.worker_grid[0]
+        banks, columns = self._system.chip.dram_grid[0], self._worker_grid()[0]
         workers = [CoreCoord(bank % columns, bank // columns) for bank in range(banks)]
         if coord is None:
             return workers
@@ -315,6 +319,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         ]
         holding = part(self._holding, tuple(start), tuple(submesh_shape))
         submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding)
+        submesh.tell_ranks(f"create_submesh({submesh_shape}, {start})")
         self._submeshes.append(weakref.ref(submesh))
         return submesh
 
@@ -409,6 +414,11 @@ class MeshDevice(ChipQueries, DeviceQueues):
         if self.closed:
             raise MeshError(f"{doing}: {self!r} is closed. Open it again with ttnn.open_mesh_device({self._shape}).")
 
+    def tell_ranks(self, call: str, addresses: tuple[int, ...] = ()) -> None:
+        """Of a call that all processes make alike which hold this mesh together; where one does, nobody is told."""
+        if self.ranks is not None:
+            self.ranks.calls.note(SharedCall(call), addresses)
+
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""
         if not self.closed:
@@ -421,8 +431,21 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.memory.close()
         if self._parent is None:
             release_results()
-        if was_open and self.ranks is not None:
-            self.ranks.calls.check()
+        if was_open and self.ranks is not None and self._parent is None:
+            self.ranks.calls.closed()
+        if was_open and sys.exc_info()[0] is None:  # otherwise there is worse to tell
+            self._tell_what_is_left()
+
+    def _tell_what_is_left(self) -> None:
+        for recording in self.captures.recordings.values():
+            warn_or_raise(
+                f"close_mesh_device: the trace capture that began at {recording.site} was never ended: nothing of it "
+                "has run, and nothing can be replayed. Call ttnn.end_trace_capture(mesh_device, trace_id, cq_id).",
+                SoftmeshWarning,
+                MeshError,
+            )
+        for tell in self.tell_at_close:
+            tell()
 
 
 A_MESH_DEVICE = "a MeshDevice: open one with ttnn.open_mesh_device(ttnn.MeshShape(rows, cols))"

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, checked_ints, refused, reject_unknown_keywords
@@ -16,7 +17,6 @@ from softmesh.fabric.system import System, current_system
 from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import current_context
-from softmesh.processes.lockstep import described
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
 from softmesh.runtime.lockstep_check import watch
@@ -109,7 +109,8 @@ def open_mesh_device(
     holding = _holding(system, start, tuple(shape)) if not given else _holding_of(system, given)
     mesh = MeshDevice(shape, ids, system, options=options, holding=holding)
     if mesh.ranks is not None:
-        mesh.ranks.calls.note(described("open_mesh_device", _told_of(mesh, options)))
+        mesh.ranks.calls.opened()
+        mesh.tell_ranks(f"open_mesh_device({', '.join(_told_of(mesh, options))})")
     _OPENED.add(mesh)
     _sanitize_where_asked()
     return mesh
@@ -117,9 +118,14 @@ def open_mesh_device(
 
 def _told_of(mesh: MeshDevice, options: dict[str, object]) -> list[str]:
     """What the processes that open a mesh together must agree on."""
-    fabric = fabric_settings.active()
+    fabric, usual = fabric_settings.active(), fabric_settings.FabricSettings()
+    chosen = [f"fabric={fabric.config.name}"]
+    for field in fields(fabric):
+        value = getattr(fabric, field.name)
+        if field.name != "config" and value != getattr(usual, field.name):
+            chosen.append(f"{field.name}={getattr(value, 'name', value)}")
     given = [f"{name}={value}" for name, value in options.items() if value]
-    return [f"{mesh.shape}", f"fabric={fabric.config.name}", *given]
+    return [f"{mesh.shape}", *chosen, *given]
 
 
 def _sanitize_where_asked() -> None:

@@ -22,6 +22,7 @@ from softmesh.hardware import (
     FabricUDMMode,
 )
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
+from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import open_meshes
 
 _WHERE = "set_fabric_config"
@@ -54,14 +55,21 @@ def set_fabric_config(
     if not wanted.is_on:
         settings.activate(FabricSettings())
         return
-    _check_that_nothing_is_open(config)
+    wanted = settings.what_if.instead_of(wanted)
+    _check_that_nothing_is_open(wanted.config)
     active = settings.active()
-    if active.is_on and active.config is not config:
+    if active.is_on and active.config is not wanted.config:
         raise MeshError(
             f"Tried to override previous value of fabric config: {active.config.cpp_name}, with: {config.cpp_name}. "
             "Set ttnn.FabricConfig.DISABLED in between."
         )
     settings.activate(_with_planes_kept(wanted, active))
+
+
+def configure_while_open(config: FabricConfig, mesh: MeshDevice) -> None:
+    """Bring a fabric up under a mesh that was opened without one; no name of TT-NN's does that."""
+    settings.activate(FabricSettings(config))
+    mesh.system.use_active_fabric()
 
 
 def _checked_reliability(mode: FabricReliabilityMode) -> FabricReliabilityMode:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SOFTMESH_LOCKSTEP"
 _PLAIN = (bool, int, float, str, Enum)
+_VALUES = ("softmesh.hardware", "softmesh.cores", "softmesh.mesh")  # configurations, core ranges, coordinates
 
 
 class LockstepCheck:
@@ -33,21 +34,33 @@ class LockstepCheck:
 
     def on_command(self, command: Command) -> None:
         ranks = None if command.device is None else command.device.ranks
-        if ranks is None:
+        if ranks is None or _only_reads(command):
             return
         operands = [f"{t.dtype} {list(t.shape)}" for t in (*command.inputs, *command.outputs)]
-        values = [] if command.inputs else _values(ranks, command.outputs)
+        values = [] if _on_devices(command.inputs) else _values(ranks, command.outputs)
         call = described(command.name, [*operands, *plain_arguments(command.arguments), *values])
-        made = [tensor.storage for tensor in command.outputs if tensor.storage.device is not None]
-        ranks.calls.note(call, tuple(storage.address for storage in made))
+        tensors = _on_devices((*command.inputs, *command.outputs))
+        ranks.calls.note(call, tuple(tensor.storage.address for tensor in tensors))
         ranks.calls.check()
+
+
+def _only_reads(command: Command) -> bool:
+    """What one rank may do for itself: nothing on the devices is another after it."""
+    if command.name == "event_synchronize":
+        return True
+    is_read = bool(command.inputs or command.reads) and command.name != "deallocate"
+    return is_read and not command.writes and not _on_devices(command.outputs)
+
+
+def _on_devices(tensors: tuple[CommandTensor, ...]) -> list[CommandTensor]:
+    return [tensor for tensor in tensors if tensor.storage.device is not None]
 
 
 def plain_arguments(arguments: Mapping[str, object]) -> Iterator[str]:
     """Those that read the same in every process; others, such as a socket, are objects of one."""
     for name, value in sorted(arguments.items()):
         items = value if isinstance(value, list | tuple) else (value,)
-        if all(isinstance(item, _PLAIN) for item in items):
+        if all(isinstance(item, _PLAIN) or type(item).__module__.startswith(_VALUES) for item in items):
             yield f"{name}={value}"
 
 

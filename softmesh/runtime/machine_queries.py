@@ -62,6 +62,9 @@ def _arch(where: str, device: MeshDevice | None) -> Arch:
 class SystemMeshDescriptor:
     """The mesh that `open_mesh_device()` without a shape opens; this process holds all of it."""
 
+    def __repr__(self) -> str:
+        return f"SystemMeshDescriptor({self.shape()}, {current_system().name})"
+
     def shape(self) -> MeshShape:
         return current_system().shape
 

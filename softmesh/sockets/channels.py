@@ -7,18 +7,20 @@ once they fit into the receiver's FIFO. Each message taken sends one credit (one
 from __future__ import annotations
 
 import struct
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from softmesh.callsite import CallSite
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waits import Wait, waiting
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMessage
 from softmesh.sockets.transfer_queue import TRANSFERS, watch_fifo
+from softmesh.strictness import warn_or_raise
 
 _HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new
 _LONGEST_DESCRIPTION = 1 << 26
@@ -60,6 +62,20 @@ class LocalChannel:
         self.senders, self.receivers = senders, receivers
         self._messages: deque[tuple[TensorMessage, CallSite]] = deque()
         watch_fifo(self, mesh)
+        mine = weakref.ref(self)
+        mesh.tell_at_close.append(lambda: None if (channel := mine()) is None else channel.tell_unreceived())
+
+    def tell_unreceived(self) -> None:
+        """The sender's mesh is closed."""
+        if self._messages:
+            sites = ", ".join(sorted({str(site) for _, site in self._messages}))
+            warn_or_raise(
+                f"close_mesh_device: {len(self._messages)} sent by send_async ({sites}) and never received: "
+                "what the receiver's FIFO holds is lost, and is taken for the next message where the "
+                "socket lives on. Call ttnn.experimental.recv_async(tensor, receiver_socket) once for each.",
+                SoftmeshWarning,
+                MeshError,
+            )
 
     def send(self, message: TensorMessage, site: CallSite) -> Iterator[None]:
         self._messages.append((message, site))

@@ -38,6 +38,9 @@ class InterProcessCounterChannel:
             ) from None
         self._write(0, clean=True)  # from here on others may join
 
+    def __repr__(self) -> str:
+        return f"InterProcessCounterChannel({self._name!r}, {'owner' if self._is_owner else 'connector'})"
+
     @classmethod
     def connect(cls, shm_name: str, connect_timeout_ms: int = 30000) -> InterProcessCounterChannel:
         """Waits until somebody has made it."""

@@ -78,6 +78,9 @@ class HostSocket(Exportable):
         self.is_owner = True
         self._address = next(_ADDRESSES)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.core!r})"
+
     def get_active_cores(self) -> list[MeshCoreCoord]:
         return [self.core.copy()]
 

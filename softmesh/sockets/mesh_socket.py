@@ -151,6 +151,14 @@ class MeshSocket:
         mesh_id, chip = nodes[coord]
         return FabricNodeId(MeshId(mesh_id), chip)
 
+    def node_pairs(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Mesh id and chip id of the two ends of each connection, the sender first."""
+        ends = (SocketEndpoint.SENDER, SocketEndpoint.RECEIVER)
+        senders, receivers = (self._nodes[end] for end in ends)
+        connections = self.get_connection_config()
+        pairs = [(one.sender_core.device_coord, one.receiver_core.device_coord) for one in connections]
+        return [(senders[a], receivers[b]) for a, b in pairs if a in senders and b in receivers]
+
     def __repr__(self) -> str:
         return f"MeshSocket({self._endpoint.name}, {len(self._config._connections)} connections)"
 

@@ -87,6 +87,9 @@ class SocketConnection:
         self.sender_core = checked(where, "sender_core", sender_core, MeshCoreCoord, _A_CORE)
         self.receiver_core = checked(where, "receiver_core", receiver_core, MeshCoreCoord, _A_CORE)
 
+    def __repr__(self) -> str:
+        return f"SocketConnection({self.sender_core!r}, {self.receiver_core!r})"
+
     def copy(self) -> SocketConnection:
         return SocketConnection(self.sender_core.copy(), self.receiver_core.copy())
 
@@ -115,6 +118,9 @@ class SocketMemoryConfig:
         self.sender_sub_device = _sub_device("sender_sub_device", sender_sub_device)
         self.receiver_sub_device = _sub_device("receiver_sub_device", receiver_sub_device)
         self.per_core_allocation = bool(per_core_allocation)
+
+    def __repr__(self) -> str:
+        return f"SocketMemoryConfig({self.socket_storage_type}, fifo_size={self.fifo_size})"
 
     def copy(self) -> SocketMemoryConfig:
         return copy(self)
@@ -179,6 +185,11 @@ class SocketConfig:
             )
         if self._ranks != (None, None) and self._mesh_ids != (None, None):
             raise refused(where, "give sender_rank and receiver_rank, or the two mesh ids, but not both")
+
+    def __repr__(self) -> str:
+        kind, (sender, receiver) = ("mesh", self._mesh_ids) if self._ranks == (None, None) else ("rank", self._ranks)
+        ends = "" if sender is None and receiver is None else f", {kind} {sender} to {kind} {receiver}"
+        return f"SocketConfig({len(self._connections)} connections{ends}, {self._memory!r})"
 
 
 def _number(name: str, given: object) -> int | None:

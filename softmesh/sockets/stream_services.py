@@ -65,6 +65,9 @@ class StreamService(Exportable):
         assert empty is not None
         self._backing: Tensor | None = distribute_tensor(empty, self._mapper, self._mesh)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._spec!r})"
+
     @property
     def metadata(self) -> bytes:
         """The bytes beside the tensor, where a kernel would find or leave them."""

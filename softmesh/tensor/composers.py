@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,12 +41,12 @@ class MeshComposerConfig:
         if isinstance(dims, int) or dims is None:
             dims = [d for d in (dims if row_dim is None else row_dim, col_dim) if d is not None]
         check_overrides("MeshComposerConfig", mesh_shape_override, mesh_offset_override)
-        self._dims = checked_ints("MeshComposerConfig", "dims", dims)
+        self.dims = checked_ints("MeshComposerConfig", "dims", dims)
         self.mesh_shape_override = mesh_shape_override
         self.mesh_offset_override = mesh_offset_override
 
     def __repr__(self) -> str:
-        return f"MeshComposerConfig(dims: {self._dims}{override_text(self)})"
+        return f"MeshComposerConfig(dims: {self.dims}{override_text(self)})"
 
 
 class MeshToTensor:
@@ -55,7 +55,8 @@ class MeshToTensor:
     def __init__(self, mesh_shape: MeshShape, config: MeshComposerConfig) -> None:
         checked("create_mesh_composer", "config", config, MeshComposerConfig, "a ttnn.MeshComposerConfig")
         self._mesh: Extents = tuple(mesh_shape)
-        self._dims = list(config._dims)
+        self.config = config
+        self._dims = list(config.dims)
         override = config.mesh_shape_override
         self._shape: Extents = self._mesh if override is None else tuple(override)
         offset = None if config.mesh_offset_override is None else tuple(config.mesh_offset_override)
@@ -66,6 +67,13 @@ class MeshToTensor:
                 f"of dimensions in the config {config}."
             )
         self._coords = piece_coordinates(self._shape, self._mesh, offset)
+
+    def __repr__(self) -> str:
+        return f"MeshToTensor({MeshShape(self._mesh)}, dims={self._dims})"
+
+    @property
+    def mesh_shape(self) -> MeshShape:
+        return MeshShape(self._mesh)
 
     def compose(self, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
         """One tensor from `data`, whose leading dims are those of `dist`."""
@@ -98,6 +106,17 @@ class MeshToTensor:
         dims = self._checked_dims(rank)
         shape = self._shape if len(self._shape) > 1 else (len(found),)
         return _without_filler(concatenate(pieces.unflatten(0, shape), dims), pieces, dist)
+
+    def misplaced(self, dist: Distribution, rank: int) -> Iterator[tuple[int, int, int]]:
+        """Axes whose shards it puts together along another dim than was split: the axis, that dim, its own."""
+        is_axis_by_axis = len(self._shape) == len(dist.grid)
+        for axis, word in enumerate(dist.placements):
+            if not isinstance(word, Shard) or dist.grid[axis] == 1:
+                continue
+            own = [self._dims[axis]] if is_axis_by_axis else self._dims
+            other = next((dim % rank for dim in own if dim % rank != word.dim), None)
+            if other is not None:
+                yield axis, word.dim, other
 
     def _checked_dims(self, rank: int) -> list[int]:
         """Counted from 0; nothing looks at them before there are shards to put together."""

@@ -170,6 +170,9 @@ class TensorToMesh:
             )
         piece_coordinates(self._shape, self._mesh, self._offset)
 
+    def __repr__(self) -> str:
+        return f"TensorToMesh({MeshShape(self._mesh)}, {self._config})"
+
     def config(self) -> MeshMapperConfig:
         return self._config
 
@@ -329,6 +332,9 @@ class ReplicateTensorToMeshWrapper:
 
     def __init__(self, mapper: TensorToMesh) -> None:
         self._mapper = mapper
+
+    def __repr__(self) -> str:
+        return f"ReplicateTensorToMesh({self._mapper!r})"
 
     def unwrap(self) -> TensorToMesh:
         return self._mapper

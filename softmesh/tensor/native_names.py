@@ -63,10 +63,10 @@ def get_optimal_worker_cores_for_sharded_tensor(tensor: Tensor, noc: NOC = NOC.R
     config = checked(where, "tensor", tensor, Tensor, "a ttnn.Tensor").memory_config()
     device = tensor.device()
     shards = shards_of(tensor.spec)
-    if device is None or shards is None:
-        raise MeshError(
-            f"Tensor must be sharded to compute optimal worker cores, and on a device ({where}); it is {config!r}."
-        )
+    if device is None:
+        raise MeshError(f"Tensor must be on device to compute optimal worker cores: {where} got one on the host.")
+    if shards is None:
+        raise MeshError(f"Tensor must be sharded to compute optimal worker cores: {where} got one in {config!r}.")
     cores = shards.cores_with_shards()
     if config.buffer_type is not BufferType.DRAM:
         return cores

@@ -14,7 +14,7 @@ from weakref import ref
 
 import torch
 
-from softmesh.callsite import RawSite, raw_call_site
+from softmesh.callsite import CallSite, RawSite, raw_call_site
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, Shard
@@ -23,10 +23,12 @@ from softmesh.runtime.memory.allocations import Claim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners
 from softmesh.tensor.footprint import Room, footprint
-from softmesh.tensor.undefined import Undefined
+from softmesh.tensor.undefined import Undefined, devices_of
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
+    from softmesh.tensor.gradient_sums import GradientSums
+    from softmesh.tensor.persistent_results import Results
     from softmesh.tensor.spec import TensorSpec
 
 _MANY = 16
@@ -50,6 +52,7 @@ class Storage:
         "freed",
         "gradient",
         "is_handed_on",
+        "notes",
         "pending",
         "spec",
         "undefined",
@@ -76,6 +79,7 @@ class Storage:
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
+        self.notes: Results | GradientSums | None = None  # of a persistent buffer, or of a gradient
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:
@@ -217,7 +221,17 @@ class Storage:
 
     def note_write(self) -> None:
         """Something was written to it: it is no longer memory and nothing more."""
-        if self.undefined is not None and self.undefined.is_unwritten:
+        undefined = self.undefined
+        if undefined is not None and (undefined.is_unwritten or undefined.is_unreplayed):
+            self.undefined = None
+
+    def await_replay(self, captured: CallSite) -> None:
+        """A trace has recorded how its values are made, and will make them."""
+        if self.undefined is None:
+            self.undefined = Undefined("trace", captured, devices_of(self.dist), is_unreplayed=True)
+
+    def replayed(self) -> None:
+        if self.undefined is not None and self.undefined.is_unreplayed:
             self.undefined = None
 
     def _is_own(self, data: torch.Tensor) -> bool:

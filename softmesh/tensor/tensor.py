@@ -182,6 +182,10 @@ class Tensor:
         self.storage.is_handed_on = True
         return self
 
+    def same_memory(self) -> Tensor:
+        """Another tensor of the same values, which sees whatever is written to this one."""
+        return Tensor.make(self.storage, self.spec, self.topology_label, self.shard_positions)
+
     def buffer_address(self) -> int:
         self._check_device_buffer("buffer_address")
         return self.storage.address

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_ints, described, refused, reject_unknown_keywords
-from softmesh.errors import MeshError, PartialError, PartialWarning
+from softmesh.arguments import checked, checked_int, checked_shape, described, refused, reject_unknown_keywords
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
@@ -26,12 +26,13 @@ from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
-from softmesh.strictness import doubt, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import GROUP, from_storage, round_to, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.pending_storage import defer_values
+from softmesh.tensor.persistent_results import note_overwritten, warn_if_overwritten
+from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
@@ -70,15 +71,14 @@ def from_torch(
     if device is not None:
         checked_open("from_torch", "device", device)
         device.note_write("from_torch", queue)
+    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
+        _check_turned(source, dtype, layout, spec)
+        source = source.transpose(-2, -1)
     if spec is not None:
         _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
         form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
     else:
         form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
-    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
-        if not facts(form.dtype).is_block or source.dim() < 2 or spec is not None:
-            raise MeshError("from_torch: col_tilize needs a block-float dtype, at least two dims, and no spec.")
-        source = source.transpose(-2, -1)
     host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else _place(host, device, host.spec)
     if observed():
@@ -176,6 +176,21 @@ def _checked_form(
     if tile is not None:
         checked(where, "tile", tile, Tile, "a ttnn.Tile")
     return _Form(dtype, layout or Layout.ROW_MAJOR, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
+
+
+def _check_turned(source: torch.Tensor, dtype: DataType | None, layout: Layout | None, spec: TensorSpec | None) -> None:
+    """Whether rows and columns may change places on the way into tiles, which share exponents along rows."""
+    if spec is not None:
+        problem = "is not supported with spec"
+    elif dtype is None or not facts(dtype).is_block:
+        problem = f"requires BFP dtype: ttnn.bfloat8_b or ttnn.bfloat4_b, got {dtype}"
+    elif source.dim() < 2:
+        problem = f"requires tensor.ndim >= 2, got {list(source.shape)}"
+    elif layout not in (None, Layout.TILE):
+        problem = f"requires layout to be None or ttnn.TILE_LAYOUT, got {layout}"
+    else:
+        return
+    raise MeshError(f"from_torch: col_tilize=True {problem}.")
 
 
 def _checked_pad_value(value: float | None) -> float:
@@ -336,7 +351,7 @@ def to_torch(
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
     data = tensor.view_data()
-    _doubt_part(tensor)
+    doubt_part(tensor, "to_torch")
     if mesh_composer is not None:
         whole = _composed(tensor, mesh_composer, "to_torch")
     elif len(dist.coordinates()) > 1:
@@ -364,7 +379,8 @@ def _composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tenso
     wanted = "a composer such as ttnn.ConcatMeshToTensor(mesh_device, dim=0)"
     checked(where, "mesh_composer", composer, MeshToTensor, wanted)
     dist = tensor.view_distribution()
-    _warn_partial(tensor, dist, where)
+    warn_if_partial(tensor, where)
+    doubt_composer(tensor, composer, where)
     return composer.compose(tensor.view_data(), dist)
 
 
@@ -384,7 +400,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
             f"compose: the tensor is {_words(dist)}: the devices along a Local axis hold values of their own that "
             "make no single tensor. Take them one by one with ttnn.get_device_tensors(t)."
         )
-    _warn_partial(tensor, dist, "compose")
+    warn_if_partial(tensor, "compose")
     partial = any(isinstance(word, Partial) for word in dist.placements)
     source = data.float() if partial and data.is_floating_point() else data
     whole = compose_by_placement(source, dist)
@@ -393,30 +409,6 @@ def compose(tensor: Tensor) -> torch.Tensor:
 
 def _words(dist: Distribution) -> str:
     return " x ".join(map(repr, dist.placements)) + f" over {' x '.join(map(str, dist.grid))} devices"
-
-
-def _warn_partial(tensor: Tensor, dist: Distribution, doing: str) -> None:
-    for axis, word in enumerate(dist.placements):
-        if isinstance(word, Partial):
-            warn_or_raise(
-                f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
-                f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
-                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis}).",
-                PartialWarning,
-                PartialError,
-            )
-
-
-def _doubt_part(tensor: Tensor) -> None:
-    """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
-    if tensor.shard_positions is not None:
-        words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
-        if words:
-            doubt(
-                f"to_torch: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
-                "whole, not the whole. ttnn.all_reduce gives every device the whole.",
-                PartialWarning,
-            )
 
 
 def _hand_over(whole: torch.Tensor, data: torch.Tensor, dtype: DataType, wanted: torch.dtype | None) -> torch.Tensor:
@@ -450,7 +442,9 @@ def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
     ranks.calls.check()
     if dist.spread is None:
         return tensor
-    axes = range(dist.lead)
+    axes, spec = range(dist.lead), tensor.spec
+    if device.block.spread_axes(dist, axes):  # others hold some of it, and have to send that
+        device.tell_ranks(f"{doing}({spec.dtype.name} {list(spec.shape)})", (tensor.storage.address,))
     data = device.block.widened(tensor.view_data().cpu(), dist, axes, lambda d, axis: ranks.gather(d, axis, doing))
     return Tensor.make(Storage(data, device.block.wide(dist, axes), None), tensor.spec, tensor.topology_label)
 
@@ -463,6 +457,8 @@ def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: 
 
 def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
     checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
+    if tensor.storage.notes is not None:
+        warn_if_overwritten(tensor, where)
 
 
 @reject_unknown_keywords
@@ -497,6 +493,7 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
         return tensor
     queue = _reading(tensor, "from_device", queue_id, blocking)
     warn_if_undefined(tensor, "from_device")
+    doubt_part(tensor, "from_device")
     held = _from_all_ranks(tensor, "from_device")
     dist = held.view_distribution()
     data = alias(held.view_data().cpu())
@@ -570,11 +567,8 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
 def _checked_spec(
     where: str, shape: object, dtype: object, layout: object, memory_config: MemoryConfig | None
 ) -> TensorSpec:
-    sizes = checked_ints(where, "shape", shape)
-    if any(n < 0 for n in sizes):
-        raise refused(where, f"shape must not be negative, got {sizes}")
     spec = make_spec(
-        tuple(sizes),
+        tuple(checked_shape(where, shape)),
         checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
         checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
         _check_memory_config(memory_config, where),
@@ -621,6 +615,7 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     data, dist = _own_part(*_placed(host_tensor, mesh), device)
     with on_queue(queue):
         device_tensor.overwrite(data.to(device.torch_device), dist)
+    note_overwritten(device_tensor, "copy_host_to_device_tensor")
     if observed():
         coords = device_tensor.view_distribution().coordinates()
         emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=queue)
@@ -683,6 +678,8 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     Of devices that other processes hold there are copies on the host.
     """
     checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
+    if tensor.storage.notes is not None:
+        warn_if_overwritten(tensor, "get_device_tensors")
     device, held = tensor.storage.device, _from_all_ranks(tensor, "get_device_tensors")
     if device is None:
         shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]

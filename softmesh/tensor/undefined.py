@@ -34,7 +34,8 @@ _SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
 class Undefined(NamedTuple):
     """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can;
     `is_hidden`: it does no longer, as a yes or no was made of it. `is_unwritten`: memory that was allocated and nothing
-    more; here it holds zeros, and the first write of any kind ends it.
+    more; here it holds zeros, and the first write of any kind ends it. `is_unreplayed`: the result of a call that a
+    trace has recorded; on a chip it is computed by a replay and not before.
     """
 
     op: str
@@ -43,6 +44,7 @@ class Undefined(NamedTuple):
     in_rows: bool = False
     is_hidden: bool = False
     is_unwritten: bool = False
+    is_unreplayed: bool = False
 
     def without(self, coord: MeshCoordinate) -> Undefined | None:
         """After a write to one device."""
@@ -131,6 +133,15 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
             f"ttnn.{undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here it is 0. "
             "Write to it first (ttnn.copy_host_to_device_tensor, or as an op's output tensor), or make it with "
             "ttnn.zeros.",
+            SoftmeshWarning,
+            MeshError,
+        )
+        return
+    if undefined.is_unreplayed:
+        warn_or_raise(
+            f"{doing}: the tensor {tuple(tensor.shape)} is made by a trace that has not run yet, captured at "
+            f"{undefined.site}. A capture records calls and runs none of them: on silicon this reads what the memory "
+            "held before; here it is what the calls gave. Call ttnn.execute_trace first.",
             SoftmeshWarning,
             MeshError,
         )

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh import value_free
+
 LARGE = 1 << 20  # bytes; below, zeros in memory that is reused are made faster than a page is got
 
 
 def untouched_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None = None) -> torch.Tensor:
     size = math.prod(shape) * dtype.itemsize
-    if size < LARGE or (device is not None and device.type != "cpu"):
+    if size < LARGE or value_free.is_on or (device is not None and device.type != "cpu"):
         return torch.zeros(*shape, dtype=dtype, device=device)
     try:
         pages = mmap.mmap(-1, size)

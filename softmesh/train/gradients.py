@@ -14,12 +14,14 @@ from typing import NamedTuple
 import torch
 
 from softmesh.autograd.leaves import gradient_tensor
+from softmesh.callsite import user_call_site
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import Partial
+from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import doubt
+from softmesh.tensor.gradient_sums import note_summed, summed_over, warn_if_summed
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label, axis_number, listed
 from softmesh.train.module import Parameters, is_first_holder, named
@@ -53,13 +55,23 @@ def sync_gradients(
     calls = count = 0
     combine = _by_fabric if mode == "fabric" else _by_host
     for name, tensor in by_name.items():
+        known = dict(summed_over(tensor.storage))
         for axis in numbers[name]:
+            warn_if_summed("sync_gradients", f"the gradient of {name}", known, axis, _devices(tensor, axis))
             data, dist = along_the_mesh(*_values(tensor))
             if isinstance(dist.placements[axis], Partial):
                 combine(tensor, axis, average)
+                known[axis] = user_call_site()
                 calls += 1
                 count += tensor.logical_volume() * data.itemsize
-    if not calls and any(_devices(tensor, axis) > 1 for name, tensor in by_name.items() for axis in numbers[name]):
+        note_summed(tensor.storage, known)
+    shared = [
+        (tensor, axis)
+        for name, tensor in by_name.items()
+        for axis in numbers[name]
+        if not isinstance(tensor.storage.dist.placements[axis], Shard)  # whose parts each have a gradient of their own
+    ]
+    if not calls and any(_devices(tensor, axis) > 1 for tensor, axis in shared):
         doubt(
             "sync_gradients: all devices agree on every gradient already, and nothing was combined: were they "
             "synchronised before, or did all devices see the same batch?",

@@ -13,7 +13,7 @@ import softmesh as ttnn
 
 Entry = Callable[[ttnn.MeshDevice, int], Given]
 CALLS: dict[str, Entry] = {}
-_CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
+_CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
 
 
 def _entry(*names: str) -> Callable[[Entry], Entry]:

@@ -238,8 +238,8 @@ VISION: dict[str, Given] = {
         }
     ),
     "group_norm": Given(
-        {"input_tensor": rows(2, 1, 6, 4), "weight": rows(1, 1, 1, 4), "bias": rows(1, 1, 1, 4)},
-        {"num_groups": 2, "epsilon": 0.1},
+        {"input_tensor": rows(1, 1, 32, 4), "weight": rows(1, 1, 1, 4), "bias": rows(1, 1, 1, 4)},
+        {"num_groups": 2, "epsilon": 0.1, "inplace": False},
     ),
     "prim.batch_statistics": Given({"input": tiles(2, 3, 4, 5)}),
     "rotate": Given({"input_tensor": rows(1, 5, 5, 2)}, {"angle": 30.0, "interpolation_mode": "bilinear"}),

@@ -22,7 +22,7 @@ from softmesh.collectives.semaphores import create_global_semaphore
 
 FEW = settings(LAWS, max_examples=30)
 GRIDS: list[Extents] = [(1, 2), (2, 2), (1, 3), (2, 3), (4,), (2, 2, 2), (2, 1, 3)]
-CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
+CORES = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ def test_an_exchange_sends_chunk_i_to_member_i(case: Case, down: bool) -> None:
     st.sampled_from(["zeros", "replicate"]),
 )
 def test_a_halo_is_a_window_of_the_padded_line(case: Case, left: int, right: int, mode: str) -> None:
-    one = [create_global_semaphore(case.mesh, CORES, 0)]
+    one, barrier = ([create_global_semaphore(case.mesh, CORES, 0)] for _ in range(2))
     with ttnn.lenient():
-        result = neighbor_pad_async(case.tensor, [0], [left], [right], mode, [case.axis], one, one)
+        result = neighbor_pad_async(case.tensor, [0], [left], [right], mode, [case.axis], one, barrier)
     wanted = []
     for device, line in enumerate(case.groups()):
         whole = torch.cat([case.pieces[d] for d in line])
@@ -165,9 +165,9 @@ def test_a_slice_is_dealt_out_in_order(case: Case, data: st.DataObject) -> None:
     size = case.mesh.shape[case.axis]
     rows = data.draw(st.integers(1, 4)) * size
     offset = data.draw(st.integers(0, 4 * size - rows))
-    one = create_global_semaphore(case.mesh, CORES, 0)
+    one, barrier = (create_global_semaphore(case.mesh, CORES, 0) for _ in range(2))
     with ttnn.lenient():
-        result = slice_reshard_async(case.tensor, 0, offset, rows, case.axis, one, one)
+        result = slice_reshard_async(case.tensor, 0, offset, rows, case.axis, one, barrier)
     wanted = [
         torch.cat([case.pieces[d] for d in line])[offset : offset + rows].chunk(size)[line.index(device)]
         for device, line in enumerate(case.groups())

@@ -284,7 +284,7 @@ def test_an_operand_that_asks_for_a_gradient_gets_one(grid, long_ways):
 
 def test_collectives_that_are_spelled_in_several_ways_take_it_too(grid):
     x = put(random(4, 8), grid, (S(0), R))
-    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
     semaphores = tuple(ttnn.create_global_semaphore(grid, cores, 0) for _ in range(2))
     gather = ttnn.experimental.strided_all_gather_async
     with ttnn.lenient():

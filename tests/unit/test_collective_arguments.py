@@ -274,9 +274,10 @@ def test_semaphores_are_of_the_mesh_and_each_its_own(line, other):
 
 def test_halos_share_one_barrier_over_their_dims(line):
     x, two = sevens(line, 1, 4, 4, 32, layout=ROWS), semaphores(line)
-    padded = X.neighbor_pad_async(x, [1, 2], [1, 1], [1, 1], "zeros", [1, 0], two, two[:1])
+    barrier = semaphores(line, 1)
+    padded = X.neighbor_pad_async(x, [1, 2], [1, 1], [1, 1], "zeros", [1, 0], two, barrier)
     assert list(padded.shape) == [1, 6, 6, 32]
-    assert list(X.neighbor_pad_async(x, [1], [1], [1], "zeros", [1], two, two[:1]).shape) == [1, 6, 4, 32]
+    assert list(X.neighbor_pad_async(x, [1], [1], [1], "zeros", [1], two, barrier).shape) == [1, 6, 4, 32]
 
 
 def test_semaphores_of_a_whole_mesh_serve_its_parts(line):

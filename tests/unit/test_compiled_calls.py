@@ -325,7 +325,8 @@ def test_the_first_gradient_is_asked_for(mesh):
     repeated(lambda: ttnn.all_gather(a, dim=3), ttnn.all_gather)
     weight = put(mesh).requires_grad_()
     gathered = ttnn.all_gather(weight, dim=3)
-    gathered.backward(ttnn.ones_like(gathered))
+    with pytest.warns(ttnn.SoftmeshWarning, match="2 times too large"):
+        gathered.backward(ttnn.ones_like(gathered))
     assert torch.equal(read(weight.grad), torch.full(SHAPE, 2.0))  # both devices have it from this one
 
 

@@ -353,18 +353,6 @@ def test_a_config_of_volumes_has_its_defaults_and_takes_lists() -> None:
         ttnn.Conv3dConfig(C_in_blok=32)
 
 
-def test_borders_from_a_buffer_are_not_modelled(several: ttnn.MeshDevice) -> None:
-    with pytest.raises(ttnn.NotModelled, match="neighbor_pad_async"):
-        ttnn.experimental.conv3d(
-            input_tensor=put(random(1, 2, 2, 2, 32), several),
-            weight_tensor=put(random(32, 8), several),
-            dtype=ttnn.float32,
-            output_channels=8,
-            kernel_size=(1, 1, 1),
-            output_pad_h=1,
-        )
-
-
 @pytest.mark.parametrize("masks", [(5, 0), (0, 7), (6, 3)], ids=str)
 def test_padding_of_volumes_counts_as_zero_on_every_device(masks: tuple[int, int], several: ttnn.MeshDevice) -> None:
     """Rows split down the mesh, each part with its own start in the whole volume."""
@@ -430,7 +418,11 @@ def test_weights_of_rows_are_prepared_for_either_form_of_kernel(several: ttnn.Me
 
 @pytest.mark.parametrize(
     ("more", "text"),
-    [({"padding_mode": "replicate"}, "padding_mode"), ({"dilation": (1, 2, 2)}, "spatial reuse and no dilation")],
+    [
+        ({"padding_mode": "replicate"}, "padding_mode"),
+        ({"dilation": (1, 2, 2)}, "spatial reuse and no dilation"),
+        ({"padding": (0, 1, 1)}, "holds 4 pages but the .* sections need 24"),
+    ],
 )
 def test_a_halo_buffer_asks_for_plain_convolutions(more: Any, text: str, several: ttnn.MeshDevice) -> None:
     with pytest.raises(MeshError, match=text):

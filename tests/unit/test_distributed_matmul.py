@@ -160,7 +160,8 @@ def test_a_grid_that_refines_the_mesh_is_understood(mesh):
     torch.testing.assert_close(value_of(y), values @ values, atol=1e-4, rtol=1e-4)
 
 
-def test_nothing_needs_a_fabric_that_sends_nothing(idle_machine):
+def test_nothing_needs_a_fabric_that_sends_nothing(idle_machine, monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
     with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
         x, w = spread(torch.randn(32, 64), mesh, (R, Shard(0))), spread(torch.randn(64, 32), mesh, (R, R))
         assert words_of(distributed.matmul(x, w)) == (R, Shard(0))
@@ -174,6 +175,23 @@ def test_nothing_needs_a_fabric_that_sends_nothing(idle_machine):
         assert "set_fabric_config" in str(told.value)
         with ttnn.lenient():
             assert words_of(distributed.matmul(x, w, output_topology=[R, R])) == (R, R)
+
+
+@pytest.mark.parametrize("system", [None, "T3000", "Galaxy"])
+def test_a_fabric_that_nobody_configured_is_brought_up_and_told_once(idle_machine, monkeypatch, system):
+    monkeypatch.delenv("SOFTMESH_STRICT", raising=False)
+    if system is not None:
+        ttnn.use_system(system)
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        values = torch.randn(32, 64)
+        x, w = spread(values, mesh, (Shard(0), Shard(1))), spread(torch.eye(64), mesh, (R, Shard(0)))
+        with pytest.warns(ttnn.FabricWarning, match=r"FABRIC_1D is, from here on") as told:
+            distributed.matmul(x, w, output_topology=[R, R])
+        assert "inserts" in str(told[0].message)
+        y = distributed.matmul(x, w, output_topology=[R, R])  # a second warning would be an error here
+        torch.testing.assert_close(value_of(y), values, atol=1e-2, rtol=1e-2)
+        assert ttnn.get_fabric_config() == ttnn.FabricConfig.FABRIC_1D
+        ttnn.all_gather(x, dim=0, cluster_axis=0)
 
 
 def test_a_plan_is_made_once_for_shapes_placements_and_a_request(mesh):

@@ -36,6 +36,13 @@ def test_logit_of_bfloat16_is_rounded_at_every_step(device):
     assert exact == pytest.approx(math.log(0.49 / 0.51), rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [ttnn.bfloat16, ttnn.float32])
+def test_logit_looks_at_its_lower_bound_first_where_it_is_the_greater_one(device, dtype):
+    low, high = read(ttnn.logit(numbers([0.3, 0.95], device, dtype), eps=0.85)).flatten().tolist()[:2]
+    assert low == pytest.approx(1.7346, rel=1e-2)
+    assert high == pytest.approx(-1.7346, rel=1e-2)
+
+
 @pytest.mark.parametrize("mode", ["floor", "trunc"])
 def test_nan_of_a_rounded_bfloat16_quotient_is_packed_as_infinity(device, mode):
     above, below = [0.0, 1.0, -1.0, 7.0, -7.0], [0.0, 0.0, 0.0, 2.0, 2.0]
@@ -134,6 +141,33 @@ def test_weights_of_group_norms_lie_over_the_cores_that_share_the_channels(devic
     made = ttnn.group_norm(images, num_groups=8, epsilon=1e-5, weight=held[0], bias=held[1], core_grid=grid)
     wanted = torch.nn.functional.group_norm(x.permute(0, 3, 1, 2), 8, weight, bias, 1e-5).permute(0, 2, 3, 1)
     torch.testing.assert_close(read(made), wanted, rtol=1e-4, atol=1e-4)
+    assert made is images
+    with pytest.raises(MeshError, match="Negative mask is not supported with use_welford=True"):
+        ttnn.group_norm(images, num_groups=8, negative_mask=held[0], use_welford=True)
+    with pytest.raises(MeshError, match="Input mask must be on device"):
+        ttnn.group_norm(images, num_groups=8, input_mask=ttnn.from_device(held[0]))
+    with pytest.raises(MeshError, match="Tile layout requires non-inplace tensors"):
+        ttnn.group_norm(put(x, device), num_groups=8)
+    for rows, text in ((24, "divisible by the tile size"), (48, "multiple of the tile height")):
+        with pytest.raises(MeshError, match=text):
+            ttnn.group_norm(put(random(2, 1, rows, 32), device, layout=ttnn.ROW_MAJOR_LAYOUT), num_groups=8)
+
+
+@pytest.mark.parametrize("norm", [ttnn.layer_norm, ttnn.rms_norm])
+@pytest.mark.parametrize("is_in_place", [True, False])
+def test_norms_of_shards_are_written_over_them_where_their_program_says_so(device, norm, is_in_place):
+    x, weight = random(1, 1, 64, 256), random(256)
+    config = ttnn.create_sharded_memory_config((1, 1, 64, 256), ttnn.CoreGrid(y=2, x=4), ttnn.ShardStrategy.BLOCK)
+    program = ttnn.LayerNormShardedMultiCoreProgramConfig(
+        compute_with_storage_grid_size=(4, 2), subblock_w=2, block_h=1, block_w=2, inplace=is_in_place
+    )
+    rows, scale = (put(values, device) for values in (x, weight.reshape(1, 1, 1, 256)))
+    wanted = read(norm(rows, weight=scale, epsilon=1e-5))
+    shards = ttnn.to_memory_config(rows, config)
+    made = norm(shards, weight=scale, epsilon=1e-5, program_config=program, memory_config=config)
+    assert (made is shards, torch.equal(read(shards), x)) == (is_in_place, not is_in_place)
+    torch.testing.assert_close(read(made), wanted)
+    assert (norm(rows, weight=scale, epsilon=1e-5, program_config=program) is rows) is False
 
 
 def test_no_dims_are_all_and_one_value_is_its_own_running_sum(device):
@@ -161,3 +195,18 @@ def test_grids_of_cores_may_be_pairs(device):
     part = ttnn.interleaved_to_sharded_partial(x, (8, 8), [32, 64], 2, 1, *cut)
     assert torch.equal(read(part), read(x)[:, :, 32:])
     assert ttnn.interleaved_to_sharded(x, (2, 1), [32, 64], *cut).is_sharded()
+
+
+@pytest.mark.parametrize("op", [ttnn.cumsum, ttnn.cumprod])
+def test_running_sums_and_products_want_tiles(device, op):
+    rows = ttnn.from_torch(torch.ones(4, 8), dtype=ttnn.bfloat16, device=device)
+    with pytest.raises(RuntimeError, match="The provided input tensor has a non-tile layout: "):
+        op(rows, 1)
+
+
+@pytest.mark.parametrize("op", [ttnn.sum, ttnn.mean, ttnn.max])
+def test_a_reduction_of_block_floats_stays_in_tiles(device, op):
+    x = ttnn.from_torch(torch.ones(32, 64), dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=device)
+    assert op(x, dim=-1, output_layout=ttnn.TILE_LAYOUT).dtype is ttnn.bfloat8_b
+    with pytest.raises(RuntimeError, match="block-float formats only exist in TILE layout"):
+        op(x, dim=-1, output_layout=ttnn.ROW_MAJOR_LAYOUT)

@@ -200,3 +200,63 @@ def test_marks_of_sparse_products_may_have_any_shape(device):
     plain = ttnn.sparse_matmul(**given)
     marks = put(torch.ones(1, 1, 2, 4), device, layout=ttnn.ROW_MAJOR_LAYOUT)
     assert torch.equal(ttnn.to_torch(ttnn.sparse_matmul(**(given | {"sparsity": marks}))), ttnn.to_torch(plain))
+
+
+def _in1_to_all(rows: int, columns: int, high: int, wide: int) -> ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig:
+    return ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_size=(2, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        out_block_h=high,
+        out_block_w=wide,
+        per_core_M=rows,
+        per_core_N=columns,
+        fuse_batch=True,
+        mcast_in0=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tiles", "blocks", "text"),
+    [
+        ((1, 3), (2, 2, 2, 2), "requires N .*single per_core_N block"),
+        ((1, 1), (2, 4, 2, 2), "logical N tail to be in the final internal W block"),
+        ((1, 2), (4, 2, 2, 2), "single-Y mcast_in1 sender requires the logical M tail"),
+        ((3, 2), (4, 2, 2, 2), "partial final H block only when per_core_M contains one internal H block"),
+        ((3, 2), (4, 2, 4, 2), None),
+        ((5, 1), (2, 2, 2, 2), None),
+    ],
+)
+def test_a_product_is_dealt_out_as_its_program_can(device, tiles, blocks, text):
+    a, b = (put(torch.ones(*shape), device) for shape in ((32 * tiles[0], 32), (32, 32 * tiles[1])))
+    if text is None:
+        assert ttnn.matmul(a, b, program_config=_in1_to_all(*blocks)).shape == [32 * tiles[0], 32 * tiles[1]]
+    else:
+        with pytest.raises(RuntimeError, match=text):
+            ttnn.matmul(a, b, program_config=_in1_to_all(*blocks))
+
+
+def test_a_bias_is_a_whole_block_where_the_program_reads_one(device):
+    a, b = put(torch.ones(64, 32), device), put(torch.ones(32, 32), device)
+    config = ttnn.MatmulMultiCoreReuseProgramConfig(
+        compute_with_storage_grid_size=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=2,
+        per_core_N=1,
+    )
+    text = "padded second last dimension of bias, 32, not equal to expected bias height, 64"
+    with pytest.raises(RuntimeError, match=text):
+        ttnn.linear(a, b, bias=put(torch.ones(1, 32), device), program_config=config)
+    assert ttnn.linear(a, b, bias=put(torch.ones(64, 32), device), program_config=config).shape == [64, 32]
+
+
+def test_what_addmm_adds_is_a_float_that_fits_unless_it_counts_for_nothing(device):
+    a, wide = put(torch.ones(4, 4), device), put(torch.ones(8, 8), device)
+    with pytest.raises(RuntimeError, match="must have shape matching one of result of mat1_tensor @ mat2_tensor"):
+        ttnn.addmm(wide, a, a)
+    assert ttnn.addmm(wide, a, a, beta=0.0).shape == [4, 4]
+    with pytest.raises(RuntimeError, match="types are supported for input_tensor"):
+        ttnn.addmm(ttnn.typecast(a, ttnn.uint32), a, a)

@@ -157,7 +157,16 @@ def test_images_and_caches_agree_with_their_golden_functions(device, padding):
     )
     torch.testing.assert_close(ttnn.to_torch(made), wanted, rtol=1e-4, atol=1e-4)
     rows, weight = random(2, 1, 64, 96), random(96)
-    held_alike(ttnn.group_norm, rows, num_groups=3, epsilon=1e-5, weight=weight, bias=weight.flip(0), device=device)
+    held_alike(
+        ttnn.group_norm,
+        rows,
+        num_groups=3,
+        inplace=False,
+        epsilon=1e-5,
+        weight=weight,
+        bias=weight.flip(0),
+        device=device,
+    )
     held_alike(ttnn.fold, images, 3, 2, device=device)
     held_alike(ttnn.fold, images, 3, 2, False, None, (3, 3, 1, 1), collapse_output=True, device=device)
     cache, new = random(3, 2, 64, 32), random(1, 2, 32, 32)

@@ -89,10 +89,33 @@ def test_memory_that_goes_is_noted_when_a_tensor_dies_and_when_it_is_deallocated
 
 
 def test_the_peak_of_l1_counts_what_lives_at_the_same_time(x: Any):
-    graph, _ = captured(x)  # x, its sum with 1, and the relu of that
-    assert ttnn.graph.extract_peak_L1_memory_usage(graph) == 3 * 2 * TILE_BYTES
+    graph, _ = captured(x)  # x, its sum with 1, and the relu of that; programs stream tensors by two tiles
+    assert ttnn.graph.extract_peak_L1_memory_usage(graph) == (3 * 2 + 4) * TILE_BYTES
     per_core = ttnn.graph.extract_resource_usage_per_core(graph)
-    assert (per_core.peak_cb, per_core.peak_l1, per_core.peak_total) == (0, 3 * TILE_BYTES, 3 * TILE_BYTES)
+    assert (per_core.peak_cb, per_core.peak_l1) == (5 * TILE_BYTES, 3 * TILE_BYTES)
+    assert per_core.peak_total == 7 * TILE_BYTES  # of the sum: two tensors and five tiles, of relu three and four
+
+
+def test_a_program_on_shards_borrows_them_and_one_on_rows_of_the_host_has_nothing(x: Any):
+    config = ttnn.create_sharded_memory_config((32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    sharded = ttnn.to_memory_config(x, config)
+    ttnn.graph.begin_graph_capture()
+    ttnn.multiply(sharded, sharded)
+    graph = ttnn.graph.end_graph_capture()
+    streams = [node["params"] for node in graph if node["node_type"] == "circular_buffer_allocate"]
+    assert streams == [{"size": str(TILE_BYTES), "globally_allocated": "1"}] * len(streams)
+    assert ttnn.graph.extract_resource_usage_per_core(graph).peak_cb == 0
+    ttnn.graph.begin_graph_capture()
+    ttnn.from_torch(torch.ones(4), dtype=ttnn.bfloat16)
+    assert ttnn.graph.extract_resource_usage_per_core(ttnn.graph.end_graph_capture()).peak_total == 0
+
+
+def test_rows_are_repeated_through_two_dataflow_buffers_of_a_page(pair: ttnn.MeshDevice):
+    rows = ttnn.from_torch(torch.ones(4, 128), dtype=ttnn.bfloat16, device=pair)
+    ttnn.graph.begin_graph_capture()
+    ttnn.repeat(rows, [2, 1], implementation="native")
+    usage = ttnn.graph.extract_resource_usage_per_core(ttnn.graph.end_graph_capture())
+    assert (usage.peak_cb, usage.peak_dataflow_buffer) == (0, 2 * (2 * 64 + 256))
 
 
 def test_levels_join_functions_by_the_tensors_between_them(x: Any):
@@ -165,7 +188,12 @@ def test_a_report_holds_the_graph_the_devices_and_their_buffers(x: Any, tmp_path
     found = json.loads(report.read_text())
     assert found["version"] == ttnn.graph.REPORT_VERSION
     assert found["graph"] == graph
-    assert found["devices"][0]["l1_num_banks"] == 64
+    assert [(each["device_id"], each["arch"], each["l1_num_banks"]) for each in found["devices"]] == [
+        (0, "wormhole_b0", 64),
+        (1, "wormhole_b0", 64),
+    ]
+    assert found["mesh_coordinate_mapping"] == "chips:\n  0: [0, 0]\n  1: [0, 1]\n"
+    assert "chip_unique_ids:" in found["cluster_descriptor"]
     assert {"address": x.buffer_address(), "buffer_type": "L1"}.items() <= found["buffers"][0].items()
     assert "buffer_pages" not in found
 
@@ -175,11 +203,17 @@ def test_a_full_capture_tells_pages_lines_and_arguments_too(x: Any, tmp_path: Pa
     with ttnn.graph.full_graph_capture(str(report)):
         ttnn.exp(x)
     found = json.loads(report.read_text())
-    assert found["python_io"][0]["operation"] == "ttnn.exp"
-    assert f"tensor_id={x.tensor_id}" in found["python_io"][0]["arguments"][0]["value"]
+    (call,) = found["python_io"]
+    assert call["name"] == "ttnn.exp"
+    assert f"tensor_id={x.tensor_id}" in call["arguments"]["0"]
+    assert call["input_tensor_ids"] == [x.tensor_id]
+    assert len(call["output_tensor_ids"]) == 1
+    assert 'test_graph_capture.py", line ' in call["python_stack_trace"][0]
+    assert json.loads(report.with_suffix(".python_io.json").read_text()) == found["python_io"]
     assert len(found["buffer_pages"]) == 2 * len(found["buffers"])
     exp = next(node for node in found["graph"] if node["params"].get("name") == UNARY)
-    assert exp["stack_trace"][0].startswith("test_graph_capture.py:")
+    assert 'test_graph_capture.py", line ' in exp["stack_trace"][0]
+    assert "ttnn.exp(x)" in exp["stack_trace"][0]
     assert not ttnn.graph.is_python_stack_trace_enabled()
     assert not ttnn.graph.is_python_io_recording_enabled()
 
@@ -196,14 +230,25 @@ def test_recorded_calls_keep_the_error_they_ended_in(x: Any):
     (record,) = ttnn.graph._python_io_data
     assert record["error"]["type"] == "ArgumentError"
     mine = ttnn.graph.record_python_operation("mine", [x], {"flag": True})
-    assert mine["arguments"][1] == {"name": "flag", "value": "True"}
+    assert mine["arguments"]["flag"] == "True"
 
 
-def test_a_captured_graph_is_kept_where_the_config_says(x: Any, tmp_path: Path):
+def test_a_captured_graph_is_kept_with_the_call_that_was_recorded_last(x: Any):
     graph, _ = captured(x)
-    with ttnn.manage_config("root_report_path", tmp_path), ttnn.manage_config("report_name", "run"):
-        ttnn.graph.store_captured_graph(graph)
-    assert json.loads((tmp_path / "run" / "captured_graph.json").read_text()) == graph
+    before = len(ttnn.graph._python_io_data)
+    ttnn.graph.store_captured_graph(graph)
+    assert ttnn.graph._python_io_data[-1]["captured_graph"] == graph
+    assert len(ttnn.graph._python_io_data) == before
+
+
+@pytest.mark.parametrize("option", ["enable_graph_python_stack_traces", "enable_detailed_tensor_report"])
+def test_the_configuration_asks_for_stack_traces_of_a_capture(x: Any, option: str):
+    with ttnn.manage_config(option, True):
+        ttnn.graph.begin_graph_capture()
+        ttnn.exp(x)
+        graph = ttnn.graph.end_graph_capture()
+    assert any("stack_trace" in node for node in graph)
+    assert not ttnn.graph.is_python_stack_trace_enabled(), "for that one only"
 
 
 def test_graphs_are_printed_and_drawn(x: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

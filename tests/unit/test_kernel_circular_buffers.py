@@ -59,6 +59,7 @@ def test_pages_come_out_in_the_order_they_went_in(pages, steps):
                     cb_wait_front(0, 1)
                     assert L1Pointer(get_read_ptr(0))[0] == model.popleft()
                     cb_pop_front(0, 1)
+            cb_wait_front(0, len(model))  # nothing is left that nobody knows of
 
         run_kernel(mesh, both_ends, pages=pages)
 

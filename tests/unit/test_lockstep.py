@@ -158,10 +158,38 @@ def test_a_call_of_many_arguments_keeps_its_line(board):
 
 def test_a_rank_that_is_far_ahead_is_not_compared_with_what_it_no_longer_shows(board):
     here, there = on_board(board)
-    here.note(SharedCall("a"))
     for _ in range(KEPT + 1):
         there.note(SharedCall("b"))
+    here.note(SharedCall("a"))
     here.check()
+
+
+def test_ranks_that_never_meet_look_at_each_other_now_and_then(board):
+    here, there = on_board(board)
+    there.note(SharedCall("b"))
+    with pytest.raises(LockstepError, match="call number 1 differs"):
+        list(map(here.note, [SharedCall("a")] * KEPT))
+
+
+def test_a_rank_that_is_only_behind_is_not_the_odd_one():
+    ahead, behind = history("add", "gelu", "matmul"), history("add")
+    odd = history("add", "relu")
+    assert difference([ahead, behind], is_final=[False, False]) is None
+    error = difference([ahead, behind, odd, ahead], is_final=[True, False, True, True])
+    assert (error.odd, error.index) == ((2,), 2)
+    assert "rank 1" not in str(error)
+    assert not difference([ahead, odd]).is_certain(4)
+    assert difference([ahead, odd]).is_certain(2)
+    assert difference([ahead, odd, ahead, ahead]).is_certain(5)
+
+
+def test_what_a_mesh_that_was_dropped_had_not_compared_is_compared_when_the_next_one_is_opened():
+    here, context = two("add", "gelu")
+    with pytest.raises(LockstepError, match="call number 1 differs"):
+        here.restart(context)
+    context.other.digest = 0
+    here.restart(context)  # it was said
+    assert here.count == 0
 
 
 def test_a_program_that_ends_early_is_noticed_by_both(board):

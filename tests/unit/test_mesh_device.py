@@ -164,6 +164,15 @@ def test_every_dram_bank_has_a_core_and_a_worker_of_its_own(mesh: MeshDevice):
     assert by_bank == dict(enumerate(workers))
 
 
+def test_workers_of_dram_banks_are_cores_that_programs_may_use():
+    config = ttnn.DispatchCoreConfig(ttnn.DispatchCoreType.WORKER, ttnn.DispatchCoreAxis.COL)
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 1), dispatch_core_config=config) as mesh:
+        grid = mesh.compute_with_storage_grid_size()
+        workers = mesh.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.RISCV_0_default)
+        assert len(set(workers)) == 12
+        assert all(worker.x < grid.x and worker.y < grid.y for worker in workers)
+
+
 # -- submeshes -------------------------------------------------------------------------------------
 
 

@@ -159,7 +159,7 @@ def graph(names: list[str]) -> Iterator[None]:
     finally:
         ttnn.graph.disable_python_io_recording()
         ttnn.graph.end_graph_capture()
-    seen = [record["operation"] for record in ttnn.graph._python_io_data]
+    seen = [record["name"] for record in ttnn.graph._python_io_data]
     names += list(dict.fromkeys(name for name in seen if name in CALLS))  # ops inside of others are recorded, too
 
 
@@ -226,6 +226,7 @@ def test_a_capture_records_what_devices_do_of_them(meshes: Meshes):
     trace = ttnn.begin_trace_capture(meshes.left, cq_id=0)
     made = work()
     ttnn.end_trace_capture(meshes.left, trace, cq_id=0)
+    ttnn.execute_trace(meshes.left, trace, cq_id=0, blocking=True)
     before = ttnn.to_torch(made, mesh_composer=ttnn.ConcatMeshToTensor(meshes.left, dim=1))
     ttnn.multiply(x, 2.0, output_tensor=x)
     ttnn.execute_trace(meshes.left, trace, cq_id=0, blocking=True)

@@ -573,7 +573,9 @@ def test_attention_over_pages_names_what_does_not_fit(device):
     refuse("spec_multi_pos_tiles", q, k, v, pages, cur_pos_tensor=at, spec_multi_pos_tiles=1, error=NotModelled)
     wide = put(random(1, USERS, HEADS, 64), device)
     refuse("have width 64, those of input_tensor_k 32", wide, k, v, pages, cur_pos_tensor=at)
-    odd = ttnn.PagedCacheGeometryOverride(block_size=16)
+    half = ttnn.PagedCacheGeometryOverride(num_kv_heads=2)
+    refuse("block_size must be > 0", q, k, v, pages, cur_pos_tensor=at, paged_cache_geometry=half)
+    odd = ttnn.PagedCacheGeometryOverride(block_size=16, num_kv_heads=2)
     refuse("must make up the same tiles", q, k, v, pages, cur_pos_tensor=at, paged_cache_geometry=odd)
     refuse("Did you mean 'cur_pos_tensor'", q, k, v, pages, cur_pos_tensors=at, error=ArgumentError)
     with pytest.raises(MeshError, match="reaches beyond the 96 positions"):

@@ -396,6 +396,39 @@ def test_a_view_keeps_pages(device):
         ttnn.view(host, (128, 16))
 
 
+@pytest.mark.parametrize("layout", [ttnn.ROW_MAJOR_LAYOUT, ttnn.TILE_LAYOUT])
+def test_a_view_of_no_values_may_have_any_shape_on_the_host_too(device, layout):
+    for place in (device, None):
+        nothing = ttnn.from_torch(torch.rand(0, 5), dtype=ttnn.bfloat16, layout=layout, device=place)
+        assert ttnn.to_torch(ttnn.experimental.view(nothing, (0, 3, 1))).shape == (0, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x, **more: ttnn.permute(x, (0, -2, -1), **more),
+        lambda x, **more: ttnn.transpose(x, 1, -2, **more),
+        lambda x, **more: ttnn.concat([x], dim=0, **more),
+        lambda x, **more: ttnn.repeat(x, (1, 1, 1), **more),
+    ],
+    ids=["permute", "transpose", "concat", "repeat"],
+)
+def test_where_nothing_moves_the_tensor_itself_is_handed_on(device, op):
+    values = torch.rand(2, 64, 32)
+    x = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=device)
+    elsewhere = op(x, memory_config=ttnn.L1_MEMORY_CONFIG)
+    assert elsewhere.memory_config() == ttnn.L1_MEMORY_CONFIG
+    cut = ttnn.create_sharded_memory_config((128, 32), ttnn.CoreGrid(x=4, y=1), ttnn.ShardStrategy.HEIGHT)
+    for given in (x, ttnn.to_memory_config(x, cut)):
+        same = op(given)
+        assert same.buffer_address() == given.buffer_address()
+        assert same.memory_config() == given.memory_config()
+        assert torch.equal(ttnn.to_torch(same), values)
+        ttnn.deallocate(given)
+        assert not same.is_allocated()
+    assert torch.equal(ttnn.to_torch(elsewhere), values)
+
+
 @pytest.mark.parametrize("dim", [None, 0, -1, [], [0], [-1]])
 def test_a_scalar_is_squeezed_to_itself(device, dim):
     x = ttnn.from_torch(torch.tensor(3.0), device=device)

@@ -278,12 +278,35 @@ def test_channels_go_to_the_front_and_back(several: ttnn.MeshDevice) -> None:
     close(result, batch.transpose(2, 3).reshape(1, 1, 12, 4))
 
 
+def test_columns_of_pixels_on_cores_become_rows_of_them_on_the_same_cores(several: ttnn.MeshDevice) -> None:
+    grid = ttnn.num_cores_to_corerangeset(2, ttnn.CoreCoord(8, 8), True)
+    values = random(1, 2, 5, 32)
+
+    def placed(where: ttnn.BufferType) -> ttnn.Tensor:
+        shards = ttnn.ShardSpec(grid, [10, 16], ttnn.ShardOrientation.ROW_MAJOR)
+        config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, where, shards)
+        return ttnn.from_torch(values, ttnn.bfloat16, device=several, memory_config=config)
+
+    result = ttnn.experimental.convert_to_hwc(placed(ttnn.BufferType.L1), dtype=ttnn.bfloat16)
+    rows = ttnn.ShardSpec(grid, [32, 8], ttnn.ShardOrientation.ROW_MAJOR)
+    in_rows = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, rows)
+    assert result.memory_config() == in_rows
+    far = placed(ttnn.BufferType.DRAM)
+    assert ttnn.experimental.convert_to_hwc(far, memory_config=in_rows).memory_config() == in_rows
+    with pytest.raises(RuntimeError, match="When input tensor is in DRAM, output memory_config must be explicitly"):
+        ttnn.experimental.convert_to_hwc(far)
+    narrow = ttnn.ShardSpec(grid, [32, 5], ttnn.ShardOrientation.ROW_MAJOR)
+    bare = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, narrow)
+    with pytest.raises(RuntimeError, match="hold 8 channels"):
+        ttnn.experimental.convert_to_hwc(far, memory_config=bare)
+
+
 # -- norms -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [(R, R), (S(0), R), (R, S(3)), (S(0), S(3))], ids=str)
 def test_groups_of_channels_are_normalised(words: Any, several: ttnn.MeshDevice) -> None:
-    x, weight, bias = random(2, 1, 12, 128), random(128), random(1, 128)[0]
+    x, weight, bias = random(2, 1, 32, 128), random(128), random(1, 128)[0]
     share = S(3) in words
     own = tuple(S(2) if word is S(3) else R for word in words)
     affine = [put(t.reshape(1, 1, 4, 32), several, own) for t in (weight, bias)]  # type: ignore[arg-type]
@@ -296,7 +319,7 @@ def test_groups_of_channels_are_normalised(words: Any, several: ttnn.MeshDevice)
 
 
 def test_weights_spread_over_columns_of_cores_are_read_back(several: ttnn.MeshDevice) -> None:
-    x, weight = random(1, 1, 8, 320), random(320)
+    x, weight = random(1, 1, 32, 320), random(320)
     spread = ttnn.create_group_norm_weight_bias_rm(weight, 320, 8)
     assert spread.shape == (1, 1, 16, 32)
     result = ttnn.group_norm(
@@ -312,7 +335,7 @@ def test_weights_spread_over_columns_of_cores_are_read_back(several: ttnn.MeshDe
 
 
 def test_parameters_come_to_the_device_with_their_mask(several: ttnn.MeshDevice) -> None:
-    x, weight, bias = random(1, 1, 8, 128), random(128), random(1, 128)[0]
+    x, weight, bias = random(1, 1, 32, 128), random(128), random(1, 128)[0]
     grid = ttnn.CoreGrid(x=4, y=2)
     (w, b), mask = ttnn.dram_group_norm_params_from_torch(
         [weight, bias], 64, 4, several, mesh_axis=1, core_grid=grid, dtype=ttnn.float32

@@ -151,6 +151,8 @@ def test_only_cores_with_shards_are_worth_reading(device, layout, shard, expecte
     assert [(core.x, core.y) for core in found] == expected
     with pytest.raises(RuntimeError, match="Tensor must be sharded to compute optimal worker cores"):
         ttnn.get_optimal_worker_cores_for_sharded_tensor(ttnn.ones((32, 32), device=device))
+    with pytest.raises(RuntimeError, match="Tensor must be on device to compute optimal worker cores"):
+        ttnn.get_optimal_worker_cores_for_sharded_tensor(ttnn.ones((32, 32)))
 
 
 def test_the_trackers_of_allocations_have_the_names_suites_import():

@@ -98,3 +98,11 @@ def test_every_program_config_is_compiled_for(pair: ttnn.MeshDevice):
         kernels = ttnn.WormholeComputeKernelConfig(fp32_dest_acc_en=precise)
         ttnn.softmax(q, compute_kernel_config=kernels)
     assert pair.num_program_cache_entries() == before + 4
+
+
+def test_fast_reduce_nc_sums_one_dim_after_another(pair):
+    x = ttnn.ones((2, 3, 32, 32), device=pair, layout=ttnn.TILE_LAYOUT)
+    pair.clear_program_cache()
+    for _ in range(2):
+        ttnn.experimental.fast_reduce_nc(x, dims=[0, 1])
+        assert pair.num_program_cache_entries() == 2

@@ -266,7 +266,7 @@ def test_numbers_and_letters_are_short() -> None:
         ),
         (["all_reduce", "--links", "3", "--devices", "4", "--system", "T3000"], "ask for fewer links"),
         (["all_reduce", "--down", "chip:1"], "--system"),
-        (["all_reduce", "-o", "x.png"], "neither .svg nor .html"),
+        (["all_reduce", "-o", "x.jpg"], "neither .svg, .png nor .html"),
         (["all_reduce", "-o", "no/such/folder/x.svg"], "cannot write"),
     ],
 )

@@ -491,6 +491,8 @@ def test_connections_share_the_bytes_that_the_fifo_must_hold() -> None:
     send_async(sharded(a), sender)
     with pytest.raises(MeshError, match="never ends"):
         finish_transfers(a)
+    with pytest.warns(ttnn.SoftmeshWarning, match="and never received"):
+        a.close()
 
 
 def test_a_fifo_that_a_chips_queue_would_never_empty_is_warned_of() -> None:

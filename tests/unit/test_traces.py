@@ -209,6 +209,7 @@ def test_a_released_trace_cannot_be_executed(mesh):
 def test_an_input_that_was_deallocated_is_named_before_anything_runs(mesh):
     x = put(values(1), mesh)
     trace, result = captured(mesh, ttnn.relu, x)
+    ttnn.execute_trace(mesh, trace)
     before = ttnn.compose(result)
     ttnn.deallocate(x)
     with pytest.raises(ttnn.MeshError, match=r"captured at test_traces\.py:\d+, reads a tensor that has been dealloc"):
@@ -241,6 +242,7 @@ def test_a_replay_overwrites_only_what_nobody_reads_again(mesh):
         return kept, ttnn.exp(passing), ttnn.multiply(ttnn.neg(ttnn.add(passing, passing)), 0.5)
 
     trace, results = captured(mesh, work, x)
+    ttnn.execute_trace(mesh, trace)
     for seed in (3, 4):
         overwrite(x, values(seed), mesh)
         before = [ttnn.compose(result).clone() for result in results]

@@ -283,15 +283,18 @@ def test_col_tilize_transposes_first():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "text"),
     [
-        {"dtype": ttnn.bfloat16},
-        {"spec": TensorSpec([2, 2], ttnn.bfloat8_b, TILE)},
+        ({"dtype": ttnn.bfloat16}, "requires BFP dtype"),
+        ({"spec": TensorSpec([2, 2], ttnn.bfloat8_b, TILE)}, "is not supported with spec"),
+        ({"dtype": ttnn.bfloat8_b, "layout": ROW_MAJOR}, "requires layout to be None or ttnn.TILE_LAYOUT"),
     ],
 )
-def test_col_tilize_is_for_block_formats_without_a_spec(wrong: dict[str, Any]):
-    with pytest.raises(RuntimeError, match="col_tilize needs a block-float dtype"):
+def test_col_tilize_is_for_block_formats_without_a_spec(wrong: dict[str, Any], text: str):
+    with pytest.raises(RuntimeError, match=f"col_tilize=True {text}"):
         ttnn.from_torch(torch.ones(2, 2), col_tilize=True, **wrong)
+    with pytest.raises(RuntimeError, match=r"col_tilize=True requires tensor.ndim >= 2"):
+        ttnn.from_torch(torch.ones(2), ttnn.bfloat8_b, col_tilize=True)
 
 
 def test_a_spec_gives_dtype_layout_memory_and_tile(mesh: MeshDevice):

@@ -31,18 +31,18 @@ def factors(mesh: ttnn.MeshDevice) -> tuple[ttnn.Tensor, ttnn.Tensor]:
 
 
 GOLDEN = """\
-matmul on a 2x4 mesh: 208.9 us, 4.0 MiB on each device
+matmul on a 2x4 mesh: # us, 4.0 MiB on each device
   a       [1024, 4096]  bfloat16  dp: Shard(0), tp: Shard(1)
   b       [4096, 1024]  bfloat16  dp: Replicate, tp: Shard(0)
   result  [1024, 1024]  bfloat16  dp: Shard(0), tp: Replicate
   dp (2 devices)  split m
   tp (4 devices)  split k
-   18.2 us  matmul of [512, 1024] and [1024, 1024] on each device
-  190.8 us  all_reduce(tp) of the result: 1.0 MiB through the link between neighbours in a line of 4
+ # us  matmul of [512, 1024] and [1024, 1024] on each device
+ # us  all_reduce(tp) of the result: 1.0 MiB through the link between neighbours in a line of 4
   lost:
-    349.6 us  tp: split k; all_gather(dim 0, dp) of a makes it 122.5 us longer
-    405.8 us  dp: split n, tp: split k; all_gather(dim 0, dp) of a makes it 132.6 us longer
-    480.2 us  dp: contributions of a, tp: split k; all_gather(dim 0, dp) of a makes it 140.7 us longer
+ # us  tp: split k; all_gather(dim 0, dp) of a makes it # us longer
+ # us  dp: split n, tp: split k; all_gather(dim 0, dp) of a makes it # us longer
+ # us  dp: contributions of a, tp: split k; all_gather(dim 0, dp) of a makes it # us longer
 """
 
 
@@ -51,7 +51,7 @@ def test_an_explanation_tells_operands_strategy_steps_and_what_lost(mesh):
     with commands_of() as names:
         found = distributed.explain(distributed.matmul, x, w, output_topology=[Shard(0, axis="dp")])
     assert names == []  # nothing ran
-    assert f"{found}\n" == GOLDEN
+    assert re.sub(r" *[\d.]+ us", " # us", f"{found}\n") == GOLDEN
 
 
 def test_an_op_may_be_named_and_a_plain_one_means_its_unified_form(mesh):

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 import softmesh as ttnn
-from softmesh import alias, tracy_module
+from softmesh import alias, companions
 from softmesh.coverage.usage_survey import has
 from softmesh.unmodelled import StandIn, stand_in, ttnn_names
 
@@ -110,13 +111,40 @@ def test_tracy_is_there_for_the_run_and_its_signposts_are_in_the_log(aliased: No
         run_device_profiler("pytest x")
 
 
-def test_tracy_ends_with_the_run():
+@pytest.mark.parametrize("name", ["tracy", "tt_lib", "tt_lib.utils"])
+def test_what_comes_beside_ttnn_ends_with_the_run(name: str):
     with alias.aliased(force=True):
-        importlib.import_module("tracy")
-    assert "tracy" not in sys.modules
-    tracy_module.uninstall()
+        importlib.import_module(name)
+    assert name not in sys.modules
+    companions.uninstall()
     with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("tracy")
+        importlib.import_module(name)
+
+
+def test_helpers_of_tt_lib_pad_to_tiles_and_order_values_as_tiles_do(aliased: None):
+    from tt_lib.utils import _nearest_32, _nearest_y, float_to_bits, is_close, pad_weight, tilize, untilize
+
+    assert [_nearest_32(1), _nearest_32(64), _nearest_y(65, 8)] == [32, 64, 72]
+    assert float_to_bits(1.0) == 0x3F800000
+    padded = pad_weight(torch.ones(5, 40))
+    assert padded.shape == (1, 1, 32, 64)
+    assert padded.sum() == 200
+    values = torch.arange(2 * 64 * 96).reshape(1, 2, 64, 96)
+    assert tilize(values).flatten()[15:18].tolist() == [15, 96, 97]
+    assert tilize(values).flatten()[256] == 16
+    assert tilize(values).flatten()[1024] == 32
+    assert torch.equal(untilize(tilize(values)), values)
+    assert is_close(values, values + 0.01)
+    assert not is_close(values, -values)
+    with pytest.raises(ValueError, match="whole tiles of 32"):
+        tilize(torch.ones(5, 40))
+
+
+def test_the_rest_of_tt_lib_can_be_imported_and_says_what_to_use(aliased: None):
+    from tt_lib.fallback_ops import conv2d
+
+    with pytest.raises(ttnn.NotModelled, match="Use the op of ttnn with this name"):
+        conv2d(3)
 
 
 def test_private_names_that_models_import_can_be_named():

@@ -72,6 +72,22 @@ class ModelArgs:
         return self.num_key_value_heads * self.head_dim
 
 
+_STRETCHED = RopeScaling(8.0, 1.0, 4.0, 8192)
+_LLAMA_3_1 = {
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 128_256,
+    "rope_theta": 500_000.0,
+    "rope_scaling": _STRETCHED,
+    "max_position_embeddings": 131_072,
+}
+SIZES = {
+    "small": ModelArgs(),
+    "llama-3.1-8b": ModelArgs(4096, 14_336, 32, 32, **_LLAMA_3_1),
+    "llama-3.1-70b": ModelArgs(8192, 28_672, 80, 64, **_LLAMA_3_1),
+}
+
+
 def _rope_scaling(found: dict[str, Any]) -> RopeScaling | None:
     kind = found.get("rope_type", found.get("type", "default"))
     if kind == "default":

@@ -44,6 +44,7 @@ def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -
     if not is_met(core.load(address)):
         wait = Wait(f"{call}({core.name_of(address)}, {wanted})", lambda: f"it is {core.load(address)}")
         thread.wait_for(lambda: is_met(core.load(address)), core.waiting_for(address), wait)
+    core.chip.launch_state.waits.note(f"{call}({core.name_of(address)}, {wanted})", core, address, is_met)
 
 
 def noc_semaphore_set(sem_addr: int, val: int) -> None:
@@ -107,7 +108,7 @@ def noc_semaphore_inc_multicast(dst_noc_addr_multicast: int, incr: int, num_dest
 
 def _raise(thread: KernelThread, target: Core, address: int, by: int) -> None:
     thread.transfers.before_increment(target)
-    target.store(address, target.load(address) + by & 0xFFFFFFFF)
+    target.store(address, target.word(address) + by & 0xFFFFFFFF)
 
 
 def _worker(call: str, target: object) -> Core:

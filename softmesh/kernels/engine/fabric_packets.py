@@ -226,7 +226,7 @@ def increment(chip: SimulatedChip, noc_address: int, by: int) -> None:
             "do not start at one moment on all chips, and the start sets it back: use "
             "ttnn.create_global_semaphore(...)."
         )
-    core.store(address, core.load(address) + by & 0xFFFFFFFF)
+    core.store(address, core.word(address) + by & 0xFFFFFFFF)
 
 
 def _worker(target: object) -> Core:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord, corerange_to_cores
 from softmesh.errors import MeshError
+from softmesh.kernels.engine.memory_order import Known, join
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread, Wait
+from softmesh.kernels.program.kernel import Processor
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tile import Tile
 
@@ -46,6 +48,8 @@ class Fifo:
         self.reserved = 0  # pages of the window at the back
         self.waited = 0  # pages of the window at the front
         self.packed = 0  # pages of the window at the back that the packer has filled
+        self._filled: Known = {}  # what the producer had done when it pushed last
+        self._emptied: Known = {}  # what the consumer had done when it popped last
         self._ends: dict[str, KernelThread] = {}
         self._for_room: list[KernelThread] = []
         self._for_pages: list[KernelThread] = []
@@ -71,6 +75,7 @@ class Fifo:
         if self.free < pages:
             wait = Wait(f"cb_reserve_back({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.free >= pages, self._for_room, wait)
+        thread.clock.learn(self._emptied)
         self.reserved = max(self.reserved, pages)
         strict = self.core.strict
         if strict is not None:
@@ -86,6 +91,9 @@ class Fifo:
         strict = self.core.strict
         if strict is not None:
             strict.pushing(self, pages)
+        elif thread.kernel.processor is not Processor.TRISC:
+            thread.transfers.pushing(self, pages)
+        self._filled = thread.clock.published()
         self.pushed += pages
         self.reserved = max(0, self.reserved - pages)
         self.packed = 0
@@ -96,6 +104,7 @@ class Fifo:
         if self.available < pages:
             wait = Wait(f"cb_wait_front({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.available >= pages, self._for_pages, wait)
+        thread.clock.learn(self._filled)
         self.waited = max(self.waited, pages)
 
     def pop(self, thread: KernelThread, pages: int) -> None:
@@ -108,6 +117,7 @@ class Fifo:
         strict = self.core.strict
         if strict is not None:
             strict.popping(self, pages)
+        self._emptied = thread.clock.published()
         self.popped += pages
         self.waited = max(0, self.waited - pages)
         self.core.chip.scheduler.wake(self._for_room)
@@ -164,6 +174,14 @@ class Fifo:
         told = [text for text in (self._end_text("producer"), self._end_text("consumer")) if text]
         return "; ".join([f"{self.available} of {self.capacity} pages are full", *told])
 
+    def ends(self) -> tuple[str | None, str | None]:
+        """The kernels that push and that take pages; None where there was none."""
+        names = [
+            None if thread is None else f"{thread.kernel.name} ({thread.kernel.processor.name})"
+            for thread in map(self._ends.get, ("producer", "consumer"))
+        ]
+        return names[0], names[1]
+
     def _end_text(self, end: str) -> str:
         thread = self._ends.get(end)
         if thread is None:
@@ -203,6 +221,7 @@ class RemoteFifo:
         self.size = buffer.size()
         self.parts = [sender, *receivers]
         self.waiting: list[KernelThread] = []
+        self.known: Known = {}  # what its ends had done when they moved on
         self._chip = chip
         self._buffer = buffer
         self._positions: list[int] = []  # empty until somebody asks
@@ -232,6 +251,7 @@ class RemoteFifo:
         return (turn + 1) * self.size if aligned + page_size > self.size else turn * self.size + aligned
 
     def set_position(self, part: int, position: int) -> None:
+        join(self.known, self._chip.scheduler.published())
         self.positions[part] = position
         self._chip.scheduler.wake(self.waiting)
 
@@ -273,6 +293,7 @@ class RemoteEnd:
         if not is_met(pages):
             wait = Wait(f"{call}({self.index}, {pages})", self.state)
             thread.wait_for(lambda: is_met(pages), self.fifo.waiting, wait)
+        thread.clock.learn(self.fifo.known)
 
     def advance(self, pages: int) -> None:
         """Past the next pages: they are sent, or read."""

@@ -18,6 +18,7 @@ from softmesh.kernels.engine.buffer_view import MeshSlice
 from softmesh.kernels.engine.byte_overlay import single_torch_thread
 from softmesh.kernels.engine.dst_registers import Registers, capacity_of
 from softmesh.kernels.engine.fifo import Fifo, Format, remote_end_of
+from softmesh.kernels.engine.leftovers import remember, tell_undrained
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread
 from softmesh.kernels.engine.simulated_chip import (
     ChipFacts,
@@ -102,11 +103,21 @@ def _run(launch_state: LaunchState) -> Touched:
     try:
         with single_torch_thread():
             launch_state.scheduler.run()
+            _tell(launch_state)
+            left = launch_state.waits.values()
             launch_state.buffer_table.write_back()
         launch_state.store()
+        remember(left)
         return launch_state.buffer_table.touched()
     finally:
         launch_state.drop_references()
+
+
+def _tell(launch_state: LaunchState) -> None:
+    """What went well here, and would not on every run of a chip."""
+    launch_state.order.tell()
+    launch_state.waits.tell()
+    tell_undrained(launch_state.chips())
 
 
 def _load_program(chip: SimulatedChip, program: Program) -> None:

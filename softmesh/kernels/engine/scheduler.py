@@ -25,6 +25,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from softmesh.callsite import CallSite, call_site_of, is_ours
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, SoftmeshError
+from softmesh.kernels.engine.memory_order import Clock, Known, join
 from softmesh.kernels.engine.watchdog import TIMEOUT, OutOfTime, Watch, seconds_allowed
 from softmesh.kernels.program.kernel import Processor
 
@@ -104,6 +105,7 @@ class KernelThread(greenlet):
         self.read_state: tuple[int, int | None] | None = None  # of transfers that repeat: place and size
         self.write_state: tuple[int, int | None] | None = None
         self.stopped_at: CallSite | None = None
+        self.clock = Clock(len(scheduler.threads))
 
     def run(self) -> None:
         try:
@@ -188,6 +190,12 @@ def here(call: str) -> KernelThread:
     return current
 
 
+def running() -> KernelThread | None:
+    """The kernel that runs now; None while the scheduler or the fabric acts."""
+    current = getcurrent()
+    return current if type(current) is KernelThread else None
+
+
 def data_movement_kernel(call: str) -> KernelThread:
     """The kernel that calls, which must move data."""
     thread = here(call)
@@ -233,6 +241,16 @@ class Scheduler:
     def add(self, thread: KernelThread) -> None:
         self.threads.append(thread)
         self._ready.append(thread)
+
+    def published(self) -> Known:
+        """What whoever waits for something done now knows: all of the kernel that runs, or of all of them."""
+        thread = running()
+        if thread is not None:
+            return thread.clock.published()
+        known: Known = {}
+        for one in self.threads:
+            join(known, one.clock.published())
+        return known
 
     def wake(self, waiting: list[KernelThread]) -> None:
         """Back in line, in the order in which they came to wait."""

@@ -7,6 +7,7 @@ it. LaunchState has all chips of a launch, and the buffer table and the schedule
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +19,10 @@ from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.hardware import RoutingDirection
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
+from softmesh.kernels.engine.leftovers import SemaphoreWaits
+from softmesh.kernels.engine.memory_order import MemoryOrder
 from softmesh.kernels.engine.noc_address import NocCoord
-from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler
+from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler, running
 from softmesh.kernels.engine.tensor_view import BufferTable, Find
 from softmesh.kernels.engine.worker_core import Core, L1BufferRegion, StrictL1
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
@@ -27,7 +30,7 @@ from softmesh.runtime.device import MeshDevice
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fabric_links import Link
-    from softmesh.kernels.engine.fifo import RemoteFifo
+    from softmesh.kernels.engine.fifo import Fifo, RemoteFifo
     from softmesh.kernels.engine.scheduler import KernelThread
 
 _IN_L1 = (BufferType.L1, BufferType.L1_SMALL)
@@ -47,9 +50,11 @@ class DramBank:
         memory = self.chip.memory(BufferType.DRAM, address)
         if self.chip.is_strict:
             memory.check_written()
+        self.chip.launch_state.order.reads(running(), self.chip, self.bank, address, size)
         return memory.read(self.chip.mesh_slice, self.bank, address, size)
 
     def write(self, address: int, values: torch.Tensor) -> None:
+        self.chip.launch_state.order.writes(running(), self.chip, self.bank, address, values.shape[-1])
         self.chip.memory(BufferType.DRAM, address).write(self.chip.mesh_slice, self.bank, address, values)
 
 
@@ -87,6 +92,10 @@ class SimulatedChip:
             self._cores[place] = core = Core(self, place)
             core.strict = StrictL1(core) if self.is_strict else None
         return self._cores[place]
+
+    def cores(self) -> Iterable[Core]:
+        """Those that a program, or a transfer, has come to."""
+        return self._cores.values()
 
     def drop_references(self) -> None:
         for core in self._cores.values():
@@ -176,7 +185,12 @@ class LaunchState:
         self.facts = facts
         self.scheduler = Scheduler()
         self.buffer_table = BufferTable(find)
+        self.order = MemoryOrder()
+        self.waits = SemaphoreWaits()
         self._chips: dict[MeshCoordinate, SimulatedChip] = {}  # by the first of their devices
+
+    def chips(self) -> Iterable[SimulatedChip]:
+        return self._chips.values()
 
     def add(self, mesh_slice: MeshSlice, strict: bool) -> SimulatedChip:
         chip = self._chips[mesh_slice.place.start] = SimulatedChip(self, mesh_slice, strict)
@@ -194,6 +208,7 @@ class LaunchState:
         for chip in self._chips.values():
             chip.drop_references()
         self._chips.clear()
+        self.order.drop_references()
         self.scheduler.drop_references()
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> SimulatedChip:
@@ -221,38 +236,60 @@ Endpoint = Core | DramBank
 
 
 class Transfers:
-    """Every transfer is carried out at once."""
+    """Every transfer is carried out at once; that nobody waits for it is told, and does no harm."""
 
     def __init__(self, thread: KernelThread) -> None:
         self.thread = thread
         self.core = thread.core
         self.trid = 0  # the transaction id that reads and writes are tagged with
+        self._unread: list[tuple[int, int]] = []  # stretches of L1 that no barrier has waited for
+        self._unwritten: set[Endpoint] = set()  # where writes go that no barrier has waited for
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
         self.core.write(to, source.read(address, size))
+        self._unread.append((to, to + size))
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
         target.write(address, self.core.read(start, size))
+        self._unwritten.add(target)
 
     def read_barrier(self, trid: int | None = None) -> None:
         """Wait for the reads under way."""
+        self._unread.clear()
 
     def write_barrier(self, trid: int | None = None) -> None:
         """Wait until the writes under way have arrived."""
+        self._unwritten.clear()
+
+    def pushing(self, fifo: Fifo, pages: int) -> None:
+        """These pages are about to be published."""
+        start, end = fifo.write_pointer, fifo.write_pointer + pages * fifo.page_size
+        if any(first < end and start < last for first, last in self._unread):
+            self._unread.clear()
+            self._complain(
+                f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
+                "consumer reads what was there before. Call noc_async_read_barrier() first."
+            )
 
     def flush(self) -> None:
         """Wait until the writes under way have left, so that their source may change."""
 
     def before_word(self, target: Core) -> None:
         """A word is about to be written to that core: on one NoC, writes to one place keep their order."""
+        self._unwritten.discard(target)
 
     def before_increment(self, target: Core) -> None:
         """A word there is about to be counted up: this may overtake writes."""
 
     def check_completed(self) -> None:
         """The kernel has come to its end."""
+        if self._unwritten:
+            self._complain(
+                "The kernel ends while its noc_async_write may still be under way: the program counts as done before "
+                "the bytes are there. Call noc_async_write_barrier() at the end."
+            )
 
     def _check(self, far: Endpoint, far_address: int, near_address: int, size: int, *, is_read: bool) -> None:
         if size <= 0:

@@ -17,7 +17,8 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
 from softmesh.kernels.engine.byte_overlay import ByteOverlay
-from softmesh.kernels.engine.scheduler import DevicesDiffer
+from softmesh.kernels.engine.memory_order import Known, join
+from softmesh.kernels.engine.scheduler import DevicesDiffer, running
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fifo import Fifo, RemoteEnd
@@ -164,6 +165,8 @@ class Core:
         self._regions: list[Region] = []  # by their start
         self._starts: list[int] = []
         self._waiting: dict[int, list[KernelThread]] = {}  # for a change of the word at an address
+        self._words: dict[int, Known] = {}  # what those who set a word had done by then
+        self._written: Known = {}  # and those who wrote anything from another core
 
     def __str__(self) -> str:
         return f"core {self.place}"
@@ -198,10 +201,15 @@ class Core:
     def read(self, address: int, size: int) -> torch.Tensor:
         if self.strict is not None:
             self.strict.reading(address, size)
+        if size <= WORD:
+            self._learn(address)
         return self.region(address, size).read(address, size)
 
     def write(self, address: int, values: torch.Tensor) -> None:
         size = values.shape[-1]
+        thread = running()
+        if size <= WORD or thread is None or thread.core is not self:
+            join(self._written, self.chip.scheduler.published())
         region = self.region(address, size)
         if self.strict is not None:
             self.strict.writing(address, size)
@@ -210,9 +218,21 @@ class Core:
             self._wake(address, size)
 
     def load(self, address: int) -> int:
-        return self.region(address, 4).load(address)
+        """As a kernel reads it that acts on what it finds."""
+        self._learn(address)
+        return self.word(address)
+
+    def word(self, address: int) -> int:
+        return self.region(address, WORD).load(address)
+
+    def _learn(self, address: int) -> None:
+        thread = running()
+        if thread is not None:
+            thread.clock.learn(self._words.get(address))
+            thread.clock.learn(self._written)
 
     def store(self, address: int, word: int) -> None:
+        join(self._words.setdefault(address, {}), self.chip.scheduler.published())
         region = self.region(address, 4)
         if self.strict is not None:
             self.strict.writing(address, 4)

@@ -58,7 +58,7 @@ def chunked_scaled_dot_product_attention(
     check_rank_4(_CHUNKED, q, k, v)
     check_one_shape(_CHUNKED, k, v)
     _check_start(chunk_start_idx, chunk_start_idx_tensor)
-    seen_as = geometry(_CHUNKED, k, q.shape[3], paged_cache_geometry)
+    seen_as = geometry(_CHUNKED, k, q.shape[3], paged_cache_geometry, is_given=True)
     check_window(_CHUNKED, sliding_window_size)
     check_sink(_CHUNKED, attention_sink, (1, q.shape[1], 1, 1))
     inner = _over_pages(_CHUNKED, q, page_table_tensor, seen_as, scale, sliding_window_size)

@@ -28,12 +28,18 @@ Define = Callable[..., Local]
 
 
 def geometry(
-    op: str, cache: Operand, width: int, override: PagedCacheGeometryOverride | None
+    op: str, cache: Operand, width: int, override: PagedCacheGeometryOverride | None, is_given: bool = False
 ) -> tuple[int, int, int, int]:
-    """(blocks, heads, positions of a block, width), as the op reads the cache."""
+    """(blocks, heads, positions of a block, width), as the op reads the cache.
+
+    `is_given`: by the caller, who names both numbers then.
+    """
     blocks, heads, size, own_width = cache.shape
     if override is None or not override.active():
         return blocks, heads, size, own_width
+    for name in ("block_size", "num_kv_heads"):
+        if is_given and not getattr(override, name):
+            raise MeshError(f"PagedCacheGeometryOverride.{name} must be > 0: {op} got {override}.")
     heads, size = override.num_kv_heads or heads, override.block_size or size
     if heads * size * width != math.prod(cache.shape[1:]) or size % TILE_SIZE or width % TILE_SIZE:
         raise MeshError(

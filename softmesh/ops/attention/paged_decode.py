@@ -213,7 +213,7 @@ def paged_scaled_dot_product_attention_decode(
         raise NotModelled(f"{_PAGED}: spec_multi_pos_tiles is not modelled: call it once for each position.")
     check_queries(_PAGED, q, k, v)
     check_one_shape(_PAGED, k, v)
-    seen_as = geometry(_PAGED, k, q.shape[3], paged_cache_geometry)
+    seen_as = geometry(_PAGED, k, q.shape[3], paged_cache_geometry, is_given=True)
     if seen_as[3] != q.shape[3]:
         raise MeshError(f"{_PAGED}: the heads of q have width {q.shape[3]}, those of {k.name} {seen_as[3]}.")
     step = _paged_step(

@@ -17,6 +17,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.hardware import Conv3dConfig
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.ops.conv.border_sections import Border
 from softmesh.ops.conv.conv_weights import on_mesh
 from softmesh.ops.conv.mesh_convolution import convolve
 from softmesh.ops.data_movement.image_layout import ints
@@ -121,6 +122,7 @@ def _conv3d(
     weight_tensor: Operand,
     bias_tensor: Operand | None = None,
     pad_offset_tensor: Operand | None = None,
+    halo_buffer: Operand | None = None,
     config: Conv3dConfig | None = None,
     dtype: DataType,
     output_channels: int,
@@ -132,6 +134,8 @@ def _conv3d(
     groups: int = 1,
     logical_h_mask: int = 0,
     logical_w_mask: int = 0,
+    output_pad_h: int = 0,
+    output_pad_w: int = 0,
 ) -> Local:
     if padding_mode not in _PADDING:
         raise ArgumentValueError(f'{_OP}: padding_mode must be "zeros" or "replicate", got {padding_mode!r}')
@@ -146,21 +150,30 @@ def _conv3d(
         raise MeshError(f"{_OP}: bias_tensor {list(bias_tensor.shape)} must hold {output_channels} values.")
     bias_rank = 0 if bias_tensor is None else bias_tensor.rank
     _check_offset(pad_offset_tensor)
+    border = None if halo_buffer is None else _border(input_tensor, halo_buffer, sides, spread, padding_mode)
     ends = {-3: logical_h_mask, -2: logical_w_mask}  # by dim; 0: there is none
-    reverse = [n for side in reversed(sides) for n in (side, side)]
+    before = (0, 0) if border is None else sides[1:]
+    reverse = [n for side in reversed(sides if border is None else (sides[0], 0, 0)) for n in (side, side)]
 
     def run(volumes: torch.Tensor, weight: torch.Tensor, several: int) -> torch.Tensor:
         padded = F.pad(volumes, reverse, mode=_PADDING[padding_mode])
         return F.conv3d(padded, weight, None, step, 0, spread, several)
 
     def compute(
-        volumes: torch.Tensor, rows: torch.Tensor, bias: torch.Tensor | None, offset: torch.Tensor | None
+        volumes: torch.Tensor,
+        rows: torch.Tensor,
+        bias: torch.Tensor | None,
+        offset: torch.Tensor | None,
+        halo: torch.Tensor | None,
     ) -> torch.Tensor:
-        volumes = _without_padding(volumes, ends, offset)
+        if border is not None and halo is not None:
+            frames = border.around(halo, volumes, volumes.dim() - 5)
+            volumes = frames.unflatten(-4, input_tensor.shape[:2])
+        volumes = _without_padding(volumes, ends, offset, before)
         result = convolve(volumes, _unprepared(rows, kernel, block, channels), 1, run, sizes=3)
-        if bias is None:
-            return result
-        return result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
+        if bias is not None:
+            result = result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
+        return F.pad(result, (0, 0, output_pad_w, output_pad_w, output_pad_h, output_pad_h))
 
     return Local(
         compute,
@@ -180,11 +193,32 @@ def _check_offset(offset: Operand | None) -> None:
         )
 
 
-def _without_padding(volumes: torch.Tensor, ends: dict[int, int], offset: torch.Tensor | None) -> torch.Tensor:
-    """0 from where the logical volume ends, for a part that starts at `offset` of it."""
+def _border(
+    volumes: Operand, halo: Operand, sides: Sequence[int], dilation: Sequence[int], padding_mode: str
+) -> Border:
+    """What the buffer of neighbor_pad_halo holds for these volumes."""
+    if padding_mode != "zeros":
+        raise MeshError(f'{_OP}: a halo_buffer needs padding_mode "zeros": borders that are repeated are in no buffer.')
+    if any(step != 1 for step in dilation):
+        raise MeshError(f"{_OP}: a halo_buffer needs spatial reuse and no dilation, got {list(dilation)}.")
+    frames, (rows, columns, channels) = math.prod(volumes.shape[:2]), volumes.shape[2:]
+    border = Border(frames, rows, columns, channels, sides[1], sides[2])
+    pages = halo.spec.logical_volume() // halo.shape[-1]
+    if pages < border.pixels or halo.shape[-1] != channels:
+        raise MeshError(
+            f"halo_buffer holds {pages} pages but the [Htop|Hbot|Wleft|Wright] sections need {border.pixels}: {_OP} "
+            f"got {list(halo.shape)} for the border of {list(volumes.shape)}, pixels of {channels} values."
+        )
+    return border
+
+
+def _without_padding(
+    volumes: torch.Tensor, ends: dict[int, int], offset: torch.Tensor | None, before: Sequence[int]
+) -> torch.Tensor:
+    """0 from where the logical volume ends, for a part that starts at `offset` of it, `before` its border."""
     for which, (dim, end) in enumerate(ends.items()):
         if end:
-            places = torch.arange(volumes.shape[dim], device=volumes.device)
+            places = torch.arange(volumes.shape[dim], device=volumes.device) - before[which]
             if offset is not None:
                 places = places + offset[..., 0, which : which + 1].long()  # (*mesh, extent)
             inside = places.reshape(*places.shape[:-1], *(1,) * (4 + dim + 1), -1, *(1,) * (-1 - dim)) < end
@@ -211,23 +245,6 @@ def _check(
     return channels, _block(_OP, whole, config.C_in_block)
 
 
-_HALO = {
-    "halo_buffer": None,
-    "weight_lo_tensor": None,
-    "output_pad_h": 0,
-    "output_pad_w": 0,
-}
-
-
-def _check_halo(arguments: dict[str, Any]) -> None:
-    if arguments.get("halo_buffer") is None:
-        return
-    if arguments.get("padding_mode", "zeros") != "zeros":
-        raise MeshError(f'{_OP}: a halo_buffer needs padding_mode "zeros": borders that are repeated are in no buffer.')
-    if any(step != 1 for step in arguments.get("dilation", ())):
-        raise MeshError(f"{_OP}: a halo_buffer needs spatial reuse and no dilation, got {arguments['dilation']}.")
-
-
 @checked_function
 def conv3d(
     *, input_tensor: Tensor, weight_tensor: Tensor, device: MeshDevice | None = None, **arguments: Any
@@ -237,25 +254,21 @@ def conv3d(
     `arguments`: dtype, output_channels, kernel_size, stride, padding, dilation, padding_mode ("zeros" or
     "replicate"), groups, bias_tensor, config, memory_config, compute_kernel_config. Values from logical_h_mask rows
     and logical_w_mask columns of the whole volume on count as 0 (a mask of 0: none do); pad_offset_tensor [1, 2] has
-    the row and the column at which each device's part starts. Weights of five dims are prepared here. Borders read from
-    a buffer that another op filled are not modelled.
+    the row and the column at which each device's part starts. Weights of five dims are prepared here. With a
+    halo_buffer of neighbor_pad_halo rows and columns beside the volumes are read there; output_pad_h and output_pad_w
+    leave room for such a border around the result.
     """
-    _check_halo(arguments)
-    for name, unused in _HALO.items():
-        if arguments.pop(name, unused) != unused:
-            raise NotModelled(
-                f"{_OP}: {name} is not modelled: pad the volumes with ttnn.experimental.neighbor_pad_async first."
-            )
+    if arguments.pop("weight_lo_tensor", None) is not None:
+        raise NotModelled(f"{_OP}: weight_lo_tensor is not modelled: pass whole weights in float32.")
     weight = weight_tensor
     if len(weight.shape) == 5:
         weight = _prepared_for(weight, arguments.get("config") or Conv3dConfig(), arguments.get("groups", 1))
     where = device or input_tensor.device()
-    operands = [input_tensor, weight, *(arguments.pop(name, None) for name in ("bias_tensor", "pad_offset_tensor"))]
+    others = {name: arguments.pop(name, None) for name in ("bias_tensor", "pad_offset_tensor", "halo_buffer")}
+    operands = {"input_tensor": input_tensor, "weight_tensor": weight, **others}
     if where is not None:
-        operands = [on_mesh(where, operand) for operand in operands]
-    images, kernels, bias, offset = operands
-    given = {"input_tensor": images, "weight_tensor": kernels, "bias_tensor": bias, "pad_offset_tensor": offset}
-    made = _conv3d(**given, **arguments)
+        operands = {name: on_mesh(where, operand) for name, operand in operands.items()}
+    made = _conv3d(**operands, **arguments)
     return cast(Tensor, made)
 
 

@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from softmesh.arguments import checked, checked_function, checked_int, checked_ints, described, refused
+from softmesh.arguments import checked, checked_function, checked_int, checked_shape, described, refused
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Marking
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
 from softmesh.runtime.memory.host_memory import check_host_room
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.mappers import MeshMapperConfig, TensorToMesh
 from softmesh.tensor.tensor import Tensor
@@ -57,19 +58,25 @@ def _create(
     )
 
 
-def _checked_shape(where: str, shape: object) -> tuple[int, ...]:
-    sizes = tuple(checked_ints(where, "shape", shape))
-    if any(n < 0 for n in sizes):
-        raise refused(where, f"shape must not be negative, got {list(sizes)}")
-    return sizes
-
-
 def _checked_number(where: str, name: str, value: object) -> float:
     if not isinstance(value, int | float):
         raise refused(where, f"{name} must be a number, got {described(value)}")
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ArgumentValueError(f"{where}: {name} is a number of {value.bit_length()} bits; no dtype has more than 64")
     return value
+
+
+def _check_fit(where: str, value: float, dtype: DataType) -> None:
+    """A number that wraps around, or is none, becomes another in every element. -1 is all ones, and meant so."""
+    known = facts(dtype)
+    is_whole = not known.is_float
+    if is_whole and not -(1 << known.bits - 1) <= value < 1 << known.bits:
+        warn_or_raise(
+            f"{where}: {value} does not fit into {dtype.name.lower()}, and each element becomes another number: use a "
+            "number that the dtype holds, or a wider dtype.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _full(
@@ -81,10 +88,14 @@ def _full(
     device: MeshDevice | None,
     memory_config: MemoryConfig | None,
 ) -> Tensor:
+    sizes = tuple(checked_shape(where, shape))
+    number = _checked_number(where, "fill_value", value)
+    if dtype is not None:
+        _check_fit(where, number, dtype)
     return created_constant(
         where,
-        _checked_shape(where, shape),
-        _checked_number(where, "fill_value", value),
+        sizes,
+        number,
         DataType.BFLOAT16 if dtype is None else dtype,
         Layout.ROW_MAJOR if layout is None else layout,
         GetDefaultDevice() if device is None else device,
@@ -105,7 +116,7 @@ def full(
     if optional_tensor is None:
         return _full("full", shape, fill_value, dtype, layout, device, memory_config)
     checked("full", "optional_tensor", optional_tensor, Tensor, "a ttnn.Tensor").check_writable("full")
-    sizes = _checked_shape("full", shape)
+    sizes = tuple(checked_shape("full", shape))
     if tuple(optional_tensor.shape) != sizes:
         raise MeshError(f"full: optional_tensor has shape {optional_tensor.shape}, asked for {list(shape)}.")
     own = optional_tensor
@@ -204,7 +215,7 @@ def rand(
         raise MeshError(f"rand: low={low} must not be above high={high}.")
     number = checked_int("rand", "seed", seed)
     generator = torch.Generator().manual_seed(number) if number else None
-    sizes = _checked_shape("rand", shape)
+    sizes = tuple(checked_shape("rand", shape))
     check_host_room("rand", math.prod(sizes) * _LONGEST_NUMBER, [sizes])
     values = torch.rand(sizes, generator=generator) * (high - low) + low
     mapper = None
@@ -227,7 +238,7 @@ def randn(
 ) -> Tensor:
     """Normal, with mean 0 and deviation 1. Without a seed it draws from torch's generator; a seed repeats itself."""
     generator = None if seed is None else torch.Generator().manual_seed(checked_int("randn", "seed", seed))
-    values = torch.randn(_checked_shape("randn", shape), generator=generator)
+    values = torch.randn(tuple(checked_shape("randn", shape)), generator=generator)
     return _create("randn", values, dtype, layout, device, memory_config)
 
 

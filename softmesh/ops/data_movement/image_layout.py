@@ -18,12 +18,15 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
-from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
+from softmesh.hardware.enums import BufferType
+from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import Layout
 
 Sides = tuple[int, int, int, int]  # top, bottom, left, right
+
+_CHANNELS_ALIGNED = 8  # of bfloat16: 16 bytes of L1
 
 
 def ints(op: str, argument: str, values: object, counts: tuple[int, ...], least: int) -> list[int]:
@@ -244,10 +247,15 @@ def convert_to_chw(input: Operand) -> Local:
     return Local(lambda x: x.transpose(-2, -1), rules.permuting([0, 1, 3, 2]), layouts=(Layout.ROW_MAJOR,))
 
 
-@operation("experimental.convert_to_hwc", **_OPTIONS, controls="memory_config dtype")
-def convert_to_hwc(input: Operand) -> Local:
-    """[1, N, C, H*W] -> [1, 1, N*H*W, C], row-major; TT-NN also pads C in memory, which the values do not show."""
-    _check_matrices("experimental.convert_to_hwc", input)
+@operation("experimental.convert_to_hwc", **_OPTIONS, controls="dtype")
+def convert_to_hwc(input: Operand, *, memory_config: MemoryConfig | None = None) -> Local:
+    """[1, N, C, H*W] -> [1, 1, N*H*W, C], row-major; TT-NN also pads C in memory, which the values do not show.
+
+    Columns of pixels on cores become rows of them on the same cores, unless a memory config says where.
+    """
+    op = "experimental.convert_to_hwc"
+    _check_matrices(op, input)
+    config = _in_rows_of_pixels(op, input, memory_config)
 
     def rule(at: rules.Situation) -> rules.Placement:
         word = at.word
@@ -258,4 +266,30 @@ def convert_to_hwc(input: Operand) -> Local:
         target = {0: 0, 2: 3}.get(word.dim, 2 if by_image or by_pixel else None)
         return rules.LOCAL if target is None else word.at(target)
 
-    return Local(lambda x: x.transpose(-2, -1).flatten(-3, -2).unsqueeze(-3), rule, layouts=(Layout.ROW_MAJOR,))
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(-2, -1).flatten(-3, -2).unsqueeze(-3)
+
+    return Local(compute, rule, layouts=(Layout.ROW_MAJOR,), memory_config=config)
+
+
+def _in_rows_of_pixels(op: str, input: Operand, given: MemoryConfig | None) -> MemoryConfig | None:
+    """Where the result of convert_to_hwc lies: in shards whose rows are the channels, padded to whole 16 bytes."""
+    before = input.spec.memory_config
+    shards, channels = before.shard_spec, input.shape[2]
+    padded = -(-channels // _CHANNELS_ALIGNED) * _CHANNELS_ALIGNED
+    if given is not None:
+        if given.shard_spec is not None and given.shard_spec.shape[1] != padded:
+            raise MeshError(
+                f"{op}: rows of the output's shards hold {padded} channels, {channels} and padding up to a multiple of "
+                f"{_CHANNELS_ALIGNED}; those of memory_config hold {given.shard_spec.shape[1]}."
+            )
+        return given
+    if shards is None or before.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED:
+        return None
+    if before.buffer_type is BufferType.DRAM:
+        raise MeshError(
+            "When input tensor is in DRAM, output memory_config must be explicitly specified: "
+            f"{op} puts its result on cores, and the banks of DRAM say nothing of which."
+        )
+    rows = ShardSpec(shards.grid, [input.shape[1] * shards.shape[1], padded], shards.orientation)
+    return MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, before.buffer_type, rows)

@@ -138,12 +138,12 @@ def _other_rows(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
 
 
 def _view(op: str, input_tensor: Operand, shape: Sequence[int]) -> Local:
-    """Refused where rows would be cut anew: pages stay as they are."""
+    """Refused where rows would be cut anew: pages stay as they are. Where there are none, any shape will do."""
     before, volume = input_tensor.shape, math.prod(input_tensor.shape)
     if isinstance(shape, Shape) and math.prod(shape) != volume:
         raise MeshError(f"Invalid view, logical volumes are changing from {volume} to {math.prod(shape)}")
     after = new_shape(op, input_tensor, shape)
-    if before == after:
+    if before == after or not volume:
         return reshape_local(op, input_tensor, after)
     if input_tensor.on_host:
         raise MeshError("View requires the tensor be stored on device, use reshape instead")
@@ -217,6 +217,13 @@ def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Lo
     return reshape_local("squeeze", input_tensor, kept)
 
 
+def _handed_on(operand: Operand) -> Local:
+    """Where there is nothing to move TT-NN returns the tensor itself, unless it is wanted in other memory."""
+    spec = operand.spec
+    kept = {"pad_value": spec.pad_value, "padded_shape": tuple(spec.padded_shape)}
+    return Local(lambda x: x, rules.keeping, keeps_memory=True, memory_config=spec.memory_config, **kept)
+
+
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
 def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     order = input_tensor.dims(list(dims), "dims")
@@ -226,6 +233,8 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
             f"ordering: dims={list(dims)} for a tensor of shape {list(input_tensor.shape)}."
         )
     rank = input_tensor.rank
+    if list(order) == list(range(rank)):
+        return _handed_on(input_tensor)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
         lead = x.dim() - rank
@@ -237,6 +246,8 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
 def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     a, b = input_tensor.dim(dim1, "dim1"), input_tensor.dim(dim2, "dim2")
+    if a == b:
+        return _handed_on(input_tensor)
     order = list(range(input_tensor.rank))
     order[a], order[b] = order[b], order[a]
     rank = input_tensor.rank
@@ -281,6 +292,8 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 
     parts = [tensors] if isinstance(tensors, Operand) else list(tensors)
     first = parts[0]
     d = first.dim(dim)
+    if len(parts) == 1:
+        return _handed_on(first)
     for part in parts[1:]:
         same = [n for i, n in enumerate(part.shape) if i != d] == [n for i, n in enumerate(first.shape) if i != d]
         if part.rank != first.rank or not same:
@@ -295,7 +308,7 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 
             )
     at = d - first.rank
     if groups == 1:
-        return Local(lambda *xs: concat_on_mesh(xs, at), rules.resizing([d] if len(parts) > 1 else []))
+        return Local(lambda *xs: concat_on_mesh(xs, at), rules.resizing([d]))
     _check_groups(parts, at, groups)
 
     def in_turns(*xs: torch.Tensor) -> torch.Tensor:
@@ -385,6 +398,8 @@ def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
             f"{list(input_tensor.shape)}."
         )
     added = len(counts) - rank
+    if not added and all(n == 1 for n in counts):
+        return _handed_on(input_tensor)
 
     def compute(x: torch.Tensor) -> torch.Tensor:
         lead = x.shape[: x.dim() - rank]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, wraps
 from typing import Any
 
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
 from softmesh.ops.elementwise.activations import Activation
@@ -61,6 +62,24 @@ def overwriting(local: Local, target: Operand) -> Local:
         return x.copy_(round_to(values.unsqueeze(-1), dtype).squeeze(-1))
 
     return replace(local, compute=compute)
+
+
+@cache
+def written_over(op: Operation) -> Operation:
+    """The same op, whose result goes into its first operand."""
+    plain = op.definition
+
+    @wraps(plain.define)
+    def define(**arguments: Any) -> Local:
+        local, target = plain.define(**arguments), arguments[plain.signature.names[0]]
+        wide = replace(local, compute=lambda *operands: local.compute(*map(_widened, operands)))
+        return replace(overwriting(wide, target), dtypes=None)
+
+    return Operation(replace(plain, define=define, precision="data", writes=(0,)))
+
+
+def _widened(operand: Any) -> Any:
+    return operand.float() if isinstance(operand, torch.Tensor) and operand.is_floating_point() else operand
 
 
 def _local(op: str, entry: Binary, a: Operand, b: Value, *several: Sequence[Activation]) -> Local:

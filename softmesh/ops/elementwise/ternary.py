@@ -23,7 +23,7 @@ from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
-from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 
 _THREE: dict[str, Any] = {
     "cost": flops_per_element(3),
@@ -173,7 +173,13 @@ def addmm(
     """beta * input + alpha * mat1 @ mat2; an activation of the program config comes right behind the product."""
     if alpha == 0:
         raise MeshError("addmm: alpha parameter cannot be 0: ttnn.multiply(input_tensor, beta) is what is left then.")
-    rank = _product_rank(input_tensor, mat1_tensor, mat2_tensor)
+    for operand in (input_tensor, mat1_tensor, mat2_tensor):
+        if not facts(operand.dtype).is_float:
+            raise MeshError(
+                f"addmm: only floating-point types are supported for {operand.name}, got {operand.dtype}: use "
+                "ttnn.typecast."
+            )
+    rank = _product_rank(None if beta == 0 else input_tensor, mat1_tensor, mat2_tensor)
     check_blocks("addmm", -(-mat1_tensor.shape[-1] // TILE_SIZE), program_config)
     fused = None if program_config is None else program_config.activation
     last = None if fused is None else activation_function(fused, "addmm")
@@ -187,7 +193,7 @@ def addmm(
     return Local(compute, rule, broadcast_rank=rank, cost=matmul_cost(mat1_tensor.shape[-1]))
 
 
-def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
+def _product_rank(addend: Operand | None, a: Operand, b: Operand) -> int:
     if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
         raise MeshError(
             f"addmm: mat1_tensor {list(a.shape)} and mat2_tensor {list(b.shape)} do not multiply on each device."
@@ -195,12 +201,17 @@ def _product_rank(addend: Operand, a: Operand, b: Operand) -> int:
     batch = check_broadcast("addmm", [(a.name, a.shape[:-2] or (1,)), (b.name, b.shape[:-2] or (1,))])
     lead = batch[len(batch) - max(a.rank, b.rank) + 2 :]
     shape = (*lead, a.shape[-2], b.shape[-1])
-    if check_broadcast("addmm", [("the product", shape), (addend.name, addend.shape)]) != shape:
+    if addend is not None and not _fits(addend.shape, shape):
         raise MeshError(
             "input_tensor must have shape matching one of result of mat1_tensor @ mat2_tensor: addmm got "
             f"{list(addend.shape)} for a product {list(shape)}."
         )
     return len(shape)
+
+
+def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether it goes into the shape, 1 standing for all."""
+    return len(own) <= len(shape) and all(n in (1, whole) for n, whole in zip(own[::-1], shape[::-1], strict=False))
 
 
 def _addmm_rule(at: rules.Situation) -> rules.Placement:

@@ -284,8 +284,13 @@ def logit_function(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
 
 
 def _logit_in_bfloat16(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
-    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them."""
-    inside = x if eps is None else x.clamp(eps, 1 - eps)
+    """1 - x, x / (1 - x) and its logarithm, each rounded, as TT-NN composes them.
+
+    Where `eps` is above a half, the lower bound is the greater one, and as in torch it is looked at first.
+    """
+    inside = x
+    if eps is not None:
+        inside = torch.where(x < eps, eps, torch.where(x > 1 - eps, 1 - eps, x))
     rest = (1 - inside).bfloat16().float()
     return torch.log((inside / rest).bfloat16().float())
 

@@ -14,7 +14,7 @@ import torch
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.native.gpu_kernels import gpu_write_rows
 from softmesh.ops.attention.decode import positions
@@ -39,6 +39,7 @@ from softmesh.ops.kv_cache.kv_cache import (
 )
 from softmesh.placement import rules
 from softmesh.runtime.gpu_graphs import is_graphed, once_in_a_graph, read_once
+from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.convert import round_to
 
 _UPDATE = "experimental.paged_update_cache"
@@ -231,6 +232,10 @@ class _Token:
     ) -> None:
         heads, _, width = cache.shape[-3:]
         tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
+        if table is not None and is_strict() and not is_graphed(cache):
+            place, row, is_written = self._places(cache, current, table)
+            rows = place * cache.shape[-2] + row
+            _doubt_shared(self.op, rows, is_written, "two users write the same row of a block")
         if table is not None and chosen is None and cache.is_contiguous():
             each = tokens.expand(*cache.shape[:-4], *tokens.shape[-3:]).reshape(-1, width)
             given = self.op, self.modulo, tuple(cache.shape[:-1])
@@ -275,6 +280,22 @@ def _on_pages(
     is_written = is_written & (place >= 0)
     check_inside(op, torch.where(is_written, place, 0), blocks, "blocks of the cache")
     return place, current % size, is_written
+
+
+def _doubt_shared(op: str, places: torch.Tensor, is_written: torch.Tensor, what: str) -> None:
+    """Cores write in any order; what stands for no user may be written anyhow."""
+    if is_strict() and not is_graphed(places):  # reading places back takes time
+        each = places.broadcast_to(torch.broadcast_shapes(places.shape, is_written.shape))
+        flags = is_written.broadcast_to(each.shape)
+        for found, written in zip(each.reshape(-1, each.shape[-1]), flags.reshape(-1, each.shape[-1]), strict=True):
+            taken = found[written]
+            if len(taken.unique()) < len(taken):
+                doubt(
+                    f"{op}: {what}, by the page_table: on silicon whichever core comes last wins. Give each page to "
+                    "one user and one place, and -1 to those who write nothing.",
+                    SoftmeshWarning,
+                )
+                return
 
 
 def _all_rows(current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]) -> Data:
@@ -408,6 +429,7 @@ def _fill_blocks(cache: torch.Tensor, values: torch.Tensor, pages: torch.Tensor,
     check_inside(_FILL, used, blocks, "blocks of the cache")
     is_written = read_once(_is_numbered, [used])
     is_written = is_written if writes is None else is_written & writes
+    _doubt_shared(_FILL, used, is_written, "two parts of the sequence go to the same block")
     if whole:
         cut = tokens[..., : whole * size, :].unflatten(-2, (whole, size)).transpose(-4, -3)
         write_blocks(cache, used[..., :whole], cut, is_written[..., :whole])

@@ -14,22 +14,37 @@ import torch
 
 from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.dispatch.cost_rules import matmul_cost
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local, check_broadcast
-from softmesh.errors import MeshError
+from softmesh.dispatch.signature import BoundCall
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
 from softmesh.ops.elementwise.activations import Activation, activations
-from softmesh.ops.matmul.block_checks import check_blocks
+from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.matrix_product import MatrixProduct
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import rules
+from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
 _TUNING = "compute_kernel_config core_grid output_tile global_cb sub_device_id prefetcher_pipes"
 _CONTROLS = "memory_config dtype optional_output_tensor queue_id"
+
+
+def check_own_output(op: Definition, call: BoundCall) -> None:
+    """Cores write tiles of the product while others still read the factors that lie there."""
+    outputs = [target.storage for target in call.targets if isinstance(target, Tensor)]
+    if any(operand.storage is output for operand in call.tensors for output in outputs):
+        warn_or_raise(
+            f"{op.name}: the output tensor is one of the factors: on silicon cores overwrite tiles that others still "
+            "read. Give it memory of its own, or leave it out.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _matrices(op: str, a: Operand, b: Operand, transpose_a: bool, transpose_b: bool) -> int:
@@ -88,6 +103,8 @@ def product_local(
             raise MeshError(f"{op}: bias {list(bias.shape)} does not fit a result of width {width}.")
         rank = max(rank, bias.rank)
     check_blocks(op, -(-inner // TILE_SIZE), program_config)
+    if program_config is not None:
+        _check_tiles(op, a, b, bias, (transpose_a, transpose_b), program_config)
     fused = None if program_config is None else program_config.activation
     last = activations([one for one in (fused, activation) if one is not None], op)
 
@@ -109,6 +126,17 @@ def product_local(
     )
 
 
+def _check_tiles(
+    op: str, a: Operand, b: Operand, bias: Operand | None, turned: tuple[bool, bool], config: MatmulProgramConfig
+) -> None:
+    rows, columns = a.spec.padded_shape[-1 if turned[0] else -2], b.spec.padded_shape[-2 if turned[1] else -1]
+    if bias is not None and bias.rank > 1:
+        check_bias_height(op, rows, bias.spec.padded_shape[-2], config)
+    is_fused = config.fuse_batch if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig) else False
+    count = math.prod(a.shape[:-2]) if is_fused else 1
+    check_distribution(op, count * -(-rows // TILE_SIZE), -(-columns // TILE_SIZE), config)
+
+
 def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> None:
     """The kernels that read shards apply the program config's activation, and no other."""
     if activation is None:
@@ -121,7 +149,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
             )
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data")
+@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data", check_targets=check_own_output)
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -140,6 +168,7 @@ def matmul(
 
 @operation(
     controls=_CONTROLS,
+    check_targets=check_own_output,
     tuning=_TUNING + " in0_column_offset",
     needs_tile=True,
     precision="data",

@@ -12,9 +12,10 @@ import torch.nn.functional as F
 
 from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
+from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.operation import operation
+from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import (
@@ -25,6 +26,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
@@ -227,7 +229,32 @@ def dram_group_norm_params_from_torch(
 _TUNING = "input_mask inplace num_out_blocks compute_kernel_config negative_mask use_welford reciprocals"
 
 
-@operation(cost=flops_per_element(8), controls="memory_config dtype", tuning=_TUNING, floats_only=True)
+def _check_masks(given: dict[str, Any]) -> None:
+    for name in ("input_mask", "negative_mask"):
+        mask = given.get(name)
+        if isinstance(mask, Tensor) and mask.device() is None:
+            raise MeshError(f"group_norm: {name.replace('_', ' ').capitalize()} must be on device: use ttnn.to_device.")
+    if given.get("use_welford") and given.get("negative_mask") is not None:
+        raise MeshError("group_norm: Negative mask is not supported with use_welford=True: leave it out.")
+
+
+class _GroupNorm(Operation):
+    """Shards of rows are written over, unless the caller says `inplace=False`."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        given, is_kept = args[0] if args else kwargs.get("input_tensor"), kwargs.get("inplace", True) is False
+        _check_masks(kwargs)
+        if isinstance(given, Tensor) and given.layout is Layout.TILE and not is_kept:
+            raise MeshError(
+                "group_norm: Tile layout requires non-inplace tensors: pass inplace=False, which is not the default."
+            )
+        if is_kept or not isinstance(given, Tensor) or not given.memory_config().is_sharded():
+            return super().invoke(args, kwargs, call)
+        others = {name: value for name, value in kwargs.items() if name not in ("memory_config", "dtype")}
+        return written_over(self).invoke(args, others, None)
+
+
+@operation(cost=flops_per_element(8), controls="memory_config dtype", tuning=_TUNING, floats_only=True, kind=_GroupNorm)
 def group_norm(
     input_tensor: Operand,
     *,
@@ -241,13 +268,22 @@ def group_norm(
     """[N, 1, H*W, C], normalised over the pixels and the channels of each of `num_groups` groups.
 
     Weight and bias hold C values, or those that `create_group_norm_weight_bias_rm` spread over the columns of a core
-    grid. Masks only tell a chip where groups lie. The input keeps its values, also where TT-NN would overwrite it.
+    grid. Masks only tell a chip where groups lie. A sharded ROW_MAJOR input is written over, and returned,
+    unless `inplace` is False.
     """
     if input_tensor.rank != 4 or num_groups < 1 or input_tensor.shape[-1] % num_groups:
         raise MeshError(
             f"group_norm: num_groups={num_groups} must divide the channels of input_tensor "
             f"{list(input_tensor.shape)}, [N, 1, H*W, C] on each device."
         )
+    *images, pixels, channels = input_tensor.spec.padded_shape
+    if math.prod(images) * pixels % TILE_SIZE:
+        raise MeshError(
+            f"group_norm: the {math.prod(images) * pixels} rows of input_tensor {list(input_tensor.shape)} must be "
+            f"divisible by the tile size, {TILE_SIZE}."
+        )
+    if pixels % TILE_SIZE:
+        raise MeshError(f"group_norm: H*W ({pixels}) must be a multiple of the tile height, {TILE_SIZE}.")
     channels = input_tensor.shape[-1]
     shards = input_tensor.spec.memory_config.shard_spec
     grids = [columns_of("group_norm", operand, channels, core_grid, shards) for operand in (weight, bias)]

@@ -16,9 +16,10 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.hardware import UnaryWithParam
+from softmesh.hardware import LayerNormShardedMultiCoreProgramConfig, UnaryWithParam
 from softmesh.native.gpu_kernels import gpu_rms_norm
 from softmesh.ops.elementwise.activations import activation_function
+from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
@@ -170,9 +171,24 @@ def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = 
     ) -> Local:
         return _norm(kind, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
 
-    define.__doc__ = f"{formula} * weight + bias over the last dim; a residual is added to x first."
-    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning}
+    define.__doc__ = (
+        f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
+        "inplace, a sharded x is written over."
+    )
+    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning, "kind": _InPlaceNorm}
     return operation(kind, cost=flops_per_element(steps), precision="data", **options)(define)
+
+
+class _InPlaceNorm(Operation):
+    """A norm whose program config may say that a sharded operand is written over, and returned."""
+
+    def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        config, given = kwargs.get("program_config"), args[0] if args else kwargs.get("input_tensor")
+        is_asked = isinstance(config, LayerNormShardedMultiCoreProgramConfig) and config.inplace
+        if not is_asked or not isinstance(given, Tensor) or not given.memory_config().is_sharded():
+            return super().invoke(args, kwargs, call)
+        others = {name: value for name, value in kwargs.items() if name != "memory_config"}
+        return written_over(self).invoke(args, others, None)
 
 
 layer_norm = _register("layer_norm", "(x - mean) / sqrt(var + epsilon)", True, 8, f"{_TUNING} recip_tensor")

@@ -22,7 +22,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
-from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
 
@@ -94,6 +94,11 @@ def _register(name: str, entry: Reduction) -> None:
             result = function(x, backward, keepdim, bessel)
             return result if factor == 1.0 else result * factor
 
+        if output_layout is Layout.ROW_MAJOR and facts(input_tensor.dtype).is_block:
+            raise MeshError(
+                f"{name}: output_layout ROW_MAJOR is not for {input_tensor.dtype}: block-float formats only exist in "
+                "TILE layout. Leave output_layout out, or typecast the tensor to ttnn.bfloat16 first."
+            )
         layouts = None if output_layout is None else (output_layout,)
         rule = rules.reducing(entry.combine, dims, keepdim)
         place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
@@ -116,6 +121,7 @@ _SUM = "experimental.fast_reduce_nc"
     controls="memory_config output",
     tuning="compute_kernel_config sub_core_grids",
     needs_tile=True,
+    program_count=lambda device, spec, given: len(given["dims"]),  # one after another
 )
 def fast_reduce_nc(input: Operand, *, dims: Sequence[int] = ()) -> Local:
     """The sum over dims in front of the last two, which stay with an extent of 1."""
@@ -279,9 +285,18 @@ def topk(
     return Local(compute, rules.within(d), dtypes=(input_tensor.dtype, of_places))
 
 
+def _check_in_tiles(op: str, operand: Operand) -> None:
+    if operand.layout is not Layout.TILE:
+        raise MeshError(
+            f"The provided input tensor has a non-tile layout: {operand.layout}. {op} works on tiles: use "
+            "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+        )
+
+
 @operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
+    _check_in_tiles("cumsum", input)
     if not input.rank and dim in (0, -1):  # one value is its own sum
         return Local(torch.clone, rules.keeping)
     at = input.from_end(dim)
@@ -341,11 +356,7 @@ def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
 @operation(cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
-    if input_tensor.layout is not Layout.TILE:
-        raise MeshError(
-            f"The provided input tensor has a non-tile layout: {input_tensor.layout}. cumprod works on tiles: use "
-            "ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
-        )
+    _check_in_tiles("cumprod", input_tensor)
     if not input_tensor.rank and dim in (0, -1):
         return Local(torch.clone, rules.keeping)
     at = input_tensor.from_end(dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -62,6 +63,25 @@ def check_program(program: Sequence[str], environ: Mapping[str, str], skip_searc
     elif os.sep in name:
         advice = ". On other hosts only? Then give --skip-executable-check."
     raise LaunchError(f"Program not found: {name}{advice}")
+
+
+def check_python_program(program: Sequence[str], environ: Mapping[str, str]) -> None:
+    """What would be a traceback on every rank is one sentence before there are ranks."""
+    interpreter = shutil.which(program[0], path=search_path(environ))
+    if interpreter is None or not Path(interpreter).name.startswith("python"):
+        return
+    first = program[1] if len(program) > 1 else "-"
+    folder = launch_directory(environ)
+    if not first.startswith("-") and not os.path.exists(os.path.join(folder, first)):
+        raise LaunchError(
+            f"Program not found: there is no file {first} in {folder}. On other hosts only? Then give "
+            "--skip-executable-check."
+        )
+    is_own = os.path.realpath(interpreter) == os.path.realpath(sys.executable)
+    if is_own and importlib.util.find_spec("mpi4py") is None:
+        raise LaunchError(
+            "Ranks speak over MPI, and mpi4py is not installed. `pip install 'softmesh[mpi]'` brings it and mpirun."
+        )
 
 
 def check_gdbserver(environ: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from softmesh.processes.launcher.auto_allocation import (
     with_bindings,
 )
 from softmesh.processes.launcher.console import LaunchError, say, warn
-from softmesh.processes.launcher.job import Job, bound_job, check_program, plain_job
+from softmesh.processes.launcher.job import Job, bound_job, check_program, check_python_program, plain_job
 from softmesh.processes.launcher.job_process import Outcome, run
 from softmesh.processes.launcher.job_sweeper import swept
 from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
@@ -160,6 +160,8 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
     if options.dry_run:
         click.echo(shlex.join(job.command()))
         return 0
+    if not options.skip_executable_check:
+        check_python_program(options.program, environ)
     with watch_for_hangs(len(job.ranks), job.hosts, options.keep_others) as reports:
         own = {**mpirun_environment(environ), **reports.environment}
         of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own

@@ -54,28 +54,43 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("collective", callback=when_given(_parse_name))
-@click.option("--devices", type=click.IntRange(1, _MOST_DEVICES), help="How many, in a line or ring. Default: 8.")
-@click.option("--shape", callback=when_given(_parse_shape), metavar="2x4", help="Devices in a grid instead.")
+@click.option(
+    "--devices", type=click.IntRange(1, _MOST_DEVICES), help="Number of devices, in a line or a ring. Default: 8."
+)
+@click.option(
+    "--shape",
+    callback=when_given(_parse_shape),
+    metavar="2x4",
+    help="Rows and columns of devices, instead of --devices.",
+)
 @click.option(
     "--topology",
     type=click.Choice(list(_TOPOLOGIES)),
-    help="Default: ring; a grid is open. On a machine: what its links allow.",
+    help="How the devices are connected. Default: ring, or mesh with --shape; with --system, what its links allow.",
 )
-@click.option("--links", type=click.IntRange(1, _MOST_LINKS), default=1, show_default=True, help="Side by side.")
+@click.option(
+    "--links",
+    type=click.IntRange(1, _MOST_LINKS),
+    default=1,
+    show_default=True,
+    help="Links used in parallel between neighbours.",
+)
 @click.option(
     "--bytes",
     "input_bytes",
     type=click.IntRange(1, _MOST_BYTES),
     default=65536,
     show_default=True,
-    help="What each device brings along.",
+    help="Size of the input tensor on each device.",
 )
-@click.option("--root", type=int, help="The device of a broadcast or reduce_to. Default: 0.")
-@click.option("--src", type=int, help="Where point_to_point starts. Default: 0.")
-@click.option("--dst", type=int, help="Where it ends. Default: the last device.")
-@click.option("--system", metavar="NAME", help="Chips of this machine: T3000, torus:4x4 ...")
-@click.option("--down", multiple=True, metavar="SPEC", help="What is broken there: chip:5, link:3-7.")
-@output_option("Write a film strip (.svg) or a page that plays (.html) instead of printing.")
+@click.option("--root", type=int, help="Device that a broadcast starts from, or that reduce_to ends on. Default: 0.")
+@click.option("--src", type=int, help="Device that point_to_point sends from. Default: 0.")
+@click.option("--dst", type=int, help="Device that point_to_point sends to. Default: the last one.")
+@click.option("--system", metavar="NAME", help="Run it on the chips and links of this machine: T3000, torus:4x4 ...")
+@click.option(
+    "--down", multiple=True, metavar="SPEC", help="Chips or links of the machine that are down: chip:5, link:3-7."
+)
+@output_option("Write a film strip (.svg, .png) or a page that plays (.html) instead of printing.")
 def schedule(
     collective: str,
     devices: int | None,
@@ -90,7 +105,10 @@ def schedule(
     down: tuple[str, ...],
     output: Path | None,
 ) -> None:
-    """Draw how COLLECTIVE moves its chunks, step by step, and what each link carries."""
+    """Draw how COLLECTIVE moves its chunks, step by step, and what each link carries.
+
+    COLLECTIVE is one of @NAMES@.
+    """
     if down and system is None:
         raise click.UsageError("--down needs the machine that it breaks: give --system.")
     group = _group(collective, devices, shape)
@@ -104,6 +122,9 @@ def schedule(
         print_pictures(SchedulePicture(replay))
     else:
         write_picture(output, PAINTERS[output.suffix.lower()](replay))
+
+
+schedule.help = (schedule.help or "").replace("@NAMES@", ", ".join(GENERATORS))
 
 
 def _group(collective: str, devices: int | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:

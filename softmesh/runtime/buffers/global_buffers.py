@@ -16,7 +16,6 @@ from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import ShardOrientation, ShardSpec, TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate
-from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.buffers.buffer_config import (
     BufferShardingArgs,
     DeviceLocalBufferConfig,
@@ -73,8 +72,8 @@ class GlobalSemaphore:
         self.cores = check_cores(where, "cores", cores)
         value = _checked_count("initial_value", initial_value)
         self.buffer = page_per_core(device, cores, _WORD, check_l1(where, buffer_type))
-        _tell_ranks(device, f"create_global_semaphore({self.cores}, {value})", self.address())
-        self.reset_semaphore_value(value)
+        device.tell_ranks(f"create_global_semaphore({self.cores}, {value})", (self.address(),))
+        self._set(value)
 
     def device(self) -> MeshDevice:
         return self.buffer.device()
@@ -83,7 +82,11 @@ class GlobalSemaphore:
         return self.buffer.address()
 
     def reset_semaphore_value(self, reset_value: int) -> None:
-        self.value = _checked_count("reset_value", reset_value)
+        self._set(_checked_count("reset_value", reset_value))
+        self.device().tell_ranks(f"reset_global_semaphore_value({self.value})", (self.address(),))
+
+    def _set(self, value: int) -> None:
+        self.value = value
         if self.value:
             epoch.invalidate()  # calls that were checked with another value of it
         words = torch.full((self.cores.num_cores(),), self.value, dtype=torch.int64).to(torch.uint32)
@@ -91,12 +94,6 @@ class GlobalSemaphore:
 
     def __repr__(self) -> str:
         return f"global_semaphore(address={self.address()}, value={self.value})"
-
-
-def _tell_ranks(device: MeshDevice, made: str, address: int) -> None:
-    """Memory that chips of other processes write to lies at one address on all of them."""
-    if device.ranks is not None:
-        device.ranks.calls.note(SharedCall(made), (address,))
 
 
 def _checked_count(name: str, value: object) -> int:

@@ -89,6 +89,8 @@ class DeferredPool(Pool):
                 if live.get(address) is claim and (claim.holder is None or not claim.has_other_owner()):
                     del live[address]
                     ended.append((address, claim.size))
+                    for journal in self.journals:
+                        journal.append((claim, False))
                 pending.popleft()
             if len(ended) > 1:
                 ended.sort(reverse=self.region.bottom_up)  # first fit comes back to the last of them first
@@ -111,6 +113,8 @@ class DeferredPool(Pool):
             self.pending.popleft()
             return
         self._live[address] = claim
+        for journal in self.journals:
+            journal.append((claim, True))
         self.pending.popleft()
         claim.resolved_address = address  # `_rebuild` does it where this is not reached
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from softmesh import value_free
 from softmesh.errors import OutOfHostMemory
 
 WORTH_ASKING = 1 << 26  # bytes; what is smaller is not asked for
@@ -43,7 +44,7 @@ def _read(path: Path) -> str:
 
 def check_host_room(where: str, nbytes: int, shapes: Sequence[Sequence[int]] = ()) -> None:
     """Refuse what the host has no room for."""
-    if nbytes < WORTH_ASKING:
+    if nbytes < WORTH_ASKING or value_free.is_on:
         return
     left = available()
     if nbytes > left - _KEPT_FREE:

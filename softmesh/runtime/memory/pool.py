@@ -55,6 +55,8 @@ class Pool:
         self._ends = self.pending.append
         self._lock = threading.Lock()
         self._is_changing = False
+        # Claims as they begin (True) and end, in the order of addresses given: for whoever keeps account of them.
+        self.journals: tuple[list[tuple[Claim, bool]], ...] = ()
 
     def allocate(self, size: int, requested: int, owner: object) -> Claim:
         """Memory for a tensor, which knows its label; `requested` counts all banks.
@@ -77,6 +79,8 @@ class Pool:
             claim.resolved_address = address
             self._live[address] = claim
             self._in_order = None
+            for journal in self.journals:
+                journal.append((claim, True))
             self._is_changing = False
         return claim
 
@@ -137,6 +141,8 @@ class Pool:
         claim.resolved_address = found
         self._live[found] = claim
         self._in_order = None
+        for journal in self.journals:
+            journal.append((claim, True))
         self._note_room()
         return found
 
@@ -182,6 +188,8 @@ class Pool:
 
     def _end(self, claim: Claim, address: int) -> None:
         del self._live[address]
+        for journal in self.journals:
+            journal.append((claim, False))
         if address < OVERFLOW_BASE:
             self._holes.give_back(address, claim.size)
 
@@ -217,6 +225,10 @@ class Pool:
 
     def statistics(self) -> Statistics:
         return self._settled(self._statistics)
+
+    def claims(self) -> list[Claim]:
+        """Of everything that is live, in the order of allocation."""
+        return self._settled(lambda: list(self._live.values()))
 
     def live(self) -> list[Allocation]:
         """In address order."""

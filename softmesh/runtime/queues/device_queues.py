@@ -126,14 +126,18 @@ class DeviceQueues:
 
     def create_sub_device_manager(self, sub_devices: Sequence[SubDevice], local_l1_size: int) -> SubDeviceManagerId:
         """Define sub-devices, each with `local_l1_size` bytes of L1 of its own; `load_sub_device_manager` uses them."""
-        return self._managing("create_sub_device_manager").create(sub_devices, local_l1_size)
+        made = self._managing("create_sub_device_manager").create(sub_devices, local_l1_size)
+        self._tell_ranks("create_sub_device_manager", list(sub_devices), local_l1_size)
+        return made
 
     def load_sub_device_manager(self, sub_device_manager_id: SubDeviceManagerId) -> None:
         self._managing("load_sub_device_manager").load(sub_device_manager_id)
+        self._tell_ranks("load_sub_device_manager", list(self.sub_devices.active.cores))
 
     def clear_loaded_sub_device_manager(self) -> None:
         """Back to one sub-device with all worker cores."""
         self._managing("clear_loaded_sub_device_manager").clear()
+        self._tell_ranks("clear_loaded_sub_device_manager")
 
     def remove_sub_device_manager(self, sub_device_manager_id: SubDeviceManagerId) -> None:
         self._managing("remove_sub_device_manager").remove(sub_device_manager_id)
@@ -153,12 +157,17 @@ class DeviceQueues:
     def set_sub_device_stall_group(self, sub_device_ids: Sequence[SubDeviceId]) -> None:
         """Let reads, writes and events wait for these sub-devices only."""
         self._managing("set_sub_device_stall_group").set_stall_group(sub_device_ids)
+        self._tell_ranks("set_sub_device_stall_group", list(sub_device_ids))
 
     def reset_sub_device_stall_group(self) -> None:
         self._managing("reset_sub_device_stall_group").reset_stall_group()
+        self._tell_ranks("reset_sub_device_stall_group")
 
     def get_sub_device_stall_group(self) -> list[SubDeviceId]:
         return list(self._managing("get_sub_device_stall_group").stall_group())
+
+    def _tell_ranks(self, name: str, *arguments: object) -> None:
+        cast("MeshDevice", self).tell_ranks(f"{name}({', '.join(map(str, arguments))})")
 
     def _managing(self, doing: str) -> SubDevices:
         mesh = cast("MeshDevice", self)

@@ -72,6 +72,10 @@ class RunsWithOthers(Protocol):
     def plan_together(self, mesh: MeshDevice, parts: Sequence[Part]) -> Run: ...
 
 
+# What makes a program of something else that `add_program` may be given; None where it is not of that kind.
+CONVERTERS: list[Callable[[object], RunnableProgram | None]] = []
+
+
 class _Fit(NamedTuple):
     """A workload was found to fit a mesh: true for as long as it has this shape and its cores are divided so."""
 
@@ -102,6 +106,7 @@ class MeshWorkload:
     def add_program(self, device_range: MeshCoordinateRange, program: RunnableProgram) -> None:
         where = "add_program"
         box = checked(where, "device_range", device_range, MeshCoordinateRange, "a ttnn.MeshCoordinateRange")
+        program = next((made for convert in CONVERTERS if (made := convert(program)) is not None), program)
         if not callable(getattr(program, "launch", None)):
             raise refused(where, f"program must be a Program, got {described(program)}")
         if self.is_finalised:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from softmesh.cores import CoreRangeSet
+from softmesh.hardware import SubDeviceId
 from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.buffers.mesh_memory import MeshMemory, Window
@@ -81,8 +83,8 @@ class WatchedMesh:
 
     def _among_sub_devices(self, command: Command, device: MeshDevice, queue: Agent) -> Agent:
         """Launches on different sub-devices run side by side; other commands wait for those they name."""
-        if command.name == LAUNCH:
-            (sub_device,) = command.sub_devices
+        sub_device = command.sub_devices[0] if command.name == LAUNCH else _sub_device_of_op(command, device)
+        if sub_device is not None:
             launched = self._worker(queue, sub_device)
             launched.learn(queue.clock)
             return launched
@@ -106,7 +108,36 @@ def _waited_for(command: Command, device: MeshDevice) -> tuple[int, ...]:
         return command.sub_devices
     if command.name in _TRANSFERS or command.reads or command.writes:
         return tuple(device.sub_devices.waited_for())
-    return tuple(one.id for one in device.sub_devices.ids())  # an op: nobody says which cores it runs on
+    return tuple(one.id for one in device.sub_devices.ids())
+
+
+_CORES, _SUB_DEVICES = ("sub_core_grids", "sub_core_grid"), ("subdevice_id", "sub_device_id", "ag_sub_device_id")
+
+
+def _sub_device_of_op(command: Command, device: MeshDevice) -> int | None:
+    """Where an op runs: as it was told, on the cores that hold its shards, or on the first; None for what is no op."""
+    if command.has_extra_fields or command.name in _TRANSFERS or not (command.inputs and command.outputs):
+        return None
+    given = command.arguments
+    named = next((given[name] for name in _SUB_DEVICES if given.get(name) is not None), None)
+    if isinstance(named, SubDeviceId):
+        return named.id
+    cores = next((given[name] for name in _CORES if given.get(name) is not None), None)
+    grids = [cores] if isinstance(cores, CoreRangeSet) else _grids(command)
+    found = [at for grid in grids for at, own in enumerate(device.sub_devices.active.cores) if _is_within(grid, own)]
+    return min(found, default=0)
+
+
+def _grids(command: Command) -> Iterator[CoreRangeSet]:
+    """Of operands and results in shards."""
+    for tensor in (*command.inputs, *command.outputs):
+        config = tensor.memory_config() if tensor.storage.device is not None else None
+        if config is not None and config.shard_spec is not None and config.buffer_type is BufferType.L1:
+            yield config.shard_spec.grid
+
+
+def _is_within(grid: CoreRangeSet, cores: CoreRangeSet) -> bool:
+    return not grid.subtract(cores).num_cores()
 
 
 def span_of_memory(mesh: MeshDevice, memory: PagedMemory) -> Span | None:

@@ -20,6 +20,7 @@ from softmesh.runtime.commands import attach, detach
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.sanitizer.access_history import EVERYWHERE, HostMemory, Touch
+from softmesh.runtime.sanitizer.chip_skew import ChipSkew
 from softmesh.runtime.sanitizer.command_effects import (
     WatchedMesh,
     owner_of_stale_view,
@@ -36,6 +37,7 @@ from softmesh.runtime.sanitizer.findings import (
     stale_view,
     unfinished_read,
 )
+from softmesh.runtime.sanitizer.overlapping_meshes import OverlappingMeshes
 from softmesh.runtime.sanitizer.vector_clocks import Agent, Clock, Messages, Step
 
 if TYPE_CHECKING:
@@ -91,13 +93,19 @@ class Sanitizer:
         self._replays = Replays(self.report)
         self._events: weakref.WeakKeyDictionary[MeshEvent, Clock] = weakref.WeakKeyDictionary()
         self._messages = Messages()
+        self._skew = ChipSkew(self.report)
+        self._overlapping = OverlappingMeshes(self.report)
 
     def on_command(self, command: Command) -> None:
         device = command.device
         if device is None:
             if self._on_host.filling or command.receives:
                 self._by_the_host(command)
-        elif command.name in _ACTS:
+            return
+        if command.queue not in device.captures.recordings:
+            self._skew.note(command, device)
+            self._overlapping.note(command, device)
+        if command.name in _ACTS:
             _ACTS[command.name](self, command, device)
         elif command.queue not in device.captures.recordings:  # what is recorded does not run
             if device.captures.traces:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch.nn.functional as F
 
-from softmesh.callsite import RawSite
+from softmesh.callsite import CallSite, RawSite
 from softmesh.runtime.memory.allocations import Span
 
 # Torch calls that can write their result over their first operand. Every call listed here allocates its result and
@@ -61,6 +61,10 @@ class Memory(Protocol):
     def span(self) -> Span | None: ...
 
     def tell_sharers(self) -> None: ...
+
+    def await_replay(self, captured: CallSite) -> None: ...
+
+    def replayed(self) -> None: ...
 
 
 @dataclass(frozen=True)

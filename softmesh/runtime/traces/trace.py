@@ -96,6 +96,7 @@ class Trace:
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
+        self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
         self._becomes_graphs = as_graphs
@@ -111,6 +112,11 @@ class Trace:
     def outputs(self) -> list[Memory]:
         return [memory for ref in self._outputs if (memory := ref()) is not None]
 
+    def await_replay(self) -> None:
+        """What it makes is not there before it runs."""
+        for memory in self.outputs():
+            memory.await_replay(self.site)
+
     def replay(self) -> None:
         memories = [ref() for ref in self._memories]
         as_captured = True
@@ -124,6 +130,10 @@ class Trace:
                 self._run(memories, as_captured)
         else:
             self._run(memories, as_captured)
+        if not self._has_run:
+            self._has_run = True
+            for memory in self.outputs():
+                memory.replayed()
 
     def _run(self, memories: list[Memory | None], as_captured: bool) -> None:
         if not as_captured:

@@ -9,7 +9,6 @@ from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import mesh_coordinates
-from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime import commands
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
@@ -65,8 +64,7 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     if allocation_tracking.TRACE_ALLOC_TRACKING:
         allocation_tracking.verify_before_replay(mesh, trace)
     mesh.note_launch(queue)
-    if mesh.ranks is not None:
-        mesh.ranks.calls.note(SharedCall(f"execute_trace(the mesh's trace {list(mesh.captures.traces).index(number)})"))
+    _tell_ranks("execute_trace", mesh, number)
     if not mesh.is_remote_only():
         with on_queue(queue):
             trace.replay()
@@ -75,6 +73,12 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
         commands.emit("execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking)
     if blocking:
         mesh.queues[queue].wait("execute_trace")
+
+
+def _tell_ranks(name: str, mesh: MeshDevice, number: int) -> None:
+    """Which trace it is: by its place among those that the mesh has, for ids are numbers of one process."""
+    if mesh.ranks is not None and number in mesh.captures.traces:
+        mesh.tell_ranks(f"{name}(the mesh's trace {list(mesh.captures.traces).index(number)})")
 
 
 def drop_trace(mesh: MeshDevice, number: int) -> None:
@@ -96,6 +100,7 @@ def begin_trace_capture(mesh_device: MeshDevice, cq_id: int | QueueId | None = N
 
 
 def _begin(mesh_device: MeshDevice, queue: int, number: MeshTraceId) -> MeshTraceId:
+    mesh_device.tell_ranks(f"begin_trace_capture(cq_id={queue})")
     begun(mesh_device, queue, Recording(number, queue, user_call_site()))
     _tell("begin_trace_capture", mesh_device, queue, number)
     return number
@@ -105,7 +110,10 @@ def end_trace_capture(mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int
     queue = _queue_number("end_trace_capture", mesh_device, cq_id)
     recording = ended(mesh_device, queue, _checked_id("end_trace_capture", trace_id))
     as_graphs = mesh_device.torch_device.type == "cuda" and mesh_device.ranks is None
-    keep_trace(mesh_device, Trace(recording, mesh_device.sub_devices.active.id, as_graphs))
+    trace = Trace(recording, mesh_device.sub_devices.active.id, as_graphs)
+    keep_trace(mesh_device, trace)
+    trace.await_replay()
+    mesh_device.tell_ranks(f"end_trace_capture(cq_id={queue})")
     _tell("end_trace_capture", mesh_device, queue, trace_id)
 
 
@@ -122,7 +130,8 @@ def execute_trace(
 def release_trace(mesh_device: MeshDevice, trace_id: MeshTraceId) -> None:
     """Forget a trace. One that is not there is no error."""
     checked("release_trace", "mesh_device", mesh_device, MeshDevice, _A_MESH).check_open("release_trace")
-    drop_trace(mesh_device, int(_checked_id("release_trace", trace_id)))
+    _tell_ranks("release_trace", mesh_device, int(_checked_id("release_trace", trace_id)))
+    drop_trace(mesh_device, int(trace_id))
     _tell("release_trace", mesh_device, 0, trace_id)
 
 

@@ -1,0 +1,256 @@
+"""A hook of mkdocs: the pages of the reference, made from the package when the manual is built.
+
+`reference/` gets a page for each family of ops, one for the other public names, one for the command line and one for
+every message of an error or a warning; each notebook becomes a page. Links of the documents to files outside of docs/
+become links to the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import softmesh
+from softmesh import errors
+from softmesh.cli import commands
+from softmesh.dispatch.entry_point import EntryPoint
+from softmesh.namespaces import LAZY
+
+ROOT = Path(softmesh.__file__).parent
+REPOSITORY = "https://github.com/softmesh/softmesh/blob/main/"
+FAMILIES = {
+    "attention": "Attention",
+    "collectives": "Collectives",
+    "conv": "Convolutions",
+    "creation": "Creation",
+    "data_movement": "Moving and reshaping data",
+    "elementwise": "Element by element",
+    "embedding": "Embeddings",
+    "matmul": "Products",
+    "moe": "Mixture of experts",
+    "normalization": "Norms and softmax",
+    "pool": "Pooling",
+    "reduction": "Reductions",
+    "sockets": "Sockets",
+    "tensor": "Tensors and transfers",
+}
+OTHER = "Further ops"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name, text in reference_pages().items():
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
+        page = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, page, content=notebook_page(notebook)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Files beside docs/ are not part of the site: the repository shows them."""
+    return re.sub(r"\]\(\.\./(?=[^)]*\))", f"]({REPOSITORY}", markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    return without_network(output, "../" * page.url.count("/"))
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    return without_network(output, "")
+
+
+def without_network(page: str, root: str) -> str:
+    """For search in pages that are opened from a folder the theme loads a script from the network: ours needs none."""
+    return page.replace("https://unpkg.com/iframe-worker/shim", f"{root}file_worker.js")
+
+
+def reference_pages() -> dict[str, str]:
+    ops = operations()
+    pages = {page_of(family): family_page(family, members) for family, members in ops.items()}
+    pages["values"] = values_page()
+    pages["command-line"] = command_line_page()
+    pages["errors"] = errors_page()
+    pages["index"] = index_page(ops)
+    return pages
+
+
+# -- notebooks -------------------------------------------------------------------------------------------
+
+
+def notebook_page(notebook: Path) -> str:
+    """Its cells with what they showed when it was last run; the suite runs it, too."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        parts += [shown for output in cell["outputs"] if (shown := output_of(output))]
+    parts.append(f"*[{notebook.name}]({REPOSITORY}docs/notebooks/{notebook.name}) is this page as a notebook.*")
+    return "\n\n".join(parts) + "\n"
+
+
+def output_of(output: dict[str, Any]) -> str:
+    if output["output_type"] == "stream":
+        return f"```text\n{''.join(output['text']).rstrip()}\n```"
+    data = output.get("data", {})
+    if "text/html" in data:
+        return f"<div>{''.join(data['text/html'])}</div>"
+    return f"```text\n{''.join(data['text/plain'])}\n```" if "text/plain" in data else ""
+
+
+# -- ops -----------------------------------------------------------------------------------------------
+
+
+def operations() -> dict[str, dict[str, EntryPoint]]:
+    """Every public callable that makes, moves or frees tensors, under its dotted name, by family."""
+    found: dict[str, dict[str, EntryPoint]] = defaultdict(dict)
+    for name, op in sorted(public_entry_points()):
+        found[family_of(op)][name] = op
+    return dict(sorted(found.items(), key=lambda item: (item[0] == OTHER, item[0])))
+
+
+def public_entry_points() -> Iterator[tuple[str, EntryPoint]]:
+    seen = set()
+    for module, prefix in namespaces():
+        for name, value in vars(module).items():
+            dotted = f"{prefix}{name}"
+            if isinstance(value, EntryPoint) and not name.startswith("_") and dotted not in seen:
+                seen.add(dotted)
+                yield dotted, value
+
+
+def namespaces() -> Iterator[tuple[Any, str]]:
+    yield softmesh, "ttnn."
+    for name in ("transformer", "experimental", "kv_cache", "distributed", "prim"):
+        yield getattr(softmesh, name), f"ttnn.{name}."
+
+
+def family_of(op: EntryPoint) -> str:
+    definition = getattr(op, "definition", None)
+    function = getattr(definition, "define", None) or getattr(op, "function", None)
+    module = getattr(inspect.unwrap(function), "__module__", "") if function is not None else type(op).__module__
+    words = module.split(".")
+    named = next((FAMILIES[word] for word in words if word in FAMILIES), None)
+    return named or OTHER
+
+
+def page_of(family: str) -> str:
+    return re.sub(r"[^a-z]+", "-", family.lower()).strip("-")
+
+
+def family_page(family: str, members: dict[str, EntryPoint]) -> str:
+    parts = [f"# {family}", ""]
+    for name, op in members.items():
+        text = inspect.getdoc(op) or ""
+        parts += [f"## {name} {{ #{name} }}", "", "```text", text.replace("```", "'''"), "```", ""]
+    return "\n".join(parts)
+
+
+def index_page(ops: dict[str, dict[str, EntryPoint]]) -> str:
+    parts = ["# Names", "", f"{sum(map(len, ops.values()))} callables, by family; [values and types](values.md)", ""]
+    for family, members in ops.items():
+        links = ", ".join(f"[{name}]({page_of(family)}.md#{name})" for name in members)
+        parts += [f"## {family}", "", links, ""]
+    return "\n".join(parts)
+
+
+# -- values, commands, errors ------------------------------------------------------------------------------
+
+
+def values_page() -> str:
+    """Classes, functions and constants of the top namespace that are no ops."""
+    parts = ["# Values and types", ""]
+    members = {name: getattr(softmesh, name) for name in (*vars(softmesh), *LAZY) if not name.startswith("_")}
+    for name, value in sorted(members.items(), key=lambda item: item[0].lower()):
+        if isinstance(value, EntryPoint) or inspect.ismodule(value):
+            continue
+        is_described = inspect.isclass(value) or inspect.isroutine(value)
+        about = (inspect.getdoc(value) or "") if is_described else repr(value)[:300]
+        signature = ""
+        if is_described:
+            with contextlib.suppress(TypeError, ValueError):
+                signature = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
+        text = "\n\n".join(filter(None, (f"ttnn.{name}{signature}", about)))
+        parts += [f"## ttnn.{name} {{ #ttnn.{name} }}", "", "```text", text.replace("```", "'''"), "```", ""]
+    return "\n".join(parts)
+
+
+def command_line_page() -> str:
+    from softmesh.processes.launcher.tt_run import tt_run
+
+    parts = ["# Command line", ""]
+    top = click.Context(commands, info_name="softmesh", max_content_width=100, help_option_names=["-h", "--help"])
+    named = [("softmesh", commands, top)]
+    for name in commands.list_commands(top):
+        command = commands.get_command(top, name)
+        assert command is not None
+        named.append((f"softmesh {name}", command, click.Context(command, info_name=name, parent=top)))
+    named.append(("tt-run", tt_run, click.Context(tt_run, info_name="tt-run", max_content_width=100)))
+    for name, command, context in named:
+        parts += [f"## {name} {{ #{name.replace(' ', '-')} }}", "", "```text", command.get_help(context), "```", ""]
+    return "\n".join(parts)
+
+
+def errors_page() -> str:
+    classes = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    classes = {name: value for name, value in classes.items() if issubclass(value, Exception)}
+    told = messages(set(classes))
+    parts = [
+        "# Errors and warnings",
+        "",
+        "Every class, and every message that is raised or warned with it, cause and remedy included; `{...}` stands "
+        "for what depends on the call. Search for the words of a message to find it.",
+        "",
+    ]
+    for name, value in classes.items():
+        bases = ", ".join(base.__name__ for base in value.__bases__)
+        parts += [f"## {name} {{ #{name} }}", "", f"*{bases}.* {inspect.getdoc(value) or ''}", ""]
+        parts += [f"* `{text}`" for text in sorted(told.get(name, ()))]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def messages(names: set[str]) -> dict[str, set[str]]:
+    """The texts of `raise Name(...)`, and of calls that are given a warning's or an error's class beside a text."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            given = [arg.id for arg in node.args if isinstance(arg, ast.Name) and arg.id in names]
+            called = node.func.id if isinstance(node.func, ast.Name) else ""
+            owners = {called} & names or set(given)
+            if called == "refused":
+                owners = {"ArgumentError"}
+            for owner in owners:
+                text = next(filter(None, map(_template, node.args)), "")
+                if len(text) > 20:
+                    found[owner].add(text)
+    return found
+
+
+def _template(node: ast.expr) -> str:
+    """A text with `{...}` where a value is put in."""
+    return re.sub(r"\s+", " ", _text(node)).replace("`", "'").strip()
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) if isinstance(part, ast.Constant) else "{...}" for part in node.values)
+    return ""

@@ -1,0 +1,313 @@
+"""From a command of the stream to the workload that one of its devices has; None where a device has nothing to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from softmesh.cost.laws.elements import MEASURED, STEP
+from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
+from softmesh.cost.op_families import Family, family_of
+from softmesh.cost.workloads import (
+    TILE,
+    TILE_BYTES,
+    Chain,
+    Dispatch,
+    Elements,
+    Exchange,
+    HostTransfer,
+    Movement,
+    Product,
+    Workload,
+    cores_of,
+    tiles_of,
+)
+from softmesh.hardware import MathFidelity, Topology
+from softmesh.hardware.enums import BufferType, Layout
+from softmesh.hardware.memory_config import TensorMemoryLayout
+from softmesh.runtime.command_tensor import CommandTensor
+from softmesh.runtime.commands import Command
+from softmesh.systems.chip import Chip
+
+_PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, MathFidelity.HiFi4: 4}
+_FUNCTION_STEPS = {  # of exp, by the vector unit's work on one element; what is not here counts by its arithmetic
+    "exp": 1.0,
+    "gelu": 1.0,
+    "silu": 1.0,
+    "sigmoid": 0.9,
+    "tanh": 0.8,
+    "log": 0.8,
+    "softplus": 1.5,
+    "pow": 2.0,
+    "sin": 0.8,
+    "cos": 0.8,
+    "erf": 1.2,
+    "sqrt": 0.4,
+    "rsqrt": 0.4,
+    "reciprocal": 0.4,
+    "softmax": 0.5,
+    "relu": STEP,
+}
+_EXCHANGES = (
+    ("all_reduce", "all_reduce"),
+    ("reduce_scatter", "reduce_scatter"),
+    ("reduce_to_root", "reduce_scatter"),
+    ("all_to_all", "all_to_all"),
+    ("all_gather", "all_gather"),
+    ("broadcast", "all_gather"),
+)
+_PAIRWISE = ("point_to_point", "neighbor_pad", "slice_reshard")
+_ROW_PAGE = 2048
+
+
+def workload_of(command: Command, chip: Chip) -> Workload | None:
+    """What `command` asks of each device it ran on."""
+    if command.device is None or (not command.inputs and not command.outputs and command.name != "execute_trace"):
+        return _launch(chip) if family_of(command.name) is Family.LAUNCH and command.device is not None else None
+    return _MAKERS[family_of(command.name)](command, chip)
+
+
+def _nothing(command: Command, chip: Chip) -> None:
+    return None
+
+
+def _launch(chip: Chip) -> Dispatch:
+    return Dispatch(chip, runtime_args=16, buffers=8)
+
+
+def bytes_of(tensor: CommandTensor) -> int:
+    """On one device, in whole tiles where it lies in tiles."""
+    extents = list(tensor.shape)
+    if tensor.layout is Layout.TILE:
+        rows = extents[-2] if len(extents) > 1 else 1
+        return math.prod(extents[:-2]) * tiles_of(rows, extents[-1] if extents else 1) * TILE_BYTES[dtype_of(tensor)]
+    return math.prod(extents) * TILE_BYTES[dtype_of(tensor)] // (TILE * TILE)
+
+
+def dtype_of(tensor: CommandTensor) -> str:
+    name = tensor.dtype.name.lower()
+    return name if name in TILE_BYTES else "uint8" if name == "int8" else "bfloat16"
+
+
+def is_in_l1(tensors: Sequence[CommandTensor]) -> bool:
+    return bool(tensors) and all(tensor.memory_config().buffer_type is not BufferType.DRAM for tensor in tensors)
+
+
+def _cores(tensors: Sequence[CommandTensor], chip: Chip) -> int:
+    """Those that hold the shards; all, where nothing is sharded."""
+    for tensor in tensors:
+        spec = tensor.memory_config().shard_spec
+        if spec is not None:
+            return min(spec.num_cores(), cores_of(chip))
+    return cores_of(chip)
+
+
+def _tiles(tensors: Sequence[CommandTensor]) -> int:
+    def of(tensor: CommandTensor) -> int:
+        extents = list(tensor.shape) or [1]
+        return math.prod(extents[:-2]) * tiles_of(extents[-2] if len(extents) > 1 else 1, extents[-1])
+
+    return max((of(tensor) for tensor in tensors), default=0)
+
+
+def _movement(command: Command, chip: Chip) -> Movement | None:
+    """Nothing, where nothing is made or another view of the same memory; else what is read and what is written.
+
+    A slice or a lookup reads what it takes; what is written into a part of an operand, as into a cache, writes no more
+    than it was given.
+    """
+    inputs, outputs = command.inputs, command.outputs
+    if not outputs:
+        return None
+    first = inputs[0].storage.address if inputs else None
+    if all(made.storage.address == first for made in outputs):
+        if len(inputs) == 1:
+            return None
+        inputs = inputs[1:]
+        read = written = sum(map(bytes_of, inputs))
+    else:
+        written = sum(map(bytes_of, outputs))
+        read = min(sum(map(bytes_of, inputs)), 4 * written)
+    every = (*inputs, *outputs)
+    page = min(_page(tensor) for tensor in every)
+    pages = -(-max(read, written) // page)
+    return Movement(command.name, chip, read, written, is_in_l1(every), pages, _cores(every, chip))
+
+
+def _page(tensor: CommandTensor) -> int:
+    """Bytes that lie together: a tile, or a row."""
+    extents = list(tensor.shape)
+    if tensor.layout is Layout.TILE or not extents:
+        return TILE_BYTES[dtype_of(tensor)]
+    return max(extents[-1] * TILE_BYTES[dtype_of(tensor)] // (TILE * TILE), 32)
+
+
+def _elements(command: Command, chip: Chip) -> Elements:
+    every = (*command.inputs, *command.outputs)
+    tiles = _tiles(every)
+    name = command.name.rpartition(".")[2].rstrip("_")
+    steps = _FUNCTION_STEPS.get(name)
+    if steps is None:
+        volume = max((math.prod(tensor.shape) for tensor in every), default=1)
+        steps = max(command.cost.flops / max(volume, 1), 1.0) * STEP
+    return Elements(
+        MEASURED if name == MEASURED else name,
+        chip,
+        tiles,
+        max((dtype_of(tensor) for tensor in every), key=TILE_BYTES.__getitem__, default="bfloat16"),
+        sum(map(bytes_of, command.inputs)),
+        sum(map(bytes_of, command.outputs)),
+        is_in_l1(every),
+        _cores(every, chip),
+        steps,
+    )
+
+
+def phases_of(command: Command, dtype: str) -> int:
+    config = command.arguments.get("compute_kernel_config")
+    fidelity = getattr(config, "math_fidelity", None)
+    if fidelity in _PHASES:
+        return _PHASES[fidelity]
+    return {4096: 4, 2048: 2}.get(TILE_BYTES[dtype], 1)
+
+
+def _grid(command: Command, chip: Chip) -> tuple[tuple[int, int], bool]:
+    """Columns and rows of cores, and whether a program config chose them."""
+    config = command.arguments.get("program_config")
+    size: Any = getattr(config, "compute_with_storage_grid_size", None) or command.arguments.get("core_grid")
+    columns, rows = getattr(size, "x", 0), getattr(size, "y", 0)
+    return ((columns, rows) if columns and rows else chip.grid()), config is not None
+
+
+def _product(command: Command, chip: Chip) -> Product | Elements:
+    if len(command.inputs) < 2 or not command.outputs:
+        return _elements(command, chip)
+    in0, in1, out = command.inputs[0], command.inputs[1], command.outputs[0]
+    extents = list(out.shape) or [1]
+    rows, columns = (extents[-2] if len(extents) > 1 else 1), extents[-1]
+    inner = command.cost.flops // (2 * max(math.prod(extents), 1)) or in0.shape[-1]
+    batch = math.prod(extents[:-2])
+    grid, tuned = _grid(command, chip)
+    cores = 0
+    config = in0.memory_config()
+    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and is_in_l1([in0, out]):
+        cores = _cores([in0], chip)
+    return Product(
+        chip,
+        -(-rows // TILE),
+        max(-(-int(inner) // TILE), 1),
+        -(-columns // TILE),
+        TILE_BYTES[dtype_of(in0)],
+        TILE_BYTES[dtype_of(in1)],
+        TILE_BYTES[dtype_of(out)],
+        phases_of(command, dtype_of(in0)),
+        grid,
+        batch,
+        is_in_l1([in0]),
+        is_in_l1([in1]),
+        is_in_l1([out]),
+        is_tuned=tuned or batch > 1 or is_in_l1([in0]),
+        height_cores=cores,
+    )
+
+
+def _convolution(command: Command, chip: Chip) -> Product | Elements:
+    """As the product that it is computed as: pixels by the window's elements by output channels."""
+    made = _product(command, chip)
+    if isinstance(made, Elements):
+        return made
+    return made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True)
+
+
+def _attention(command: Command, chip: Chip) -> Chain | Elements:
+    """Scores, their softmax and the weighted sum of values, held in L1; keys and values come from DRAM."""
+    tensors = [tensor for tensor in command.inputs if len(tensor.shape) >= 3]
+    work = command.cost.flops // (2 * TILE**3)
+    if len(tensors) < 2 or not work:
+        return _elements(command, chip)
+    query, keys = tensors[0], tensors[1]
+    dim = max(-(-query.shape[-1] // TILE), 1)
+    if command.arguments.get("is_causal", False) and query.shape[-2] > 1:
+        work = max(work // 2, 1)
+    scores = max(work // (2 * dim), 1)
+    tile, kv_tile = TILE_BYTES[dtype_of(query)], TILE_BYTES[dtype_of(keys)]
+    columns = max(-(-keys.shape[-2] // TILE), 1)
+    rows = max(scores // columns, 1)
+    grid, _ = _grid(command, chip)
+    first = Product(
+        chip, rows, dim, columns, tile, kv_tile, tile, 2, grid, in0_in_l1=True, out_in_l1=True, is_tuned=True
+    )
+    softmax = Elements("softmax", chip, rows * columns, "bfloat16", 0, 0, True, math.prod(grid), 0.25)
+    return Chain("attention", (first, softmax, first._replace(k=columns, n=dim)))
+
+
+def _exchange(command: Command, chip: Chip) -> Workload | None:
+    assert command.device is not None
+    name = command.name.rpartition(".")[2]
+    inputs = command.inputs or command.outputs
+    lines = lines_of(command.device)
+    axis = command.arguments.get("cluster_axis")
+    is_axis = isinstance(axis, int) and 0 <= axis < len(lines)
+    chosen = [line for at, line in enumerate(lines) if (at == axis or not is_axis) and line.devices > 1]
+    links = command.arguments.get("num_links")
+    parts = []
+    held = bytes_of(inputs[0])
+    op = next((law for word, law in _EXCHANGES if word in name), "all_gather")
+    for line in chosen:
+        if any(word in name for word in _PAIRWISE):
+            line = line._replace(devices=2, is_ring=False)
+        wanted = command.arguments.get("topology")
+        size = held * line.devices if op == "all_gather" else held
+        parts.append(
+            Exchange(
+                op,
+                line.chip,
+                line.devices,
+                min(links, line.links) if isinstance(links, int) and links > 0 else line.links,
+                line.is_ring and wanted in (None, Topology.Ring, Topology.Torus),
+                size,
+                is_2d=is_two_dimensional(),
+                in_l1=is_in_l1(inputs),
+            )
+        )
+        held = size if op == "all_gather" else held // line.devices if op == "reduce_scatter" else held
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else Chain(name, tuple(parts))
+
+
+def _host_write(command: Command, chip: Chip) -> HostTransfer:
+    return _transfer(command, chip, is_write=True)
+
+
+def _host_read(command: Command, chip: Chip) -> HostTransfer:
+    return _transfer(command, chip, is_write=False)
+
+
+def _transfer(command: Command, chip: Chip, is_write: bool) -> HostTransfer:
+    tensors = command.outputs or command.inputs if is_write else command.inputs or command.outputs
+    size = sum(map(bytes_of, tensors))
+    return HostTransfer(is_write, chip, max(size, 1), min(map(_page, tensors)), is_in_l1(tensors))
+
+
+def _message(command: Command, chip: Chip) -> Exchange:
+    assert command.device is not None
+    size = sum(map(bytes_of, command.inputs or command.outputs))
+    links = max((line.links for line in lines_of(command.device)), default=1)
+    return Exchange("all_gather", chip, 2, links, False, 2 * max(size, 1), is_2d=is_two_dimensional())
+
+
+_MAKERS: dict[Family, Callable[[Command, Chip], Workload | None]] = {
+    Family.EXCHANGE: _exchange,
+    Family.PRODUCT: _product,
+    Family.CONVOLUTION: _convolution,
+    Family.ATTENTION: _attention,
+    Family.ELEMENTS: _elements,
+    Family.MOVEMENT: _movement,
+    Family.HOST_WRITE: _host_write,
+    Family.HOST_READ: _host_read,
+    Family.LAUNCH: lambda command, chip: _launch(chip),
+    Family.MESSAGE: _message,
+    Family.FREE: _nothing,
+}

@@ -1,0 +1,87 @@
+"""Element-wise functions, reductions, norms and softmax: tiles of a core by the vector unit, against memory.
+
+The cores share whole tiles, so that the slowest has its share rounded up. What was measured is `exp`; other functions
+take a share of its cycles that follows from how many steps of the vector unit they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from softmesh.cost.command_cost import Bound
+from softmesh.cost.laws.law import Coefficients, Law, Numbers, larger, largest
+from softmesh.cost.workloads import TILE_BYTES, Elements
+
+MEASURED = "exp"
+STEP = 0.05  # of exp: what one elementary operation of the vector or matrix unit takes
+
+
+def _terms(work: Elements) -> tuple[float, ...]:
+    each = -(-work.tiles // work.cores)
+    moved = work.read + work.written
+    return (
+        float(each),
+        work.steps,
+        each * moved / max(work.tiles, 1),
+        float(0 if work.in_l1 else moved),
+        float(moved if work.in_l1 else 0),
+        work.chip.clock_ghz * 1e9,
+        work.chip.dram_gb_per_s * 1e9,
+        float(work.cores),
+        float(min(work.tiles, work.cores)),
+    )
+
+
+def _parts(terms: tuple[Numbers, ...], c: Coefficients) -> tuple[Numbers, Numbers, Numbers]:
+    tiles, steps, core_bytes, dram, l1, clock, dram_rate, cores, _ = terms
+    vector = tiles * (c["exp_cycles"] * steps + c["tile_cycles"]) / clock
+    memory = dram / (dram_rate * c["dram_share"])
+    core = core_bytes / (c["core_bytes_per_cycle"] * clock)
+    noc = l1 / (c["l1_bytes_per_cycle"] * cores * clock)
+    return vector, memory, larger(core, noc)
+
+
+def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
+    return _start(terms, c) + larger(*_parts(terms, c), sharpness=6.0)
+
+
+def _start(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
+    return (c["start_us"] + terms[-1] * c["core_ns"] * 1e-3) * 1e-6
+
+
+def _starting(_: str) -> dict[str, float]:
+    return {
+        "start_us": 1.0,
+        "core_ns": 25.0,
+        "exp_cycles": 2000.0,
+        "tile_cycles": 60.0,
+        "dram_share": 0.55,
+        "core_bytes_per_cycle": 8.0,
+        "l1_bytes_per_cycle": 6.0,
+    }
+
+
+def _bound(terms: tuple[float, ...], c: Coefficients) -> Bound:
+    vector, memory, noc = _parts(terms, c)
+    start = _start(terms, c)
+    return largest({Bound.COMPUTE: vector, Bound.DRAM: memory, Bound.NOC: noc, Bound.DISPATCH: start})
+
+
+def _position(work: Elements) -> tuple[float, ...]:
+    each = -(-work.tiles // work.cores)
+    return math.log2(max(each, 1)), math.log2(TILE_BYTES[work.dtype]), float(work.in_l1), math.log2(work.steps)
+
+
+ELEMENTS = Law(
+    name="elements",
+    key=lambda work: work.chip.arch_name,
+    starting=_starting,
+    terms=_terms,
+    seconds=_seconds,
+    position=_position,
+    reach=(3.0, 1.0, 1.0, 1.0),
+    doubt=0.05,
+    noise=0.02,
+    bound=_bound,
+    keeps_points=False,
+)

@@ -1,0 +1,110 @@
+"""Collectives: a start, a latency for each hop to the farthest chip, and the bytes of the busiest link over its rate.
+
+Regimes, as measured: between two chips alone a link carries less than in a longer line; a ring sends half each way;
+reduce_scatter on a ring sends pieces straight to their owners up to 512 KiB a device; an exchange of all with all
+crowds the middle of a long line; all_reduce is a reduce_scatter and an all_gather.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from softmesh.cost.command_cost import Bound
+from softmesh.cost.laws.law import Coefficients, Law, Numbers
+from softmesh.cost.workloads import Exchange
+
+_KIB = 1024
+DIRECT_LIMIT = 512 * _KIB  # of reduce_scatter on a ring
+_PACKET = {"wormhole_b0": 6144, "blackhole": 8192}  # of the measured tables
+_PACKET_HEADER = 600  # bytes' worth of link time that a packet costs beside its payload
+_2D_HOP = 1.21  # a hop of a two-dimensional fabric: 874 of 711 ns on Wormhole, 619 of 515 on Blackhole
+BASIC = ("all_gather", "reduce_scatter", "all_to_all")
+
+
+def hops_of(work: Exchange) -> int:
+    """To the farthest device."""
+    return work.devices // 2 if work.is_ring else work.devices - 1
+
+
+def is_direct(work: Exchange) -> bool:
+    return work.op == "reduce_scatter" and work.is_ring and work.size <= DIRECT_LIMIT
+
+
+def link_bytes(work: Exchange) -> float:
+    """Through the busiest link, one way, as the timing of the measured algorithms has it."""
+    n, half = work.devices, work.devices // 2
+    share = work.size / n
+    if work.op == "all_to_all" or is_direct(work):
+        pieces = half * (n - half) / (2 if work.is_ring else 1)
+    else:
+        pieces = half if work.is_ring else n - 1
+    return pieces * share * _packet_share(work) / work.links
+
+
+def _packet_share(work: Exchange) -> float:
+    """How much longer the bytes take than with the packets of the tables."""
+    usual = _PACKET[work.chip.arch_name]
+    packet = work.packet or usual
+    return (1 + _PACKET_HEADER / packet) / (1 + _PACKET_HEADER / usual)
+
+
+def _terms(work: Exchange) -> tuple[float, ...]:
+    hops = hops_of(work) * (_2D_HOP if work.is_2d else 1.0)
+    crowd = max(work.devices / 4, 1.0) if work.op == "all_to_all" else 1.0
+    regime = 3 if is_direct(work) else 2 if work.is_ring else 0 if work.devices == 2 else 1
+    return hops, link_bytes(work), float(regime), crowd, float(work.in_l1)
+
+
+def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
+    hops, through, regime, crowd, in_l1 = terms
+    rates = np.array([c["pair_gb_per_s"], c["line_gb_per_s"], c["ring_gb_per_s"], c["direct_gb_per_s"]])
+    rate = rates[np.asarray(regime, dtype=int)] * 1e9
+    latency = (c["start_us"] + hops * c["hop_us"]) * 1e-6 * np.where(in_l1, c["l1_latency"], 1.0)
+    return latency + through * crowd ** c["crowding"] / rate
+
+
+def _starting(key: str) -> dict[str, float]:
+    wormhole = key.startswith("wormhole")
+    rate = 11.0 if wormhole else 22.0
+    return {
+        "start_us": 5.0,
+        "hop_us": 2.0 if wormhole else 1.3,
+        "pair_gb_per_s": 0.7 * rate,
+        "line_gb_per_s": rate,
+        "ring_gb_per_s": rate,
+        "direct_gb_per_s": 0.5 * rate,
+        "crowding": 0.5,
+        "l1_latency": 0.5,  # share of start and hops that persistent buffers in L1 leave
+    }
+
+
+def _bound(terms: tuple[float, ...], c: Coefficients) -> Bound:
+    whole = float(_seconds(terms, c))
+    latency = (c["start_us"] + terms[0] * c["hop_us"]) * 1e-6
+    return Bound.LINK if whole > 2 * latency else Bound.DISPATCH
+
+
+def position(work: Exchange) -> tuple[float, ...]:
+    return (
+        math.log2(max(work.size, 1)),
+        math.log2(work.devices),
+        float(work.is_ring),
+        float(is_direct(work)),
+        float(work.in_l1),
+    )
+
+
+EXCHANGE = Law(
+    name="exchange",
+    key=lambda work: f"{work.chip.arch_name} {work.op}",
+    starting=_starting,
+    terms=_terms,
+    seconds=_seconds,
+    position=position,
+    reach=(4.0, 2.0, 1.5, 0.5, 0.5),
+    doubt=0.10,
+    noise=0.01,
+    bound=_bound,
+)

@@ -1,0 +1,29 @@
+"""Ops of whole models of which only the kind is known, and gaps between ops: a typical time for each kind.
+
+Published per-op times of models in decode name the op and not its shape. A kind's time in one such model is the best
+guess for the next one, with a band as wide as the times of one kind differ.
+"""
+
+from __future__ import annotations
+
+from softmesh.cost.command_cost import Bound
+from softmesh.cost.laws.law import Coefficients, Law, Numbers
+
+
+def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
+    return terms[0] * c["typical_us"] * 1e-6
+
+
+TYPICAL_OP = Law(
+    name="typical op",
+    key=lambda work: f"{work.chip.arch_name} {work.phase} {work.kind}",
+    starting=lambda key: {"typical_us": 5.0},
+    terms=lambda work: (1.0,),
+    seconds=_seconds,
+    position=lambda work: (),
+    reach=(),
+    doubt=0.5,
+    noise=0.1,
+    bound=lambda terms, c: Bound.DISPATCH,
+    keeps_points=False,
+)

@@ -1,0 +1,40 @@
+"""How the devices along each axis of a mesh are joined, under the fabric that is set now."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from softmesh.cost.link_costs import Line
+from softmesh.fabric import settings
+from softmesh.hardware import FabricConfig
+from softmesh.runtime.device import MeshDevice
+
+_LINES: WeakKeyDictionary[MeshDevice, dict[tuple[int, tuple[int, ...]], tuple[Line, ...]]] = WeakKeyDictionary()
+_TWO_DIMENSIONAL = (
+    FabricConfig.FABRIC_2D,
+    FabricConfig.FABRIC_2D_TORUS_X,
+    FabricConfig.FABRIC_2D_TORUS_Y,
+    FabricConfig.FABRIC_2D_TORUS_XY,
+)
+
+
+def lines_of(device: MeshDevice) -> tuple[Line, ...]:
+    """For each axis: how many devices, how many links between two, and whether the ends are joined."""
+    known = _LINES.setdefault(device, {})
+    key = settings.serial, tuple(device.shape)
+    if key not in known:
+        known[key] = tuple(_line(device, axis, n) for axis, n in enumerate(device.shape))
+    return known[key]
+
+
+def is_two_dimensional() -> bool:
+    """Whether packets are routed by a fabric of two dimensions."""
+    return settings.active().config in _TWO_DIMENSIONAL
+
+
+def _line(device: MeshDevice, axis: int, devices: int) -> Line:
+    if devices == 1:
+        return Line(device.system.chip, 1, 1, False)
+    lines = device.lines_along(axis)
+    closes = devices > 2 and all(device.system.are_joined(line, axis) for line in lines)
+    return Line(device.system.chip, devices, max(1, device.system.links_along(lines, axis)), closes)

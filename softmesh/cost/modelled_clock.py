@@ -1,0 +1,268 @@
+"""One modelled clock: when each command of a run begins and ends, over hosts, queues, devices and links.
+
+The host of a rank puts commands into queues, one after the other, and goes on; a blocking call waits for its end. In a
+queue commands keep their order. A program begins when its queue gets to it, the worker cores of its sub-devices are
+free on all its devices, and the links it sends over are; programs on other sub-devices, or on other chips, run beside
+it. Transfers, and events that are recorded, wait for the programs before them in their queue; a queue that waits for
+an event goes on when the queue that recorded it got there. Replayed commands are put into their queue by the device
+itself: no host stands between them. A message is received when it was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from softmesh.cost.laws.dispatches import GAP_US, UNTRACED_US
+from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
+from softmesh.systems.chip import Chip
+
+_ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
+_GAP = {arch: us * 1e-6 for arch, us in GAP_US.items()}  # between two programs on the same cores
+_REPLAY = 5e-6  # the host's time for a replay
+_ROUND_TRIP = 2e-6  # until the host sees that something has ended
+_MOST_SUB_DEVICES = 4
+
+
+class Times(NamedTuple):
+    """Of a command that ran: which one it is, of which run, and of which replay."""
+
+    run: int
+    command: int  # index in the run
+    issued: float
+    start: float
+    end: float
+    after: int  # index in the list of times; -1: none
+    trace: int | None
+    session: int | None
+
+
+class Clocked(NamedTuple):
+    times: list[Times]
+    at_command: list[list[tuple[float, int]]]  # of each run: the host's time, and how many times there are, after each
+    seconds: float
+
+
+class _Place(NamedTuple):
+    """A moment that something waits for, and the command that made it so late."""
+
+    time: float
+    by: int
+
+
+_START = _Place(0.0, -1)
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.next = _START  # when its next command may begin
+        self.done = _START  # when all so far has ended
+
+
+class Clock:
+    def __init__(self, runs: Sequence[RecordedRun]) -> None:
+        self._runs = runs
+        self.times: list[Times] = []
+        chips = sorted({chip for run in runs for chip in run.chips})
+        at = {chip: place for place, chip in enumerate(chips)}
+        self._places = [np.array([at[chip] for chip in run.chips], dtype=np.intp) for run in runs]
+        self._workers = np.zeros((len(chips), _MOST_SUB_DEVICES))
+        self._worked = np.full((len(chips), _MOST_SUB_DEVICES), -1, dtype=np.int64)  # who made them busy
+        self._links = [np.zeros(len(run.links)) for run in runs]
+        self._sent_by = [np.full(len(run.links), -1, dtype=np.int64) for run in runs]
+        self._queues: dict[tuple[int, int, int], _Queue] = {}  # by run, mesh and queue
+        self._events: dict[tuple[int, int], _Place] = {}
+        self._messages: dict[object, list[_Place]] = {}
+        self._hosts = [_START for _ in runs]
+        self._traces: dict[tuple[int, int, int], list[int]] = {}  # by run, mesh and trace: indices of commands
+        self._capturing: dict[tuple[int, int, int], int] = {}  # by run, mesh and queue: the trace
+        self._sessions = 0
+        self._where: dict[int, np.ndarray] = {}
+
+    def go(self) -> Clocked:
+        """Ranks take turns: one that wants a message waits until its sender got there."""
+        after: list[list[tuple[float, int]]] = [[] for _ in self._runs]
+        waits = True  # whether a message that is not there is waited for
+        while any(len(after[number]) < len(run.commands) for number, run in enumerate(self._runs)):
+            before = sum(map(len, after))
+            for number in range(len(self._runs)):
+                self._go_on(number, after[number], waits)
+            waits = sum(map(len, after)) > before  # where nobody can go on, the message was sent before all this
+        ends = [one.end for one in self.times]
+        return Clocked(self.times, after, max([0.0, *ends, *(host.time for host in self._hosts)]))
+
+    def _go_on(self, number: int, after: list[tuple[float, int]], waits: bool) -> None:
+        commands = self._runs[number].commands
+        for index in range(len(after), len(commands)):
+            command = commands[index]
+            if waits and any(not self._messages.get(channel) for channel in command.receives):
+                return
+            self._take(number, index, command)
+            after.append((self._hosts[number].time, len(self.times)))
+            waits = True
+
+    # -- one command -------------------------------------------------------------------------------
+
+    def _take(self, run: int, index: int, command: Recorded) -> None:
+        form = command.form
+        if command.is_captured:
+            where = (run, form.mesh, command.queue)
+            if form.name == "begin_trace_capture":
+                self._capturing[where] = command.trace or 0
+            elif form.kind is not Kind.NOTE:
+                self._traces.setdefault((run, form.mesh, self._capturing.get(where, 0)), []).append(index)
+            return
+        if form.kind is Kind.NOTE:
+            now = self._hosts[run]
+            self._note(run, index, now.time, now.time, now.time, now.by)
+        elif form.kind is Kind.REPLAY:
+            self._replay(run, index, command)
+        elif form.kind is Kind.RECORD_EVENT:
+            queue = self._queue(run, command)
+            self._events[run, command.event or 0] = self._later(queue.done, queue.next, self._hosts[run])
+        elif form.kind is Kind.WAIT_FOR_EVENT:
+            queue = self._queue(run, command)
+            queue.next = self._later(queue.next, self._events.get((run, command.event or 0), _START))
+        elif form.kind is Kind.HOST_WAITS:
+            self._host_waits(run, command)
+        else:
+            self._launch(run, index, command)
+
+    def _launch(self, run: int, index: int, command: Recorded) -> None:
+        host = self._hosts[run]
+        issued = host.time + _ISSUE[self._chip(run, command.form).arch_name]
+        self._hosts[run] = _Place(issued, host.by)
+        place = self._run(run, index, command, _Place(issued, host.by), issued)
+        if command.is_blocking:
+            self._hosts[run] = self._later(self._hosts[run], _Place(place.time + _ROUND_TRIP, place.by))
+
+    def _run(
+        self,
+        run: int,
+        index: int,
+        command: Recorded,
+        ready: _Place,
+        issued: float,
+        trace: int | None = None,
+        session: int | None = None,
+    ) -> _Place:
+        """Give it its times; its end."""
+        form, queue = command.form, self._queue(run, command)
+        begin = self._later(queue.next, ready)
+        for channel in command.receives:
+            sent = self._messages.get(channel)
+            if sent:
+                begin = self._later(begin, sent.pop(0))
+        if form.kind is not Kind.PROGRAM:
+            begin = self._later(begin, queue.done)
+            end = begin.time + form.cost.seconds * form.writers
+            by = self._note(run, index, issued, begin.time, end, begin.by)
+            queue.next = queue.done = _Place(end, by)
+            return queue.done
+        begin = self._cores_free(run, form, begin)
+        begin = self._links_free(run, form, begin)
+        end = begin.time + form.cost.seconds
+        by = self._note(run, index, issued, begin.time, end, begin.by, trace, session)
+        done = _Place(end, by)
+        self._take_cores(run, form, end, by)
+        self._take_links(run, form, end, by)
+        queue.next = self._later(queue.next, _Place(begin.time, begin.by))
+        queue.done = self._later(queue.done, done)
+        for channel in command.sends:
+            self._messages.setdefault(channel, []).append(done)
+        return done
+
+    def _replay(self, run: int, index: int, command: Recorded) -> None:
+        host = self._hosts[run]
+        issued = host.time + _REPLAY
+        self._hosts[run] = _Place(issued, host.by)
+        number, end = self._sessions, _Place(issued, host.by)
+        self._sessions += 1
+        for recorded in self._traces.get((run, command.form.mesh, command.trace or 0), ()):
+            one = self._runs[run].commands[recorded]._replace(queue=command.queue)
+            end = self._run(run, recorded, one, _Place(issued, host.by), issued, command.trace, number)
+        queue = self._queue(run, command)
+        end = self._later(end, queue.done)
+        if command.is_blocking:
+            self._hosts[run] = self._later(self._hosts[run], _Place(end.time + _ROUND_TRIP, end.by))
+
+    def _host_waits(self, run: int, command: Recorded) -> None:
+        waited = self._queue(run, command).done
+        if command.event is not None:
+            waited = self._events.get((run, command.event), _START)
+        self._hosts[run] = self._later(self._hosts[run], _Place(waited.time + _ROUND_TRIP, waited.by))
+
+    # -- what commands wait for ----------------------------------------------------------------------
+
+    def _places_of(self, run: int, form: Form) -> np.ndarray:
+        known = self._where.get(id(form))
+        if known is None:
+            known = self._where[id(form)] = self._places[run][list(form.places)]
+        return known
+
+    def _cores_free(self, run: int, form: Form, begin: _Place) -> _Place:
+        places = self._places_of(run, form)
+        parts = list(form.sub_devices or form.wait)
+        busy = self._workers[places][:, parts]
+        if not busy.size:
+            return begin
+        latest = int(busy.argmax())
+        time = float(busy.flat[latest])
+        if time <= begin.time:
+            return begin
+        return _Place(time, int(self._worked[places][:, parts].flat[latest]))
+
+    def _take_cores(self, run: int, form: Form, end: float, by: int) -> None:
+        places = self._places_of(run, form)
+        gap = _GAP[self._chip(run, form).arch_name]
+        for part in form.sub_devices or form.wait:
+            self._workers[places, part] = end + gap
+            self._worked[places, part] = by
+
+    def _links_free(self, run: int, form: Form, begin: _Place) -> _Place:
+        if form.traffic is None:
+            return begin
+        links = [link for link, _ in form.traffic.bytes_by_link]
+        busy = self._links[run][links]
+        latest = int(busy.argmax()) if links else 0
+        if not links or busy[latest] <= begin.time:
+            return begin
+        return _Place(float(busy[latest]), int(self._sent_by[run][links][latest]))
+
+    def _take_links(self, run: int, form: Form, end: float, by: int) -> None:
+        if form.traffic is not None:
+            links = [link for link, _ in form.traffic.bytes_by_link]
+            self._links[run][links] = end
+            self._sent_by[run][links] = by
+
+    # -- small things --------------------------------------------------------------------------------
+
+    def _note(
+        self,
+        run: int,
+        index: int,
+        issued: float,
+        start: float,
+        end: float,
+        after: int,
+        trace: int | None = None,
+        session: int | None = None,
+    ) -> int:
+        self.times.append(Times(run, index, issued, start, end, after, trace, session))
+        return len(self.times) - 1
+
+    def _queue(self, run: int, command: Recorded) -> _Queue:
+        key = (run, command.form.mesh, command.queue)
+        known = self._queues.get(key)
+        if known is None:
+            known = self._queues[key] = _Queue()
+        return known
+
+    def _chip(self, run: int, form: Form) -> Chip:
+        return self._runs[run].meshes[form.mesh].chip
+
+    @staticmethod
+    def _later(*places: _Place) -> _Place:
+        return max(places, key=lambda place: place.time)

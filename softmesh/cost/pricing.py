@@ -1,0 +1,106 @@
+"""`price`: the seconds, bytes and bound of one command of the stream, by the law of its family."""
+
+from __future__ import annotations
+
+import math
+
+from softmesh.cost.calibration import Calibration, Estimate
+from softmesh.cost.calibration_files import default_calibration
+from softmesh.cost.command_cost import FREE, CommandCost
+from softmesh.cost.command_workloads import workload_of
+from softmesh.cost.laws.elements import MEASURED
+from softmesh.cost.laws.exchanges import link_bytes
+from softmesh.cost.workloads import (
+    Chain,
+    Dispatch,
+    Elements,
+    Exchange,
+    HostTransfer,
+    Movement,
+    Product,
+    TypicalOp,
+    Workload,
+)
+from softmesh.runtime.commands import Command
+from softmesh.systems.chip import Chip
+
+_FUNCTIONS_BAND = 1.6  # other functions than the measured one: its law, with their share of its steps
+_COMPOSED_BAND = 2.0  # attention: parts that were measured, in a form that was not
+
+
+def price(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
+    """What `command` takes on each device it ran on, which is a `chip`."""
+    work = workload_of(command, chip)
+    if work is None:
+        return FREE
+    return cost_of(work, (calibration or default_calibration()), command.cost.flops)
+
+
+def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> CommandCost:
+    """An estimate with the traffic behind it."""
+    estimate = _honest(work, calibration.estimate(work))
+    traffic = _Traffic()
+    traffic.add(work)
+    return CommandCost(
+        estimate.seconds,
+        estimate.low,
+        estimate.high,
+        estimate.bound,
+        estimate.law,
+        flops=flops or traffic.flops,
+        dram_bytes=traffic.dram,
+        l1_bytes=traffic.l1,
+        link_bytes=traffic.link,
+        cores=traffic.cores,
+        is_measured=estimate.is_measured,
+    )
+
+
+def _honest(work: Workload, estimate: Estimate) -> Estimate:
+    """The band of what the law was not measured on: other functions, and compositions."""
+    if isinstance(work, Elements) and work.function != MEASURED:
+        return _widened(estimate, _FUNCTIONS_BAND)
+    if isinstance(work, Chain) and not all(isinstance(part, Exchange) for part in work.parts):
+        return _widened(estimate, _COMPOSED_BAND)
+    return estimate
+
+
+def _widened(estimate: Estimate, factor: float) -> Estimate:
+    low, high = min(estimate.low, estimate.seconds / factor), max(estimate.high, estimate.seconds * factor)
+    return estimate._replace(low=low, high=high, is_measured=False)
+
+
+class _Traffic:
+    """Bytes by memory and by link, arithmetic and cores of a workload and its parts."""
+
+    flops = dram = l1 = link = cores = 0
+
+    def add(self, work: Workload) -> None:
+        if isinstance(work, Chain):
+            for part in work.parts:
+                self.add(part)
+        elif isinstance(work, Exchange):
+            self.link += math.ceil(link_bytes(work)) * (2 if work.op == "all_reduce" else 1)
+            self._memory(work.size, work.in_l1)
+        elif isinstance(work, Product):
+            self._product(work)
+        elif isinstance(work, Elements | Movement):
+            self._memory(work.read + work.written, work.in_l1)
+            self.cores = max(self.cores, work.cores)
+        elif isinstance(work, HostTransfer):
+            self._memory(work.size, work.in_l1)
+        elif isinstance(work, Dispatch | TypicalOp):
+            pass
+
+    def _memory(self, size: int, in_l1: bool) -> None:
+        if in_l1:
+            self.l1 += size
+        else:
+            self.dram += size
+
+    def _product(self, work: Product) -> None:
+        self.flops += 2 * 32**3 * work.batch * work.m * work.k * work.n
+        self._memory(work.batch * work.m * work.k * work.in0_tile, work.in0_in_l1)
+        self._memory(work.k * work.n * work.in1_tile, work.in1_in_l1)
+        self._memory(work.batch * work.m * work.n * work.out_tile, work.out_in_l1)
+        self.cores = max(self.cores, work.height_cores or math.prod(work.grid))

@@ -1,0 +1,77 @@
+"""A run as it was seen: commands with their costs, before a clock has given them times.
+
+Ranks of a job record their own runs; the clock reads all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from softmesh.callsite import CallSite, RawSite
+from softmesh.cost.command_cost import CommandCost
+from softmesh.cost.memory_journal import Entry
+from softmesh.cost.timeline import DirectedLink, MeshRecord, TensorRecord, Traffic
+
+
+class Kind(Enum):
+    """How the clock takes a command."""
+
+    PROGRAM = "program"  # worker cores run it
+    WRITE = "write"  # the host sends bytes
+    READ = "read"  # the host gets bytes
+    RECORD_EVENT = "record event"
+    WAIT_FOR_EVENT = "wait for event"
+    HOST_WAITS = "host waits"  # for an event, or for all of a queue
+    REPLAY = "replay"
+    NOTE = "note"  # nothing runs: a view, a mark, memory that comes or goes
+
+
+class Form(NamedTuple):
+    """What equal commands have in common."""
+
+    name: str
+    kind: Kind
+    mesh: int
+    devices: tuple[int, ...]
+    places: tuple[int, ...]  # of the devices, in the clock's numbering of chips
+    cost: CommandCost
+    traffic: Traffic | None
+    arguments: Mapping[str, object]
+    sub_devices: tuple[int, ...]  # whose cores it takes; for other kinds whose work it waits for
+    wait: tuple[int, ...]  # sub-devices that are there: a transfer waits for the stall group
+    writers: int  # devices that share one way to the host
+
+
+class Recorded(NamedTuple):
+    form: Form
+    queue: int
+    raw_site: RawSite | CallSite
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    within: tuple[str, ...]
+    is_blocking: bool
+    trace: int | None
+    event: int | None
+    sends: tuple[Any, ...]
+    receives: tuple[Any, ...]
+    is_captured: bool  # recorded into a trace, and not run
+    mark: Any = None  # of a step: its name and tokens; of a signpost: its text and message
+
+
+@dataclass
+class RecordedRun:
+    """Of one rank."""
+
+    rank: int = 0
+    commands: list[Recorded] = field(default_factory=list)
+    meshes: list[MeshRecord] = field(default_factory=list)
+    links: list[DirectedLink] = field(default_factory=list)
+    chips: list[int] = field(default_factory=list)  # by place
+    memory: list[Entry] = field(default_factory=list)
+    system: str = ""
+    machine: Any = None
+    fabric: str = ""
+    error: str | None = None

@@ -1,0 +1,296 @@
+"""The recorder: an observer that prices every command of the stream and keeps what the clock and reports need.
+
+Commands that are like an earlier one (the same op, specs, arguments and devices) are priced once. It keeps values,
+never tensors.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from softmesh.cost.calibration import Calibration
+from softmesh.cost.command_cost import FREE, CommandCost
+from softmesh.cost.link_traffic import LinkTable
+from softmesh.cost.memory_journal import MeshJournal, all_entries, regions_of
+from softmesh.cost.pricing import price
+from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
+from softmesh.cost.tensor_records import TensorRecords
+from softmesh.cost.timeline import MeshRecord
+from softmesh.fabric import settings
+from softmesh.fabric.system import current_system
+from softmesh.hardware import FabricConfig, SubDeviceId
+from softmesh.runtime.commands import Command
+from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.memory.memory_map import worker_grid
+from softmesh.systems.chip import Chip
+
+STEP, SIGNPOST = "step ", "signpost "
+_KINDS = {
+    "from_torch": Kind.WRITE,
+    "to_device": Kind.WRITE,
+    "copy_host_to_device_tensor": Kind.WRITE,
+    "to_torch": Kind.READ,
+    "from_device": Kind.READ,
+    "copy_device_to_host_tensor": Kind.READ,
+    "enqueue_record_event": Kind.RECORD_EVENT,
+    "enqueue_record_event_to_host": Kind.RECORD_EVENT,
+    "enqueue_wait_for_event": Kind.WAIT_FOR_EVENT,
+    "event_synchronize": Kind.HOST_WAITS,
+    "finish": Kind.HOST_WAITS,
+    "execute_trace": Kind.REPLAY,
+    "enqueue_mesh_workload": Kind.PROGRAM,
+    **dict.fromkeys(("full", "zeros", "ones", "empty", "arange", "rand", "randn"), Kind.WRITE),
+    **dict.fromkeys(
+        (
+            "event_query",
+            "deallocate",
+            "allocate_tensor_on_device",
+            "allocate_tensor_on_host",
+            "get_device_tensors",
+            "begin_trace_capture",
+            "end_trace_capture",
+            "release_trace",
+        ),
+        Kind.NOTE,
+    ),
+}
+_OVER_SOCKETS = ("experimental.send_", "experimental.recv_")
+_SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "worker_sub_device_id")
+
+
+class RunRecorder:
+    def __init__(self, calibration: Calibration | None = None, rank: int = 0) -> None:
+        self.run = RecordedRun(rank)
+        self._calibration = calibration
+        self._tensors = TensorRecords()
+        self._links = LinkTable()
+        self._forms: dict[tuple[Any, ...], Form] = {}
+        self._meshes: dict[int, int] = {}  # unique id of a mesh -> its index
+        self._journals: dict[int, MeshJournal] = {}
+        self._devices: list[weakref.ref[MeshDevice]] = []
+        self._places: dict[int, int] = {}  # chip -> its place
+        self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    def on_command(self, command: Command) -> None:
+        device, run = command.device, self.run
+        at = len(run.commands)
+        if device is None:
+            run.commands.append(self._on_host(command))
+            return
+        index = self._meshes.get(device.unique_id)
+        if index is None:
+            index = self._add_mesh(device, at)
+        form = self._form(command, device, index)
+        records = self._tensors
+        run.commands.append(
+            Recorded(
+                form,
+                command.queue,
+                command.raw_site,
+                tuple([records.of(tensor) for tensor in command.inputs]),
+                tuple([records.of(tensor) for tensor in command.outputs]),
+                command.within,
+                command.blocking,
+                command.trace,
+                self._event(command),
+                *_messages(command),
+                bool(device.captures.recordings) and command.queue in device.captures.recordings,
+            )
+        )
+        self._journals[index].note(command, device, at)
+
+    def finish(self) -> RecordedRun:
+        """What was seen; memory is not watched any longer."""
+        run = self.run
+        for journal in self._journals.values():
+            journal.stop(max(len(run.commands) - 1, 0))
+        run.memory = all_entries(self._journals.values())
+        run.links, run.chips = self._links.links, list(self._places)
+        system = current_system()
+        run.system = run.system or system.name
+        run.machine = run.machine or getattr(system, "machine", None)
+        run.fabric = run.fabric or settings.active().config.name
+        return run
+
+    # -- what is alike -----------------------------------------------------------------------------
+
+    def _form(self, command: Command, device: MeshDevice, index: int) -> Form:
+        arguments = command.arguments
+        sub_devices = device.sub_devices
+        key: tuple[Any, ...] = (
+            command.name,
+            index,
+            settings.serial,
+            sub_devices.active.id,
+            command.coords if isinstance(command.coords, tuple) else tuple(command.coords),
+            tuple([tensor.spec for tensor in command.inputs]),
+            tuple([tensor.spec for tensor in command.outputs]),
+            tuple(arguments),
+            tuple(arguments.values()),
+            command.sub_devices,
+            command.reads,
+            command.writes,
+            _moves_nothing(command),
+        )
+        try:
+            known = self._forms.get(key)
+        except TypeError:  # an argument cannot be hashed: it is priced by itself
+            return self._new_form(command, device, index, arguments)
+        if known is None:
+            known = self._forms[key] = self._new_form(command, device, index, arguments)
+        return known
+
+    def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
+        kind = _kind_of(command)
+        ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
+        chosen = _sub_devices(command, arguments)
+        return Form(
+            command.name,
+            kind,
+            index,
+            ids,
+            tuple(self._place(chip) for chip in ids),
+            FREE if kind is Kind.NOTE else self._price(command, device.system.chip),
+            self._links.traffic_of(command) if kind is Kind.PROGRAM else None,
+            {name: _without_tensors(value) for name, value in arguments.items()},
+            chosen,
+            tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
+            _sharing_a_way(device, ids) if kind in (Kind.WRITE, Kind.READ) else 1,
+        )
+
+    def _price(self, command: Command, chip: Chip) -> CommandCost:
+        return price(command, chip, self._calibration)
+
+    def _place(self, chip: int) -> int:
+        return self._places.setdefault(chip, len(self._places))
+
+    def _event(self, command: Command) -> int | None:
+        event = command.event
+        if event is None:
+            return None
+        known = self._events.get(event)
+        if known is None:
+            known = self._events[event] = len(self.run.commands)
+        return known
+
+    def _add_mesh(self, device: MeshDevice, at: int) -> int:
+        run, index = self.run, len(self.run.meshes)
+        fabric = settings.active().config
+        if fabric is not FabricConfig.DISABLED or not run.fabric:
+            run.fabric = fabric.name
+        run.system, run.machine = device.system.name, getattr(device.system, "machine", None)
+        parent = device.get_parent_mesh()
+        run.meshes.append(
+            MeshRecord(
+                index,
+                run.rank,
+                device.id(),
+                tuple(device.shape),
+                tuple(device.all_device_ids),
+                device.system.chip,
+                worker_grid(device.system.chip, device.options),
+                len(device.queues),
+                device.memory.memory_map.worker_l1_size,
+                regions_of(device),
+                None if parent is None else self._meshes.get(parent.unique_id),
+                fabric.name,
+            )
+        )
+        self._meshes[device.unique_id] = index
+        self._journals[index] = MeshJournal(index, device, at)
+        return index
+
+    # -- what no device does -----------------------------------------------------------------------
+
+    def _on_host(self, command: Command) -> Recorded:
+        mark = None
+        if command.name.startswith((STEP, SIGNPOST)):
+            mark = {name: str(value) for name, value in command.arguments.items() if value is not None}
+        key = (command.name,)
+        form = self._forms.get(key)
+        if form is None:
+            form = self._forms[key] = Form(command.name, Kind.NOTE, -1, (), (), FREE, None, {}, (), (), 1)
+        records = self._tensors
+        return Recorded(
+            form,
+            command.queue,
+            command.raw_site,
+            tuple([records.of(tensor) for tensor in command.inputs]),
+            tuple([records.of(tensor) for tensor in command.outputs]),
+            command.within,
+            False,
+            None,
+            None,
+            (),
+            tuple(map(id, command.receives)),
+            False,
+            mark,
+        )
+
+
+def _kind_of(command: Command) -> Kind:
+    kind = _KINDS.get(command.name)
+    if kind is None:
+        if command.name.startswith("enqueue_write"):
+            return Kind.WRITE
+        if command.name.startswith("enqueue_read"):
+            return Kind.READ
+        kind = Kind.NOTE if _moves_nothing(command) else Kind.PROGRAM
+    return kind
+
+
+def _moves_nothing(command: Command) -> bool:
+    """A view, as a reshape may be: its result lies where its operand does."""
+    inputs, outputs = command.inputs, command.outputs
+    if len(outputs) != 1 or not inputs or not outputs[0].storage.is_shared():
+        return False
+    made = outputs[0].storage
+    return all(tensor.storage is not made for tensor in inputs) and any(
+        tensor.storage.address == made.address for tensor in inputs
+    )
+
+
+def _sub_devices(command: Command, arguments: Mapping[str, object]) -> tuple[int, ...]:
+    if command.sub_devices:
+        return command.sub_devices
+    named = (arguments.get(name) for name in _SUB_DEVICE_NAMES)
+    return tuple(value.id for value in named if isinstance(value, SubDeviceId))
+
+
+def _messages(command: Command) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Channels that it sends into, and receives from; between ranks both ends know the chips that are joined."""
+    sends: tuple[object, ...] = tuple(map(id, command.sends))
+    receives: tuple[object, ...] = tuple(map(id, command.receives))
+    if not sends and not receives and command.name.startswith(_OVER_SOCKETS):
+        pairs = getattr(command.arguments.get("mesh_socket"), "node_pairs", None)
+        if callable(pairs):
+            channel = (str(pairs()),)
+            return (channel, ()) if command.name.startswith(_OVER_SOCKETS[0]) else ((), channel)
+    return sends, receives
+
+
+def _sharing_a_way(device: MeshDevice, ids: tuple[int, ...]) -> int:
+    """The most devices that one chip with a bus connects to the host: their bytes go one after the other."""
+    counts: dict[int, int] = {}
+    for chip in ids:
+        bus = device.system.pcie_chip_of(chip)
+        counts[bus] = counts.get(bus, 0) + 1
+    return max(counts.values(), default=1)
+
+
+def _without_tensors(value: object) -> object:
+    """Tensors, and what may hold some, as texts."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_without_tensors(item) for item in value)
+    return value if type(value).__hash__ is not None and not hasattr(value, "storage") else str(value)
+
+
+def recording_rank() -> int:
+    """Of this process in its job."""
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
+    return int(rank) if rank.isdecimal() else 0

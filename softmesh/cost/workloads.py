@@ -1,0 +1,152 @@
+"""What a command asks of a chip, as plain values that the laws read.
+
+A workload is made from a command of the stream or from a row of a measurement table, so that the law that is held
+against measurements is the one that prices programs. Extents of products count tiles; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from softmesh.systems.chip import Chip
+
+TILE = 32
+TILE_BYTES = {
+    "float32": 4096,
+    "uint32": 4096,
+    "int32": 4096,
+    "bfloat16": 2048,
+    "uint16": 2048,
+    "float16": 2048,
+    "bfloat8_b": 1088,
+    "fp8_e4m3": 1024,
+    "uint8": 1024,
+    "bfloat4_b": 576,
+}
+
+
+class Exchange(NamedTuple):
+    """A collective over `devices` chips in a row, or in a ring.
+
+    `size` is the whole tensor: what all_gather returns, what each device holds before any of the others.
+    """
+
+    op: str
+    chip: Chip
+    devices: int
+    links: int
+    is_ring: bool
+    size: int
+    packet: int = 0  # payload of a fabric packet; 0: the one that the chip's tables were measured with
+    is_2d: bool = False  # routed by a two-dimensional fabric
+    in_l1: bool = False  # its operands are sharded over L1 and its buffers persistent, as in decode
+
+
+class Product(NamedTuple):
+    """A matrix product of `batch` x (m x k by k x n) tiles on a grid of cores."""
+
+    chip: Chip
+    m: int
+    k: int
+    n: int
+    in0_tile: int  # bytes of one tile of each operand and of the result
+    in1_tile: int
+    out_tile: int
+    phases: int  # passes of the multiplier: 1 for LoFi .. 4 for HiFi4
+    grid: tuple[int, int]  # columns, rows
+    batch: int = 1
+    in0_in_l1: bool = False
+    in1_in_l1: bool = False
+    out_in_l1: bool = False
+    is_tuned: bool = False  # a program config was given
+    is_prefetched: bool = False  # weights are streamed into L1 ahead of the product
+    clock: str = "device"  # what the time is of: the device, or the host's calls, "traced" or "untraced"
+    height_cores: int = 0  # over so many cores the rows are sharded, each with all of in1; 0: not so
+
+
+class Elements(NamedTuple):
+    """A function of the vector or matrix unit over tiles: element-wise, reductions, norms, softmax."""
+
+    function: str
+    chip: Chip
+    tiles: int
+    dtype: str
+    read: int
+    written: int
+    in_l1: bool
+    cores: int
+    steps: float = 1.0  # elementary functions in a row
+
+
+class Movement(NamedTuple):
+    """Bytes that are read, put in another order and written, on one chip."""
+
+    kind: str
+    chip: Chip
+    read: int
+    written: int
+    in_l1: bool
+    pages: int
+    cores: int
+
+
+class HostTransfer(NamedTuple):
+    """Bytes between the host and one chip, page by page."""
+
+    is_write: bool
+    chip: Chip
+    size: int
+    page: int
+    in_l1: bool = False
+    is_sharded: bool = False
+    is_pinned: bool = False
+    is_remote: bool = False  # the chip hangs behind another one
+    has_iommu: bool = False
+
+
+class Dispatch(NamedTuple):
+    """A program that is launched: what of it the dispatcher must write to the cores."""
+
+    chip: Chip
+    processors: int = 5
+    all_cores: bool = True
+    runtime_args: int = 0
+    common_args: int = 0
+    buffers: int = 0
+    semaphores: int = 0
+    groups: int = 1
+    kernel_bytes: int = 0
+    run_us: float = 0.0  # what the kernels themselves take
+    is_traced: bool = True
+
+
+class TypicalOp(NamedTuple):
+    """An op of which no more than its kind is known, or the gap before the next op."""
+
+    kind: str
+    chip: Chip
+    phase: str = "decode"
+
+
+class Chain(NamedTuple):
+    """Workloads that run one after the other as one op."""
+
+    name: str
+    parts: tuple[Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp, ...]
+
+
+Workload = Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp | Chain
+
+
+def tiles_of(rows: int, columns: int) -> int:
+    """Whole tiles that a matrix takes.
+
+    >>> tiles_of(33, 64)
+    4
+    """
+    return -(-rows // TILE) * -(-columns // TILE)
+
+
+def cores_of(chip: Chip) -> int:
+    return math.prod(chip.grid())

@@ -1,0 +1,156 @@
+"""An estimate for a terminal: tables of ops, lines, steps and links, and what two estimates differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from softmesh.cost.comparison import Change, Comparison
+from softmesh.cost.summaries import by_line, by_op, by_step, headline, ran, size_text, text_table, time_text
+from softmesh.cost.timeline import Estimate
+
+_MOST = 20
+_MOST_LINKS = 5
+
+
+def console() -> Console:
+    """As wide as its text where nobody looks at a terminal: no line is cut, and there are no colours."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=200, no_color=True)
+
+
+def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Table:
+    """`numbers` are the columns that are set to the right."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if place in numbers else "left", no_wrap=place in numbers)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def show_estimate(estimate: Estimate, to: Console) -> None:
+    to.print(text_table(estimate, _MOST))
+    lines = by_line(estimate)
+    if lines:
+        to.print(_lines_table(estimate))
+    steps = by_step(estimate)
+    if steps:
+        to.print(_steps_table(estimate))
+    if estimate.links:
+        to.print(_links_table(estimate))
+    to.print(*_notes(estimate), sep="\n", markup=False, highlight=False)
+
+
+def _lines_table(estimate: Estimate) -> Table:
+    rows = [
+        (
+            str(line.site),
+            ", ".join(line.ops[:3]) + (" ..." if len(line.ops) > 3 else ""),
+            str(line.calls),
+            time_text(line.seconds),
+            f"{line.share:.1%}",
+            line.bound.value,
+        )
+        for line in by_line(estimate)[:_MOST]
+    ]
+    return plain_table("by line", ("line", "ops", "calls", "time", "share", "bound by"), rows, (2, 3, 4))
+
+
+def _steps_table(estimate: Estimate) -> Table:
+    rows = []
+    for step in by_step(estimate):
+        rate = step.tokens_per_second
+        each = time_text(step.seconds / step.marks)
+        rows.append((step.name, str(step.marks), each, "" if rate is None else f"{rate:.4g}"))
+    return plain_table("by step", ("step", "times", "time of one", "tokens/s"), rows, (1, 2, 3))
+
+
+def _links_table(estimate: Estimate) -> Table:
+    busiest = sorted(estimate.links, key=lambda use: -use.bytes)[:_MOST_LINKS]
+    rows = [
+        (str(use.link), size_text(use.bytes), time_text(use.busy_seconds), f"{use.busy_seconds / estimate.seconds:.1%}")
+        for use in busiest
+    ]
+    title = f"the busiest of {len(estimate.links)} links, one way each"
+    return plain_table(title, ("link", "bytes", "in use", "of the time"), rows, (1, 2, 3))
+
+
+def _notes(estimate: Estimate) -> list[str]:
+    commands = ran(estimate)
+    busy = sum(command.seconds for command in estimate.critical_path())
+    found = [
+        f"{len(commands)} commands; {time_text(busy)} of the critical path on devices, "
+        f"{time_text(max(estimate.seconds - busy, 0.0))} waiting for the host"
+    ]
+    guessed = {command.name for command in commands if not command.cost.is_measured}
+    if guessed:
+        found.append(f"? nothing was measured behind: {', '.join(sorted(guessed)[:8])}{' ...' * (len(guessed) > 8)}")
+    if not estimate.has_values:
+        found.append("shapes only: no value was computed")
+    if estimate.error is not None:
+        found.append(f"The program did not end by itself ({estimate.error}): this is what it took up to there.")
+    return found
+
+
+def show_comparison(comparison: Comparison, to: Console) -> None:
+    before, after = comparison.before, comparison.after
+    factor = after.seconds / before.seconds if before.seconds else 0.0
+    to.print(f"first:  {headline(before)}", f"second: {headline(after)}", sep="\n", markup=False, highlight=False)
+    to.print(f"the second takes {factor:.3g} times as long", highlight=False)
+    for name, one in (("first", before), ("second", after)):
+        if one.error is not None:
+            to.print(f"the {name} did not end by itself: {one.error}", markup=False, highlight=False)
+    to.print(*comparison.remarks, sep="\n", markup=False, highlight=False)
+    for title, changes in (("by op", comparison.ops), ("by line", comparison.lines)):
+        if changes:
+            to.print(_changes_table(title, changes))
+        else:
+            to.print(f"{title}: nothing changed", highlight=False)
+
+
+def _changes_table(title: str, changes: Sequence[Change]) -> Table:
+    rows = [
+        (
+            one.name,
+            *(time_text(side.seconds) if side else "-" for side in (one.before, one.after)),
+            f"{'+' if one.seconds >= 0 else '-'}{time_text(abs(one.seconds))}",
+            one.why,
+        )
+        for one in changes[:_MOST]
+    ]
+    return plain_table(title, (title.removeprefix("by "), "first", "second", "change", "why"), rows, (1, 2, 3))
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """For `--json`: sums and no single commands."""
+    low, high = estimate.band()
+    busiest = estimate.busiest_link()
+    return {
+        "program": estimate.program,
+        "system": estimate.system,
+        "fabric": estimate.fabric,
+        "ranks": estimate.ranks,
+        "has_values": estimate.has_values,
+        "calibration": estimate.calibration,
+        "error": estimate.error,
+        "seconds": estimate.seconds,
+        "low": low,
+        "high": high,
+        "commands": len(ran(estimate)),
+        "tokens_per_second": estimate.tokens_per_second(),
+        "ops": [op._asdict() | {"bound": op.bound.value} for op in by_op(estimate)],
+        "lines": [
+            line._asdict() | {"bound": line.bound.value, "file": line.site.file, "line": line.site.line}
+            for line in by_line(estimate)
+        ],
+        "steps": [step._asdict() | {"tokens_per_second": step.tokens_per_second} for step in by_step(estimate)],
+        "busiest_link": None if busiest is None else str(busiest.link),
+        "links": [
+            {"link": str(use.link), "bytes": use.bytes, "busy_seconds": use.busy_seconds} for use in estimate.links
+        ],
+    }

@@ -1,0 +1,189 @@
+"""Runs a program under the recorder: in this process, as ranks of a job, or in a process of its own for comparisons."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from softmesh.cost.calibration_files import read_calibration
+from softmesh.cost.estimate_assembly import assembled
+from softmesh.cost.recorded_run import RecordedRun
+from softmesh.cost.run_files import read_run, write_run
+from softmesh.cost.run_recorder import RunRecorder, recording_rank
+from softmesh.cost.timeline import Estimate
+from softmesh.errors import DeviceMemoryWarning, MeshError, did_you_mean
+from softmesh.fabric import settings
+from softmesh.hardware import FabricConfig
+from softmesh.program_start import as_program, run_as_main, shown
+from softmesh.runtime import commands
+from softmesh.runtime.memory.out_of_memory import VARIABLE as MEMORY
+from softmesh.systems.system_choice import DOWN, MOCK_DESCRIPTOR, SYSTEM, chosen_machine
+from softmesh.value_free import without_values
+
+_FILES = "run_*.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program and what it is to be run on."""
+
+    file: str
+    args: tuple[str, ...] = ()
+    as_module: bool = False
+    system: str | None = None
+    down: tuple[str, ...] = ()
+    fabric: str | None = None
+    has_values: bool = True
+    calibration: str | None = None
+    ranks: int | None = None
+
+    @property
+    def program(self) -> str:
+        return " ".join([self.file, *self.args])
+
+    def options(self) -> list[str]:
+        """As the command takes them, for another process."""
+        found = [] if self.has_values else ["--no-values"]
+        for name, value in (("--system", self.system), ("--fabric", self.fabric), ("--calibration", self.calibration)):
+            found += [] if value is None else [name, value]
+        for what in self.down:
+            found += ["--down", what]
+        return [*found, *(["-m"] if self.as_module else []), self.file, *self.args]
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything runs."""
+        if not self.as_module and not os.path.isfile(self.file):
+            raise MeshError(f"There is no file {self.file}.")
+        fabric_named(self.fabric)
+        if self.calibration is not None:
+            read_calibration(self.calibration)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program takes, and the exit code that it ended with."""
+
+    estimate: Estimate
+    code: int
+
+
+def fabric_named(name: str | None) -> FabricConfig | None:
+    if name is None:
+        return None
+    known = [config.name for config in FabricConfig]
+    wanted = name.upper()
+    if wanted not in known:
+        raise MeshError(f"--fabric: there is no fabric {name[:40]}.{did_you_mean(wanted, known)}")
+    return FabricConfig[wanted]
+
+
+def choose_machine(request: Request) -> None:
+    """By the environment, so that processes the program starts are on the same machine."""
+    if request.system is not None:
+        os.environ[SYSTEM] = request.system
+        os.environ.pop(MOCK_DESCRIPTOR, None)
+    if request.down:
+        os.environ[DOWN] = ",".join(request.down)
+    if request.system is not None or request.down:
+        chosen_machine()
+    os.environ.setdefault(MEMORY, "track")  # a full memory is told at the end, with what was missing
+    settings.what_if = settings.WhatIf(fabric_named(request.fabric), is_relaxed=bool(request.down))
+
+
+def estimated(request: Request) -> Outcome:
+    """Run it here, or as ranks of a job."""
+    if request.ranks is not None:
+        return _as_ranks(request)
+    run, code = recorded(request)
+    return Outcome(_assembled(request, [run]), code)
+
+
+def recorded(request: Request) -> tuple[RecordedRun, int]:
+    """Run it in this process; a program that raises is shown, and recorded up to there."""
+    choose_machine(request)
+    calibration = None if request.calibration is None else read_calibration(request.calibration)
+    recorder = RunRecorder(calibration, recording_rank())
+    code, error = 0, None
+    commands.attach(recorder)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", DeviceMemoryWarning)
+            stack.enter_context(as_program(request.file, request.args, request.as_module))
+            if not request.has_values:
+                stack.enter_context(without_values())
+            run_as_main(request.file, request.as_module)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        error = f"exit code {code}" if code else None
+    except BaseException as raised:
+        code, error = shown(raised), f"{type(raised).__name__}: {raised}"
+    finally:
+        commands.detach(recorder)
+    run = recorder.finish()
+    run.error = error
+    return run, code
+
+
+def record_into(folder: Path, request: Request) -> int:
+    """For a rank, or for one side of a comparison."""
+    run, code = recorded(request)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run(run, folder / f"run_{run.rank}.json")
+    return code
+
+
+def merged(folder: Path, request: Request) -> Estimate:
+    """The estimate of what ranks have recorded."""
+    runs = [read_run(path) for path in sorted(folder.glob(_FILES), key=lambda path: int(path.stem.partition("_")[2]))]
+    if not runs:
+        raise MeshError(f"{folder}: there are no recorded runs ({_FILES}) in it.")
+    return _assembled(request, runs)
+
+
+def apart(request: Request) -> Outcome:
+    """In a process of its own, whose output is not shown: the other side of a comparison."""
+    with tempfile.TemporaryDirectory(prefix="softmesh-estimate-") as folder:
+        words = [sys.executable, "-m", "softmesh", "estimate", "--record", folder, *request.options()]
+        ended = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if not list(Path(folder).glob(_FILES)):
+            raise MeshError(f"{request.program} could not be run for the comparison: {ended.stderr.strip()[-2000:]}")
+        return Outcome(merged(Path(folder), request), ended.returncode)
+
+
+def _as_ranks(request: Request) -> Outcome:
+    launcher = importlib.import_module("softmesh.processes.launcher.tt_run")
+    with tempfile.TemporaryDirectory(prefix="softmesh-estimate-") as folder:
+        words = ["-m", "softmesh", "estimate", "--record", folder, *replace(request, ranks=None).options()]
+        code: int = launcher.run_ranks(request.ranks, [sys.executable, *words])
+        return Outcome(merged(Path(folder), request), code)
+
+
+def _assembled(request: Request, runs: list[RecordedRun]) -> Estimate:
+    return assembled(
+        runs,
+        program=request.program,
+        calibration=request.calibration or "built in",
+        has_values=request.has_values,
+    )
+
+
+def json_ready(value: Any) -> Any:
+    """For `json.dumps`: values and lists of them as plain ones."""
+    if hasattr(value, "_asdict"):
+        return {name: json_ready(item) for name, item in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(name): json_ready(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,81 @@
+"""The bytes of a recorded program: a table of its calls in JSON, and behind it the values that came from the host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from softmesh.errors import ArgumentError, MeshError
+
+_MAGIC = b"softmesh light metal 1\n"
+_LENGTH = 8  # bytes of the number that tells how long the table is
+_MOST_BYTES = 1 << 34
+
+
+class LightMetalBinary:
+    """What `ttnn.light_metal_end_capture` returns; keep it with `save_to_file`."""
+
+    def __init__(self, arg: Sequence[int] | bytes = b"") -> None:
+        self._data = _as_bytes(arg)
+
+    def get_data(self) -> list[int]:
+        return list(self._data)
+
+    def set_data(self, arg: Sequence[int] | bytes) -> None:
+        self._data = _as_bytes(arg)
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def is_empty(self) -> bool:
+        return not self._data
+
+    def save_to_file(self, arg: str) -> None:
+        try:
+            Path(arg).write_bytes(self._data)
+        except OSError as error:
+            raise MeshError(f"LightMetalBinary.save_to_file: cannot write {arg}: {error.strerror}.") from None
+
+    @staticmethod
+    def load_from_file(arg: str) -> LightMetalBinary:
+        try:
+            if Path(arg).stat().st_size > _MOST_BYTES:
+                raise MeshError(f"LightMetalBinary.load_from_file: {arg} has more than {_MOST_BYTES} bytes.")
+            return LightMetalBinary(Path(arg).read_bytes())
+        except OSError as error:
+            raise MeshError(f"LightMetalBinary.load_from_file: cannot read {arg}: {error.strerror}.") from None
+
+
+def _as_bytes(data: Sequence[int] | bytes) -> bytes:
+    try:
+        return bytes(data)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"LightMetalBinary: takes bytes, or numbers of 0 to 255: {error}.") from None
+
+
+def packed(table: dict[str, Any], blobs: Sequence[bytes]) -> LightMetalBinary:
+    text = json.dumps({**table, "sizes": [len(blob) for blob in blobs]}).encode()
+    return LightMetalBinary(b"".join([_MAGIC, len(text).to_bytes(_LENGTH, "little"), text, *blobs]))
+
+
+def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]]:
+    """The table and the blobs behind it; a MeshError where the bytes are no recorded program, or not all of one."""
+    data = memoryview(binary._data)
+    start = len(_MAGIC) + _LENGTH
+    if bytes(data[: len(_MAGIC)]) != _MAGIC:
+        raise MeshError("LightMetalReplay: these bytes are no program that ttnn.light_metal_end_capture returned.")
+    end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    try:
+        table = json.loads(bytes(data[start:end]))
+        sizes = [int(size) for size in table["sizes"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MeshError(f"LightMetalReplay: the table of calls cannot be read: {error}.") from None
+    if any(size < 0 for size in sizes) or end + sum(sizes) != len(data):
+        raise MeshError(f"LightMetalReplay: {len(data)} bytes, where {end + sum(sizes)} were recorded.")
+    blobs = []
+    for size in sizes:
+        blobs.append(data[end : end + size])
+        end += size
+    return table, blobs

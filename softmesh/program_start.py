@@ -1,0 +1,72 @@
+"""Starting a user's program in this process: as `python file.py args` would, with `import ttnn` meaning softmesh."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from softmesh.alias import aliased
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
+
+
+@contextmanager
+def as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None]:
+    """`import ttnn` means softmesh, also in processes that it starts; `sys.argv` and `sys.path` are as for `python`."""
+    argv, path, python_path = sys.argv, list(sys.path), os.environ.get("PYTHONPATH")
+    sys.argv = [file, *args]
+    launcher = importlib.import_module("softmesh.processes.launcher.rank_environment")
+    os.environ["PYTHONPATH"] = launcher.with_ttnn(python_path or "", os.environ)
+    sys.path += launcher.ttnn_entries_of(os.environ["PYTHONPATH"])  # which multiprocessing hands to its children
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
+    try:
+        with aliased():
+            yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+        os.environ.pop("PYTHONPATH", None)
+        os.environ.update({} if python_path is None else {"PYTHONPATH": python_path})
+
+
+def execute(file: str, as_module: bool) -> None:
+    """Run it as `__main__`; an exception is shown, and is the exit code 1."""
+    try:
+        run_as_main(file, as_module)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        sys.exit(shown(error))
+
+
+def run_as_main(file: str, as_module: bool) -> None:
+    if as_module:
+        runpy.run_module(file, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(file, run_name="__main__")
+
+
+def shown(error: BaseException) -> int:
+    """Show what ended a program as Python does, from the program's first line on; the exit code."""
+    _drop_our_frames(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _drop_our_frames(error: BaseException) -> None:
+    ours = {runpy.__file__, "<frozen runpy>"}
+    trace = error.__traceback__
+    while trace is not None and (trace.tb_frame.f_code.co_filename in ours or _is_ours(trace)):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    """A frame of what starts programs; a program's own come after it."""
+    return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE) and trace.tb_next is not None

@@ -1,0 +1,104 @@
+"""Which commands of an estimate are programs on chips, and how far each is from what its chip could do at best.
+
+The tools that read a profiler's tables know programs only: what the host does, events, and memory that is given back
+have no place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from softmesh.cost.command_cost import Bound
+from softmesh.cost.timeline import Estimate, TimedCommand
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.graph.native_calls import native_name
+from softmesh.systems.chip import Chip
+
+_FLOPS_PER_CYCLE_LOFI = 4096  # of one core: an 8x16 by 16x16 product
+_PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
+_LOW_PRECISION = ("BFLOAT8_B", "BFLOAT4_B")
+_PRODUCTS = ("matmul", "linear", "conv", "attention")
+# What TT-NN launches for functions that are one command here and no program of their own there.
+_PROGRAMS = {
+    "all_reduce": "AllReduceAsyncDeviceOperation",
+    "experimental.nlp_concat_heads": "NLPConcatHeadsDeviceOperation",
+    "experimental.nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
+    "experimental.nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
+    "rms_norm_post_all_gather": "LayerNormPostAllGatherDeviceOperation",
+    "rms_norm_pre_all_gather": "LayerNormPreAllGatherDeviceOperation",
+    "transformer.paged_scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
+    "transformer.scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
+}
+
+
+class Roofline(NamedTuple):
+    """Nanoseconds at the rates of the data sheet."""
+
+    compute: float
+    bandwidth: float
+    link: float
+
+    @property
+    def ideal(self) -> float:
+        return max(self)
+
+
+def is_program(command: TimedCommand) -> bool:
+    """Ops and collectives; a transfer between host and device is no program."""
+    on_devices = command.mesh >= 0 and bool(command.devices) and command.cost.bound is not Bound.HOST
+    return on_devices and command.seconds > 0 and command.name in OPERATIONS
+
+
+def is_host_work(command: TimedCommand) -> bool:
+    """Ops that the host computes itself."""
+    return command.cost.bound is Bound.HOST and command.seconds > 0 and command.name in OPERATIONS
+
+
+def op_code(command: TimedCommand) -> str:
+    """As TT-NN's profiler calls it: `MatmulDeviceOperation`; in Python of what launches no program."""
+    if command.name in ("to_layout", "to_memory_config") and command.inputs and command.outputs:
+        return _conversion(command)
+    name = _PROGRAMS.get(command.name) or native_name(command.name)
+    return name.replace("ttnn::", "ttnn.").replace("::", ".")
+
+
+def _conversion(command: TimedCommand) -> str:
+    """By what it converts from and to."""
+    given, made = command.inputs[0], command.outputs[0]
+    if command.name == "to_layout":
+        return "TilizeDeviceOperation" if made.layout == "TILE" else "UntilizeDeviceOperation"
+    was_sharded, is_sharded = given.memory_layout != "INTERLEAVED", made.memory_layout != "INTERLEAVED"
+    if was_sharded and is_sharded:
+        return "ReshardDeviceOperation"
+    if was_sharded != is_sharded:
+        return "InterleavedToShardedDeviceOperation" if is_sharded else "ShardedToInterleavedDeviceOperation"
+    return "CopyDeviceOperation"
+
+
+def math_fidelity(command: TimedCommand) -> str:
+    """Of what the matrix engine does: as given, or what TT-NN takes for these operands. Else nothing."""
+    given = _config_field(command.arguments.get("compute_kernel_config"), "math_fidelity")
+    if given is not None:
+        return str(getattr(given, "name", given)).rpartition(".")[2]
+    if not any(part in command.name for part in _PRODUCTS):
+        return ""
+    return "LoFi" if all(tensor.dtype in _LOW_PRECISION for tensor in command.inputs[:2]) else "HiFi2"
+
+
+def _config_field(config: object, name: str) -> object:
+    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+
+
+def roofline(command: TimedCommand, chip: Chip) -> Roofline:
+    cost = command.cost
+    phases = _PHASES.get(math_fidelity(command), 1)
+    flops_per_ns = max(cost.cores, 1) * chip.clock_ghz * _FLOPS_PER_CYCLE_LOFI / phases
+    return Roofline(
+        cost.flops / flops_per_ns, cost.dram_bytes / chip.dram_gb_per_s, cost.link_bytes / chip.link_gb_per_s
+    )
+
+
+def available_cores(estimate: Estimate, command: TimedCommand) -> int:
+    columns, rows = estimate.meshes[command.mesh].grid
+    return columns * rows

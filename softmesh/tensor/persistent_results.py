@@ -1,0 +1,94 @@
+"""Results in persistent buffers: which tensor shows the values of which call, and who reads one after they are gone.
+
+A collective that is given a persistent buffer writes into it and returns a tensor that lies there. The next call with
+the same buffer overwrites that tensor too, and whoever still holds it reads the values of the other call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
+
+from softmesh.callsite import RawSite, raw_call_site, resolved
+from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.strictness import warn_or_raise
+
+if TYPE_CHECKING:
+    from softmesh.tensor.tensor import Tensor
+
+
+class Result(NamedTuple):
+    tensor: ref[Tensor]
+    op: str
+    site: RawSite
+
+
+class Overwritten(NamedTuple):
+    result: Result
+    op: str  # that came after it
+    site: RawSite
+
+
+class Results:
+    """Of one buffer: the latest result in it, and earlier ones that somebody still holds."""
+
+    __slots__ = ("__weakref__", "latest", "stale")
+
+    def __init__(self) -> None:
+        self.latest: Result | None = None
+        self.stale: list[Overwritten] = []
+
+    @property
+    def needs_look(self) -> bool:
+        return bool(self.stale)
+
+    def note(self, tensor: Tensor, op: str) -> None:
+        self.latest = Result(ref(tensor, self._forgetter()), op, raw_call_site())
+
+    def overwrite(self, op: str) -> None:
+        if self.latest is not None and self.latest.tensor() is not None:
+            self.stale.append(Overwritten(self.latest, op, raw_call_site()))
+        self.latest = None
+
+    def _forgetter(self) -> object:
+        mine = ref(self)
+
+        def forget(gone: ref[Tensor]) -> None:
+            results = mine()
+            if results is not None:
+                results.stale = [one for one in results.stale if one.result.tensor is not gone]
+
+        return forget
+
+
+def handed_out(buffer: Tensor, op: str) -> Tensor:
+    """The result of a call that wrote into the buffer: a tensor of its own, in the same memory."""
+    storage = buffer.storage
+    results = storage.notes if isinstance(storage.notes, Results) else Results()
+    storage.notes = results
+    results.overwrite(op)
+    result = buffer.same_memory()
+    results.note(result, op)
+    return result
+
+
+def note_overwritten(buffer: Tensor, op: str) -> None:
+    """Something else is written there; through the latest result itself, it shows what was written."""
+    results = buffer.storage.notes
+    if isinstance(results, Results) and (results.latest is None or results.latest.tensor() is not buffer):
+        results.overwrite(op)
+
+
+def warn_if_overwritten(tensor: Tensor, doing: str) -> None:
+    results = tensor.storage.notes
+    stale = results.stale if isinstance(results, Results) else []
+    found = next((one for one in stale if one.result.tensor() is tensor), None)
+    if found is not None:
+        made, op, site = found
+        warn_or_raise(
+            f"{doing}: the tensor {tuple(tensor.shape)} is the result of {made.op} ({resolved(made.site)}) in a "
+            f"persistent buffer, which {op} ({resolved(site)}) has overwritten since: these are the values of that "
+            "call. Use the result before the buffer is used again, or take two buffers in turn.",
+            SoftmeshWarning,
+            MeshError,
+        )

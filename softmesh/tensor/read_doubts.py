@@ -1,0 +1,51 @@
+"""Doubts of whoever reads a tensor: contributions that are taken for the whole, shards put together along another dim.
+
+A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only where right programs do the same.
+"""
+
+from __future__ import annotations
+
+from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
+from softmesh.fabric import settings
+from softmesh.placement.placements import Partial
+from softmesh.strictness import doubt, is_strict, warn_or_raise
+from softmesh.tensor.composers import MeshToTensor
+from softmesh.tensor.tensor import Tensor
+
+
+def warn_if_partial(tensor: Tensor, doing: str) -> None:
+    dist = tensor.view_distribution()
+    for axis, word in enumerate(dist.placements):
+        if isinstance(word, Partial):
+            warn_or_raise(
+                f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
+                f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
+                f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis})."
+                f"{settings.needed_line()}",
+                PartialWarning,
+                PartialError,
+            )
+
+
+def doubt_part(tensor: Tensor, doing: str) -> None:
+    """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
+    if tensor.shard_positions is not None:
+        words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
+        if words:
+            doubt(
+                f"{doing}: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
+                "whole, not the whole. ttnn.all_reduce gives every device the whole.",
+                PartialWarning,
+            )
+
+
+def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
+    """Shards may be stacked to be looked at one by one; or somebody has forgotten how they were split."""
+    if not is_strict() or not tensor.shape:
+        return
+    for axis, split, joined in composer.misplaced(tensor.view_distribution(), len(tensor.shape)):
+        doubt(
+            f"{doing}: dim {split} was split over mesh axis {axis}, and the composer puts the shards together along "
+            f"dim {joined}: the result is not the tensor that was split. Compose along dim {split}.",
+            SoftmeshWarning,
+        )

@@ -1,0 +1,177 @@
+"""Tensors without values: while `without_values` is on, large torch tensors are shapes only, and hold zeros.
+
+A large tensor is one number that is repeated without end (all strides are 0), so it takes no memory and can still be
+read, printed and compared. What would compute one, or compute with one, is asked for its shape and nothing more; small
+tensors (indices, positions, page tables) are computed as ever. It holds for the whole process: for our ops, and for
+what a program does in plain torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+LARGE = 1 << 14  # elements
+_FEW = 1 << 6  # elements: what has no more makes nothing large, unless it is told a size
+_SIZED = ("repeat", "new_", "_like", "arange", "linspace", "tile", "one_hot", "eye", "tril_indices", "triu_indices")
+_MOST_FORMS = 1 << 14  # that are remembered
+_META = torch.device("meta")
+
+is_on = False
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Nothing large is computed in the block."""
+    global is_on
+    before, is_on = is_on, True
+    try:
+        with _ShapesOnly():
+            yield
+    finally:
+        is_on = before
+
+
+def is_value_free(data: torch.Tensor) -> bool:
+    """Whether nobody computes the values of a tensor of this size."""
+    return is_on and data.numel() >= LARGE
+
+
+class _ShapesOnly(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._forms: dict[tuple[Any, ...], Any] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and torch's compiler takes seconds to load
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        sizes = [one.numel() for one in _tensors((args, tuple(named.values())))]
+        most, schema = max(sizes, default=0), func._schema
+        if most < LARGE and (schema.is_mutable or (sizes and most <= _FEW and not _is_sized(schema.name))):
+            return func(*args, **named)
+        if _is_view(schema):
+            try:
+                return func(*args, **named)
+            except RuntimeError:  # of other bytes: their strides do not allow it
+                return tree_map(_emptied, _form_of(func, args, named))
+        if schema.is_mutable:
+            return _left_as_it_is(schema, args, named)
+        if most >= LARGE and schema.name in _OF_ZEROS:
+            return _OF_ZEROS[schema.name](*args, **named)
+        form = self._form(func, args, named)
+        if form is None:
+            return tree_map(_emptied, func(*args, **named))
+        if most < LARGE and all(one.numel() < LARGE for one in _tensors((form,))):
+            return func(*args, **named)
+        return _emptied(form) if isinstance(form, torch.Tensor) else tree_map(_emptied, form)
+
+    def _form(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """As `_form_of`; a program asks for the same ones again and again."""
+        key = (func, _key(args), tuple(named), _key(tuple(named.values())))
+        try:
+            known = self._forms.get(key)
+        except TypeError:  # an argument cannot be hashed
+            return _form_of(func, args, named)
+        if known is None:
+            known = _form_of(func, args, named)
+            if len(self._forms) < _MOST_FORMS:
+                self._forms[key] = known
+        return known
+
+
+def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _tensors(tuple(value))
+
+
+def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """By which calls are known to give the same form: 1, 1.0 and True are equal, and not the same argument."""
+    return tuple(
+        (value.shape, value.stride(), value.dtype)
+        if isinstance(value, torch.Tensor)
+        else _key(tuple(value))
+        if isinstance(value, tuple | list)
+        else (type(value), value)
+        for value in values
+    )
+
+
+def _is_sized(name: str) -> bool:
+    return any(word in name for word in _SIZED)
+
+
+def _is_view(schema: Any) -> bool:
+    """Whether all results lie in the memory of an argument, and nothing is written."""
+    returns = schema.returns
+    return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+
+
+def _left_as_it_is(schema: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A write: what it returns of its arguments. A small one that something large is written to becomes zeros."""
+    written = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(args[place] if place < len(args) else named.get(argument.name))
+    for one in _tensors(tuple(written)):
+        if one.numel() < LARGE:
+            one.zero_()
+    if not schema.returns:
+        return None
+    return written[0] if len(schema.returns) == 1 else tuple(written)
+
+
+def _form_of(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The results on torch's device without memory; None where they depend on values."""
+    moved_args, moved = tree_map(_nowhere, (args, named))
+    if "device" in moved or not any(True for _ in _tensors((args, tuple(named.values())))):
+        moved["device"] = _META
+    moved.pop("pin_memory", None)
+    try:
+        return func(*moved_args, **moved)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None
+
+
+def _nowhere(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, _strides(value), dtype=value.dtype, device=_META)
+    if isinstance(value, torch.device):
+        return _META
+    return None if isinstance(value, torch.Generator) else value
+
+
+def _strides(value: torch.Tensor) -> tuple[int, ...]:
+    """As a tensor with values has them: ours have none, and a kernel may ask for a layout that it can take."""
+    if value.numel() >= LARGE and not any(value.stride()):
+        return torch.empty(value.shape, device=_META).stride()
+    return value.stride()
+
+
+def _emptied(result: Any) -> Any:
+    if not isinstance(result, torch.Tensor):
+        return result
+    if result.numel() < LARGE:
+        return torch.zeros(result.shape, dtype=result.dtype)
+    return torch.zeros((), dtype=result.dtype).expand(result.shape)
+
+
+# What looks at values, and what it finds in zeros without reading them one by one.
+_OF_ZEROS: dict[str, Callable[..., Any]] = {
+    "aten::nonzero": lambda data: torch.zeros(0, data.dim(), dtype=torch.int64),
+    "aten::masked_select": lambda data, mask: torch.zeros(0, dtype=data.dtype),
+    "aten::allclose": lambda one, other, *_, **__: True,
+    "aten::equal": lambda one, other: one.shape == other.shape,
+}

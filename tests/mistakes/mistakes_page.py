@@ -1,0 +1,51 @@
+"""docs/mistakes.md, made of the suite of mistakes: `python tests/mistakes/mistakes_page.py` writes it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from catalogue import MISTAKES, RIGHT, Mistake, heading, load, title, topic
+
+PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+_INTRODUCTION = """# Mistakes, and what softmesh says of them
+
+Programs that hang, race or give wrong numbers on silicon, where nobody says why. Search this page for what you see, or
+for words of the message that you got. Each entry is a program that the suite runs (tests/mistakes/programs/), and the
+words are those that it gives; {right} right programs beside these {wrong} get no word. After a change there,
+`python tests/mistakes/mistakes_page.py` writes this page.
+"""
+
+
+def page() -> str:
+    load()
+    parts = [_INTRODUCTION.format(wrong=len(MISTAKES), right=len(RIGHT))]
+    ordered = sorted(MISTAKES, key=lambda one: topic(one.program))
+    by_topic = [(name, list(mistakes)) for name, mistakes in groupby(ordered, lambda one: topic(one.program))]
+    parts.append("\n".join(f"- [{heading(name)}](#{_anchor(heading(name))})" for name, _ in by_topic) + "\n")
+    for name, mistakes in by_topic:
+        parts.append(f"## {heading(name)}\n")
+        parts.extend(map(_entry, mistakes))
+    return "\n".join(parts)
+
+
+def _entry(mistake: Mistake) -> str:
+    said = ", ".join(f"`{_one_line(words)}`" for words in mistake.says)
+    return (
+        f"### {title(mistake.program)}\n\n"
+        f"- On silicon: {mistake.symptom}\n"
+        f"- softmesh says: {said} ({mistake.told.value})\n"
+        f"- To mend it: {mistake.mend}\n"
+    )
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.replace("`", "'").split())
+
+
+def _anchor(text: str) -> str:
+    return "".join(c for c in text.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,142 @@
+"""Gradients that are added up twice."""
+
+import torch
+from catalogue import Told, mistake, right
+
+import softmesh as ttnn
+from softmesh import train
+
+TILES = ttnn.TILE_LAYOUT
+DIVERGES = "Training diverges, or needs a learning rate smaller by the number of devices."
+
+
+def split(mesh, dim, shape=(128, 128)):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, dim))
+    return ttnn.from_torch(torch.ones(*shape), layout=TILES, device=mesh, mesh_mapper=mapper)
+
+
+def after_backward(mesh):
+    """A parameter that all share, with gradients of parts of a batch."""
+    w = ttnn.from_torch(torch.ones(32, 32), layout=TILES, device=mesh).requires_grad_()
+    ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+    return w
+
+
+@mistake(
+    Told.WARNING,
+    "sync_gradients: the gradient of parameter 0 was added up over the 4 devices along mesh axis 1 before",
+    symptom=DIVERGES,
+    mend="Synchronise once a step, behind the last backward pass.",
+)
+def gradients_are_synchronised_twice(mesh):
+    w = after_backward(mesh)
+    train.sync_gradients([w], axes=[1])
+    train.sync_gradients([w], axes=[1])
+
+
+@mistake(
+    Told.WARNING,
+    "sync_gradients: the gradient of parameter 0 was added up",
+    symptom=DIVERGES,
+    mend="Leave one of the two out.",
+)
+def gradients_are_summed_by_hand_and_synchronised(mesh):
+    w = after_backward(mesh)
+    w.grad = ttnn.all_reduce(w.grad, cluster_axis=1)
+    train.sync_gradients([w], axes=[1])
+
+
+@mistake(
+    Told.WARNING,
+    "all_reduce: the gradient was added up over the 4 devices along mesh axis 1 before",
+    symptom=DIVERGES,
+    mend="Leave one of the two out.",
+)
+def synchronised_gradients_are_summed_by_hand(mesh):
+    w = after_backward(mesh)
+    train.sync_gradients([w], axes=[1])
+    w.grad = ttnn.all_reduce(w.grad, cluster_axis=1)
+
+
+@mistake(
+    Told.WARNING,
+    "reduce_scatter: the gradient was added up",
+    symptom=DIVERGES,
+    mend="Cut a gradient that was added up with mesh_partition.",
+)
+def a_summed_gradient_is_summed_and_dealt(mesh):
+    w = after_backward(mesh)
+    ttnn.reduce_scatter(ttnn.all_reduce(w.grad, cluster_axis=1), 1, cluster_axis=1)
+
+
+@mistake(
+    Told.WARNING,
+    "gradients before it are 4 times too large",
+    "experimental.all_reduce_async",
+    symptom=DIVERGES,
+    mend="Use the all_reduce of training with noop_backward=True.",
+)
+def an_asynchronous_sum_whose_gradient_is_summed_again(mesh):
+    w = split(mesh, 0).requires_grad_()
+    y = ttnn.experimental.all_reduce_async(
+        ttnn.matmul(split(mesh, 1), w), cluster_axis=1, mesh_device=mesh, math_op=ttnn.ReduceType.Sum
+    )
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+
+
+@mistake(
+    Told.WARNING,
+    "the gradient that comes to all_gather",
+    'gradients="replicated"',
+    symptom=DIVERGES,
+    mend='Use the all_gather of training with gradients="replicated".',
+)
+def a_gather_whose_gradient_is_the_same_on_all_devices(mesh):
+    w = split(mesh, 1).requires_grad_()
+    x = ttnn.from_torch(torch.ones(32, 128), layout=TILES, device=mesh)
+    y = ttnn.all_gather(ttnn.matmul(x, w), 1, cluster_axis=1)
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+
+
+@right
+def gradients_are_synchronised_once_a_step(mesh):
+    w = after_backward(mesh)
+    for _ in range(2):
+        train.sync_gradients([w], axes=[1])
+        w.grad = None
+        ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+
+
+@right
+def gradients_are_summed_by_hand(mesh):
+    w = after_backward(mesh)
+    w.grad = ttnn.multiply(ttnn.all_reduce(w.grad, cluster_axis=1), 0.25)
+
+
+@right
+def gradients_are_accumulated_and_synchronised(mesh):
+    w = after_backward(mesh)
+    ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+    train.sync_gradients([w], axes=[1])
+
+
+@right
+def a_sum_whose_gradient_is_handed_on(mesh):
+    w = split(mesh, 0).requires_grad_()
+    y = train.all_reduce(ttnn.matmul(split(mesh, 1), w), 1, noop_backward=True)
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+
+
+@right
+def a_gather_whose_gradient_is_cut(mesh):
+    w = split(mesh, 1).requires_grad_()
+    x = ttnn.from_torch(torch.ones(32, 128), layout=TILES, device=mesh)
+    y = train.all_gather(ttnn.matmul(x, w), 1, 1, gradients="replicated")
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+
+
+@right
+def a_gathered_weight_with_a_part_of_the_batch_each(mesh):
+    w = split(mesh, 1, (32, 128)).requires_grad_()
+    whole = ttnn.all_gather(w, 1, cluster_axis=1)
+    ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), whole)).backward()

@@ -1,0 +1,303 @@
+"""Placements: shards, copies and contributions to a sum."""
+
+import torch
+from catalogue import Told, mistake, right
+
+import softmesh as ttnn
+
+TILES, ROWS = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
+SILENT = "Numbers are wrong, and every call succeeds."
+
+
+def split(mesh, rows=None, columns=-1, shape=(128, 128), layout=TILES):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(rows, columns))
+    return ttnn.from_torch(torch.ones(*shape), layout=layout, device=mesh, mesh_mapper=mapper)
+
+
+def copies(mesh, shape=(128, 128)):
+    mapper = ttnn.ReplicateTensorToMesh(mesh)
+    return ttnn.from_torch(torch.ones(*shape), layout=TILES, device=mesh, mesh_mapper=mapper)
+
+
+def contributions(mesh):
+    """x @ w with the inner dim split over the columns of the mesh."""
+    return ttnn.matmul(split(mesh, None, 1), split(mesh, None, 0))
+
+
+def read(tensor):
+    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+@right
+def a_product_is_summed(mesh):
+    read(ttnn.all_reduce(contributions(mesh), cluster_axis=1))
+
+
+@right
+def a_product_is_summed_and_dealt(mesh):
+    ttnn.reduce_scatter(contributions(mesh), 1, cluster_axis=1)
+
+
+@mistake(
+    Told.WARNING,
+    "adds up over mesh axis 0",
+    "Use cluster_axis=1",
+    symptom="Results are too large by the number of rows and still differ between columns.",
+    mend="Sum over the axis along which the inner dim of the product was split.",
+)
+def the_wrong_axis_is_summed(mesh):
+    ttnn.all_reduce(contributions(mesh), cluster_axis=0)
+
+
+@mistake(
+    Told.WARNING,
+    "adds up over mesh axis 0",
+    "Use cluster_axis=1",
+    symptom="Each device holds a piece of a sum of equal things; the contributions were never added.",
+    mend="reduce_scatter over the axis along which the inner dim was split.",
+)
+def the_wrong_axis_is_summed_and_dealt(mesh):
+    ttnn.reduce_scatter(contributions(mesh), 1, cluster_axis=0)
+
+
+@mistake(
+    Told.STRICT,
+    "4 devices along mesh axis 1 hold the same",
+    "4 times",
+    symptom="Activations grow by the number of devices with each layer.",
+    mend="Sum once: after the product whose inner dim is split, and not again.",
+)
+def a_sum_is_summed_again(mesh):
+    ttnn.all_reduce(ttnn.all_reduce(contributions(mesh), cluster_axis=1), cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "parts of dim 1",
+    "ttnn.all_gather(x, 1, cluster_axis=1)",
+    symptom="The result has the shape of one shard and is a sum of unrelated parts.",
+    mend="Shards are put together with all_gather; all_reduce is for contributions.",
+)
+def shards_are_summed(mesh):
+    ttnn.all_reduce(split(mesh), cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "parts of dim 0",
+    symptom=SILENT,
+    mend="reduce_scatter adds up what the devices hold; to split another dim, gather first and partition then.",
+)
+def shards_are_summed_and_dealt(mesh):
+    ttnn.reduce_scatter(split(mesh, None, 0), 1, cluster_axis=1)
+
+
+@right
+def both_axes_are_summed_one_after_the_other(mesh):
+    left, right = (
+        ttnn.from_torch(
+            torch.ones(256, 256), layout=TILES, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=dim)
+        )
+        for dim in (1, 0)
+    )
+    x = ttnn.matmul(left, right)
+    ttnn.all_reduce(ttnn.all_reduce(x, cluster_axis=0), cluster_axis=1)
+
+
+# -- gathers -------------------------------------------------------------------------------------
+
+
+@right
+def shards_are_gathered(mesh):
+    ttnn.all_gather(split(mesh), 1, cluster_axis=1)
+
+
+@mistake(
+    Told.WARNING,
+    "contributions to a sum",
+    "ttnn.all_reduce(x, cluster_axis=1)",
+    symptom="The result is as many times too wide, and each part of it is a fraction of the sum.",
+    mend="Contributions are added up: all_reduce, or reduce_scatter where the result stays split.",
+)
+def contributions_are_gathered(mesh):
+    ttnn.all_gather(contributions(mesh), 1, cluster_axis=1)
+
+
+@right
+def contributions_are_stacked_and_added_up(mesh):
+    x = ttnn.reshape(contributions(mesh), (1, 1, 128, 128))
+    ttnn.sum(ttnn.all_gather(x, 0, cluster_axis=1), 0)
+
+
+@mistake(
+    Told.STRICT,
+    "dim 1 was split over mesh axis 1, and dim 0 is put together",
+    symptom="The shape is plausible and the values are interleaved wrongly.",
+    mend="Gather along the dim that the mapper split.",
+)
+def another_dim_is_gathered(mesh):
+    ttnn.all_gather(split(mesh), 0, cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "2 devices along mesh axis 0 hold the same",
+    symptom="The same part appears several times, and the others are missing.",
+    mend="Gather over the axis that the dim was split over.",
+)
+def the_wrong_axis_is_gathered(mesh):
+    ttnn.all_gather(split(mesh), 1, cluster_axis=0)
+
+
+# -- contributions that are taken for the whole ----------------------------------------------------
+
+
+@mistake(
+    Told.WARNING,
+    "relu",
+    "still Partial(sum)",
+    "ttnn.all_reduce(input_tensor, cluster_axis=1)",
+    symptom="Accuracy is lost: the activation of a sum is not the sum of activations.",
+    mend="all_reduce before anything that is not linear.",
+)
+def contributions_are_activated(mesh):
+    ttnn.relu(contributions(mesh))
+
+
+@right
+def the_sum_is_activated(mesh):
+    ttnn.relu(ttnn.all_reduce(contributions(mesh), cluster_axis=1))
+
+
+@right
+def contributions_are_scaled(mesh):
+    ttnn.all_reduce(ttnn.multiply(contributions(mesh), 0.5), cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "one device holds",
+    "still Partial(sum)",
+    symptom="The host sees a fraction of the result.",
+    mend="all_reduce first, then read any device.",
+)
+def one_contribution_is_read(mesh):
+    read(contributions(mesh))
+
+
+@mistake(
+    Told.WARNING,
+    "to_torch",
+    "still Partial(sum)",
+    symptom="The host gets all contributions side by side and takes them for the result.",
+    mend="all_reduce first.",
+)
+def contributions_are_composed(mesh):
+    ttnn.to_torch(contributions(mesh), mesh_composer=ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(0, 1)))
+
+
+@right
+def a_bias_on_one_device_only(mesh):
+    rows = torch.zeros(4, 128)
+    rows[0] = 1.0
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0))
+    bias = ttnn.from_torch(rows, layout=TILES, device=mesh, mesh_mapper=mapper)
+    ttnn.all_reduce(ttnn.add(contributions(mesh), bias), cluster_axis=1)
+
+
+@mistake(
+    Told.REMARK,
+    "unless what each of them adds was divided by 4 before",
+    symptom="The bias is in the result once for each device.",
+    mend="Add it after the sum, on one device only, or divided by the number of devices.",
+)
+def a_bias_that_all_devices_add(mesh):
+    ttnn.all_reduce(ttnn.add(contributions(mesh), ttnn.multiply(copies(mesh), 0.25)), cluster_axis=1)
+
+
+@right
+def a_bias_is_added_to_the_sum(mesh):
+    ttnn.add(ttnn.all_reduce(contributions(mesh), cluster_axis=1), copies(mesh))
+
+
+# -- ops along a dim of which each device has a part -----------------------------------------------
+
+
+@mistake(
+    Told.STRICT,
+    "softmax: dim 1 is split over mesh axis 1",
+    "normalises its own part",
+    symptom="Each device's part adds up to one; the whole does not.",
+    mend="Gather the dim first, or keep it whole and split another.",
+)
+def softmax_of_parts(mesh):
+    ttnn.softmax(split(mesh), dim=-1)
+
+
+@right
+def softmax_along_a_whole_dim(mesh):
+    ttnn.softmax(split(mesh), dim=0)
+    ttnn.softmax(split(mesh, None, 0), dim=-1)
+
+
+@right
+def softmax_of_what_was_gathered(mesh):
+    ttnn.softmax(ttnn.all_gather(split(mesh), 1, cluster_axis=1), dim=-1)
+
+
+@mistake(
+    Told.STRICT,
+    "layer_norm: dim 1 is split",
+    "layer_norm_pre_all_gather",
+    symptom="Each device normalises by the mean of its own part.",
+    mend="Use layer_norm_pre_all_gather, all_gather the statistics, and layer_norm_post_all_gather.",
+)
+def layer_norm_of_parts(mesh):
+    ttnn.layer_norm(split(mesh))
+
+
+@mistake(
+    Told.STRICT,
+    "rms_norm: dim 1 is split",
+    "rms_norm_pre_all_gather",
+    symptom="Each device normalises by the root mean square of its own part.",
+    mend="Use rms_norm_pre_all_gather, all_gather the statistics, and rms_norm_post_all_gather.",
+)
+def rms_norm_of_parts(mesh):
+    ttnn.rms_norm(split(mesh))
+
+
+@right
+def norms_of_whole_rows(mesh):
+    ttnn.layer_norm(split(mesh, None, 0))
+    ttnn.rms_norm(copies(mesh))
+
+
+@mistake(
+    Told.STRICT,
+    "topk: dim 1 is split over mesh axis 1",
+    "looks at its own part",
+    symptom="Each device returns the best of its own part.",
+    mend="Gather the dim first, or gather what each found and choose again.",
+)
+def the_best_of_each_part(mesh):
+    ttnn.topk(split(mesh, shape=(32, 512)), 32, dim=-1)
+
+
+@mistake(
+    Told.STRICT,
+    "argmax: dim 1 is split over mesh axis 1",
+    "count from the start of that part",
+    symptom="Tokens are from the first part of the vocabulary only.",
+    mend="Gather the logits first.",
+)
+def the_largest_of_each_part(mesh):
+    ttnn.argmax(split(mesh, layout=ROWS), dim=-1)
+
+
+@right
+def the_best_of_all(mesh):
+    ttnn.topk(ttnn.all_gather(split(mesh, shape=(32, 512)), 1, cluster_axis=1), 32, dim=-1)

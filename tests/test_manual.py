@@ -1,0 +1,68 @@
+"""The manual builds without a warning, and its reference has every name, option, message and variable."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("manual") / "site"
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_every_document_is_a_page(site):
+    missing = [path.stem for path in (ROOT / "docs").glob("*.md") if not (site / f"{path.stem}.html").exists()]
+    assert missing == []
+
+
+def test_no_page_needs_the_network(site):
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=[\"']?(https?://[^\"' >]+)", page.read_text())
+        assert [address for address in loaded if "canonical" not in address] == [], page.name
+
+
+@pytest.mark.parametrize(
+    ("page", "anchor"),
+    [
+        ("reference/element-by-element.html", "ttnn.relu"),
+        ("reference/collectives.html", "ttnn.all_reduce"),
+        ("reference/values.html", "ttnn.MeshShape"),
+        ("reference/command-line.html", "softmesh-schedule"),
+        ("reference/command-line.html", "tt-run"),
+        ("reference/errors.html", "PartialWarning"),
+        ("notebooks/mesh_tensors.html", "the-missing-line"),
+    ],
+)
+def test_names_commands_and_errors_have_anchors(site, page, anchor):
+    assert f'id="{anchor}"' in (site / page).read_text()
+
+
+def test_the_words_of_a_message_can_be_searched_for(site):
+    assert "hold contributions that nobody has combined" in (site / "reference" / "errors.html").read_text()
+
+
+def test_every_environment_variable_is_explained():
+    named = set()
+    for file in (ROOT / "softmesh").rglob("*.py"):
+        named |= set(re.findall(r"[\"']((?:SOFTMESH|TTNN|TT)_[A-Z0-9_]*[A-Z0-9])[\"']", file.read_text()))
+    text = (ROOT / "docs" / "environment.md").read_text()
+    assert {name for name in named if f"`{name}`" not in text} - _NOT_VARIABLES == set()
+
+
+_NOT_VARIABLES: set[str] = set()

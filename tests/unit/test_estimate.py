@@ -1,0 +1,267 @@
+"""Estimates of programs: one clock over hosts, queues, devices and links; what links carry; what memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import softmesh as ttnn
+from softmesh.cost.estimating import ProgramCost
+from softmesh.cost.timeline import Estimate, TimedCommand
+
+
+@pytest.fixture
+def mesh() -> Iterator[ttnn.MeshDevice]:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    opened = ttnn.open_mesh_device(ttnn.MeshShape(2, 4), trace_region_size=1 << 20, num_command_queues=2)
+    yield opened
+    ttnn.close_mesh_device(opened)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def tensor(mesh: ttnn.MeshDevice, *shape: int) -> ttnn.Tensor:
+    return ttnn.from_torch(torch.zeros(*shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+
+def named(estimate: Estimate, name: str) -> list[TimedCommand]:
+    return [command for command in estimate.commands if command.name == name]
+
+
+def test_commands_of_one_queue_run_one_after_the_other(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 512, 512)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.gelu(ttnn.matmul(x, x))
+    product, activation = cost.estimate.commands
+    assert activation.start >= product.end
+    assert cost.seconds >= activation.end
+    assert [op.name for op in cost.by_op()] == sorted(["matmul", "gelu"], key=lambda op: -named_cost(cost, op))
+    assert {line.site.line for line in cost.by_line()} == {product.site.line}
+    assert product.site.file == __file__
+
+
+def named_cost(cost: ProgramCost, name: str) -> float:
+    return sum(command.seconds for command in named(cost.estimate, name))
+
+
+def test_the_table_names_ops_and_the_machine(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 64, 64)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.matmul(x, x)
+    table = cost.table()
+    assert "elastic, 8 chips, FABRIC_1D" in str(table.title)
+    assert list(table.columns[0].cells) == ["matmul"]
+    low, high = cost.band
+    assert low < cost.seconds < high
+
+
+def test_a_replay_costs_no_dispatch(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 256, 256)
+
+    def work() -> ttnn.Tensor:
+        return ttnn.gelu(ttnn.matmul(x, x))
+
+    work()
+    with ttnn.estimate(mesh) as plain:
+        for _ in range(10):
+            work()
+    with ttnn.estimate(mesh) as traced:
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        made = work()
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        for _ in range(10):
+            ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
+        ttnn.synchronize_device(mesh)
+    assert made.shape == (256, 256)
+    products = named(traced.estimate, "matmul")
+    assert len(products) == 10
+    assert {command.trace for command in products} == {int(trace)}
+    assert [command.session for command in products] == list(range(10))
+    assert products[0].cost == named(plain.estimate, "matmul")[0].cost
+    assert traced.seconds < plain.seconds / 2
+    ttnn.release_trace(mesh, trace)
+
+
+def test_another_queue_copies_while_the_first_computes(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 2048, 2048)
+    host = ttnn.from_torch(torch.zeros(2048, 2048), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.matmul(x, x)
+        ttnn.to_device(host, mesh, queue_id=1)
+    product, copy = cost.estimate.commands
+    assert copy.queue == 1
+    assert copy.start < product.end
+
+
+def test_a_queue_waits_for_the_event_of_another(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 2048, 2048)
+    host = ttnn.from_torch(torch.zeros(2048, 2048), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.matmul(x, x)
+        event = ttnn.record_event(mesh, 0)
+        ttnn.wait_for_event(1, event)
+        ttnn.to_device(host, mesh, queue_id=1)
+    product, copy = cost.estimate.commands
+    assert copy.start >= product.end
+    assert copy.after == product.index
+
+
+def test_programs_of_different_sub_devices_overlap(mesh: ttnn.MeshDevice) -> None:
+    def cores(first: int, last: int) -> ttnn.CoreRangeSet:
+        return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, first), ttnn.CoreCoord(7, last))])
+
+    x = tensor(mesh, 2048, 2048)
+    parts = [ttnn.SubDevice([cores(0, 3)]), ttnn.SubDevice([cores(4, 7)])]
+    manager = mesh.create_sub_device_manager(parts, 0)
+    mesh.load_sub_device_manager(manager)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.all_gather(x, dim=0, cluster_axis=1, subdevice_id=ttnn.SubDeviceId(0))
+        ttnn.all_gather(x, dim=0, cluster_axis=0, subdevice_id=ttnn.SubDeviceId(1))
+        ttnn.matmul(x, x)
+    mesh.clear_loaded_sub_device_manager()
+    along, down, product = cost.estimate.commands
+    assert down.start < along.end
+    assert product.start >= max(along.end, down.end)
+
+
+def test_a_blocking_read_holds_the_host_up(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 1024, 1024)
+    one = ttnn.get_device_tensors(x)[0]
+    with ttnn.estimate(mesh) as cost:
+        ttnn.matmul(x, x)
+        ttnn.to_torch(one)
+        ttnn.matmul(x, x)
+    first, read, second = (command for command in cost.estimate.commands if command.seconds)
+    assert read.is_blocking
+    assert read.start >= first.end
+    assert second.issued >= read.end
+
+
+def test_steps_are_told_apart(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 256, 256)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.matmul(x, x)
+        for _ in range(3):
+            with cost.step("decode", tokens=32):
+                ttnn.matmul(x, x)
+    steps = cost.estimate.steps
+    assert [step.name for step in steps] == ["decode"] * 3
+    assert all(step.end > step.start for step in steps)
+    assert cost.tokens_per_second == pytest.approx(96 / sum(step.end - step.start for step in steps))
+    assert [command.step for command in named(cost.estimate, "matmul")] == [None, 0, 1, 2]
+
+
+@given(devices=st.integers(2, 8), rows=st.integers(1, 4))
+def test_all_gather_carries_every_piece_over_every_hop(devices: int, rows: int) -> None:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, devices)) as mesh:
+        x = ttnn.from_torch(
+            torch.zeros(32 * rows, 32 * devices),
+            ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
+            mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=1),
+        )
+        with ttnn.estimate(mesh) as cost:
+            ttnn.all_gather(x, dim=1, num_links=1)
+    piece = rows * 32 * 32 * 2
+    sent = {(use.link.source.chip, use.link.target.chip): use.bytes for use in cost.estimate.links}
+    for place in range(devices - 1):
+        assert sent[place, place + 1] == (place + 1) * piece
+        assert sent[place + 1, place] == (devices - 1 - place) * piece
+    busiest = cost.busiest_link
+    assert busiest is not None
+    assert busiest.bytes == (devices - 1) * piece
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def test_links_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "T3000")
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    with ttnn.open_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        x = tensor(mesh, 64, 64)
+        with ttnn.estimate(mesh) as cost:
+            ttnn.all_gather(x, dim=0, cluster_axis=1)
+    estimate = cost.estimate
+    assert estimate.system == "T3000"
+    assert estimate.machine is not None
+    cables = {frozenset(link) for link in estimate.machine.links}
+    assert {frozenset((use.link.source, use.link.target)) for use in estimate.links} <= cables
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def test_memory_comes_and_goes_with_its_tensors(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 64, 64)
+    with ttnn.estimate(mesh) as cost:
+        y = ttnn.matmul(x, x)
+        ttnn.deallocate(y)
+        z = ttnn.gelu(x)
+    held: dict[int, int] = {}
+    for event in cost.estimate.memory:
+        held[event.number] = held.get(event.number, 0) + event.bytes_per_bank
+    alive = [number for number, size in held.items() if size]
+    spans = (x.storage.span(), z.storage.span())
+    assert sorted(alive) == sorted(span.number for span in spans if span is not None)
+    taken = [event for event in cost.estimate.memory if event.bytes_per_bank > 0]
+    assert {event.label for event in taken} == {"64x64 BFLOAT16 TILE"}
+    assert all(event.site is not None and event.site.file == __file__ for event in taken)
+
+
+def test_estimating_keeps_no_tensor_alive(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 64, 64)
+    before = len(mesh.allocator().live())
+    with ttnn.estimate(mesh) as cost:
+        for _ in range(5):
+            ttnn.matmul(x, x)
+    assert len(mesh.allocator().live()) == before
+    assert cost.seconds > 0
+
+
+def test_a_program_that_fails_has_an_estimate_up_to_there(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 64, 64)
+
+    def fails() -> None:
+        ttnn.matmul(x, x)
+        raise ZeroDivisionError("half-way")
+
+    with pytest.raises(ZeroDivisionError), ttnn.estimate(mesh) as cost:
+        fails()
+    assert cost.estimate.error == "ZeroDivisionError: half-way"
+    assert len(named(cost.estimate, "matmul")) == 1
+
+
+def test_asking_before_the_end_is_refused(mesh: ttnn.MeshDevice) -> None:
+    with ttnn.estimate(mesh) as cost, pytest.raises(ttnn.MeshError, match="has not ended"):
+        _ = cost.seconds
+
+
+def test_a_view_costs_nothing(mesh: ttnn.MeshDevice) -> None:
+    x = tensor(mesh, 64, 64)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.reshape(x, (1, 1, 64, 64))
+    assert cost.by_op() == []
+
+
+def test_messages_are_received_after_they_were_sent() -> None:
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    sender, receiver = (ttnn.open_mesh_device(ttnn.MeshShape(1, 1)) for _ in range(2))
+    core = ttnn.CoreCoord(0, 0)
+    end = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), core)
+    config = ttnn.SocketConfig([ttnn.SocketConnection(end, end)], ttnn.SocketMemoryConfig(ttnn.BufferType.L1, 4096))
+    out, into = ttnn.create_socket_pair(sender, receiver, config)
+    x = tensor(sender, 64, 64)
+    y = ttnn.allocate_tensor_on_device(x.spec, receiver)
+    with ttnn.estimate() as cost:
+        ttnn.matmul(x, x)
+        ttnn.experimental.send_async(x, out)
+        ttnn.experimental.recv_async(y, into)
+    (send,) = named(cost.estimate, "experimental.send_async")
+    (receive,) = named(cost.estimate, "experimental.recv_async")
+    assert receive.end >= send.end
+    assert {use.link.source.chip for use in cost.estimate.links} == set(send.devices)
+    for one in (sender, receiver):
+        ttnn.close_mesh_device(one)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
