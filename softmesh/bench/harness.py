@@ -25,6 +25,7 @@ from rich.table import Table
 import softmesh as ttnn
 from softmesh.native.c_kernels import is_compiled
 from softmesh.progress import tracked
+from softmesh.runtime.native_bfloat16 import bfloat16_unit
 from softmesh.tensor.mappers import Mapper
 
 DTYPES = {"float32": (ttnn.float32, torch.float32), "bfloat16": (ttnn.bfloat16, torch.bfloat16)}
@@ -137,7 +138,8 @@ def machine() -> str:
     return (
         f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
         f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}"
+        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}, "
+        f"bfloat16 products {'by ' + unit if (unit := bfloat16_unit()) else 'in fp32'}"
     )
 
 
