@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from softmesh.cost.laws.elements import MEASURED, STEP
-from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
+from softmesh.cost.mesh_lines import is_two_dimensional, lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
     TILE,
@@ -24,7 +24,7 @@ from softmesh.cost.workloads import (
     cores_of,
     tiles_of,
 )
-from softmesh.hardware import MathFidelity, Topology
+from softmesh.hardware import MathFidelity
 from softmesh.hardware.enums import BufferType, Layout
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.command_tensor import CommandTensor
@@ -266,7 +266,7 @@ def _exchange(command: Command, chip: Chip) -> Workload | None:
                 line.chip,
                 line.devices,
                 min(links, line.links) if isinstance(links, int) and links > 0 else line.links,
-                line.is_ring and wanted in (None, Topology.Ring, Topology.Torus),
+                takes_ring(line, wanted),
                 size,
                 is_2d=is_two_dimensional(),
                 in_l1=is_in_l1(inputs),

@@ -36,6 +36,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
+from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
@@ -201,7 +202,8 @@ class Planner:
         except (SoftmeshError, OverflowError):
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            if shortage := shortage_of(self.op.name, error):
+            device = self.tensors[0].storage.device
+            if shortage := shortage_of(self.op.name, error) or gpu_shortage_of(self.op.name, error, device):
                 raise shortage from error
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
@@ -331,7 +333,7 @@ class Planner:
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         if self.op.name in ALONG_A_DIM:
-            plan.doubts += tuple(of_split_dims(self.op.name, dists[0], found[0]))
+            plan.doubts += tuple(of_split_dims(self.op.name, dists, found[0]))
         elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
             shapes = [tuple(tensor.shape) for tensor in self.tensors]
             labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]

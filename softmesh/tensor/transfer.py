@@ -24,6 +24,7 @@ from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
 from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
+from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import GROUP, from_storage, round_to, to_storage
@@ -612,7 +613,8 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     queue = device.note_write("copy_host_to_device_tensor", cq_id)
     mesh = device_tensor.storage.dist.mesh if device.block is None else tuple(device.shape)
     data, dist = _own_part(*_placed(host_tensor, mesh), device)
-    device_tensor.overwrite(data.to(device.torch_device), dist)
+    with on_queue(queue):
+        device_tensor.overwrite(data.to(device.torch_device), dist)
     note_overwritten(device_tensor, "copy_host_to_device_tensor")
     if observed():
         coords = device_tensor.view_distribution().coordinates()
