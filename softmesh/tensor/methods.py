@@ -16,6 +16,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
+from softmesh.tensor.device_shards import get_device_tensors
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.mappers import Mapper
 from softmesh.tensor.padding import check_host, host_layout, with_padding, with_spec
@@ -28,7 +29,6 @@ from softmesh.tensor.transfer import (
     copy_host_to_device_tensor,
     from_device,
     from_torch,
-    get_device_tensors,
     to_device,
     to_torch,
 )

@@ -36,6 +36,7 @@ from softmesh.report.terminal import (
     visualize_tensor,
 )
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.device_shards import get_device_tensors
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.mappers import (
     MeshMapperConfig,
@@ -47,7 +48,7 @@ from softmesh.tensor.mappers import (
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import copy_host_to_device_tensor, from_torch, get_device_tensors
+from softmesh.tensor.transfer import copy_host_to_device_tensor, from_torch
 
 T3K_IDS = [4, 0, 2, 6, 5, 1, 3, 7]
 
