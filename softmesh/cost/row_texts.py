@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import NamedTuple
 
@@ -31,7 +30,6 @@ _SYSTEMS = (  # the first that is found counts
 _BY_ARCH: dict[str, tuple[Chip, Chip]] = {"wormhole_b0": (N150, WH_GALAXY), "blackhole": (P150, BH_GALAXY)}
 _ARCHES = {"wormhole": "wormhole_b0", "wormhole_b0": "wormhole_b0", "wh": "wormhole_b0", "wh_b0": "wormhole_b0"}
 _ARCHES |= {"blackhole": "blackhole", "bh": "blackhole"}
-_MESH = re.compile(r"\b(\d{1,3})\s*[x×]\s*(\d{1,3})\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?")
 
 
@@ -82,10 +80,6 @@ class RowTexts(NamedTuple):
         """A whole number of a column; None where it is empty."""
         found = _NUMBER.search(text)
         return None if found is None else int(float(found[0]))
-
-    def mesh(self) -> tuple[int, int] | None:
-        found = _MESH.search(self.system)
-        return None if found is None else (int(found[1]), int(found[2]))
 
     def series(self) -> str:
         """Rows that differ by no more than their size."""
@@ -164,7 +158,3 @@ def bytes_in(text: str, word: str) -> int | None:
         return None
     scale = {None: 1, "b": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30}[found[2]]
     return int(float(found[1]) * scale)
-
-
-def volume(extents: list[int]) -> int:
-    return math.prod(extents)
