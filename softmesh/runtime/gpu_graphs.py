@@ -1,4 +1,4 @@
-"""Reading back from a GPU, which waits for it: never while a graph is recorded, and of what is unchanged once only.
+"""Caches what is read back from a GPU: a read waits for the card, and cannot be while a CUDA graph is recorded.
 
 All layers of a model ask where the same positions lie on the same pages: within a graph such numbers are made once.
 """

@@ -1,4 +1,4 @@
-"""The streams of a GPU that command queues are: the first queue is torch's default stream, each other one its own.
+"""CUDA streams as command queues: the first queue is torch's default stream, each other one has its own.
 
 Only where a mesh on a GPU was opened with several queues. What a queue launches runs in order; between queues nothing
 is ordered but by events, as on a chip. What the host reads waits for all of them: it is not to see half of anything.
