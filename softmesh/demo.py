@@ -199,10 +199,9 @@ def tell_the_cost(console: Console) -> None:
         for op in cost.by_op():
             console.print(f"{op.name:11} {op.seconds * 1e6:6.0f} µs, bound by {op.bound.value}")
         low, high = (seconds * 1e6 for seconds in cost.band)
+        console.print(f"in all {cost.seconds * 1e6:.0f} µs ({low:.0f} to {high:.0f}); for a file: softmesh estimate")
         busiest = cost.busiest_link
-        console.print(
-            f"in all {cost.seconds * 1e6:.0f} µs ({low:.0f} to {high:.0f}), [bold]softmesh estimate[/] tells it of files"
-        )
+        assert busiest is not None
         console.print(f"busiest link: {busiest.link}, {busiest.bytes / 2**20:.2f} MiB")
     finally:
         ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
