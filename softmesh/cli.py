@@ -33,6 +33,7 @@ _ELSEWHERE = {
     "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
     "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
     "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
+    "calibrate": _Later("softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine."),
     "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
     "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),
     "ping": _Later("softmesh.report.ping", "Test every Ethernet link of a machine."),
@@ -166,7 +167,7 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
             raise _Refusal(str(error)) from None
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "gpu"]
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost", "gpu"]
 _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
 
@@ -174,11 +175,13 @@ _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 @click.argument("name", type=click.Choice(_BENCHES))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure softmesh against plain torch, JAX and MPI, or how long a fabric or a job takes to come up.
+    """Measure softmesh against plain torch, JAX and MPI, how long a fabric or a job takes to come up, or how far the
+    cost model is from measurements.
 
     \b
     softmesh bench ops
     softmesh bench mlp --help
+    softmesh bench cost --measurements table.csv
     """
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
     if where != "cpu" and name not in _ON_GPUS and not {"-h", "--help"} & set(args):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -42,10 +42,20 @@ def is_value_free(data: torch.Tensor) -> bool:
     return is_on and data.numel() >= LARGE
 
 
+class _Facts(NamedTuple):
+    """Of one of torch's functions."""
+
+    writes: bool
+    is_view: bool
+    is_sized: bool  # told how large its result is
+    of_zeros: Callable[..., Any] | None  # what it finds in zeros, where it looks at values
+
+
 class _ShapesOnly(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._forms: dict[tuple[Any, ...], Any] = {}
+        self._facts: dict[Any, _Facts] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -55,25 +65,33 @@ class _ShapesOnly(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        sizes = [one.numel() for one in _tensors((args, tuple(named.values())))]
-        most, schema = max(sizes, default=0), func._schema
-        if most < LARGE and (schema.is_mutable or (sizes and most <= _FEW and not _is_sized(schema.name))):
+        facts = self._facts.get(func) or self._learn(func)
+        most = _most(args)
+        if named:
+            most = max(most, _most(tuple(named.values())))
+        if most < LARGE and (facts.writes or (0 <= most <= _FEW and not facts.is_sized)):
             return func(*args, **named)
-        if _is_view(schema):
+        if facts.is_view:
             try:
                 return func(*args, **named)
             except RuntimeError:  # of other bytes: their strides do not allow it
                 return tree_map(_emptied, _form_of(func, args, named))
-        if schema.is_mutable:
-            return _left_as_it_is(schema, args, named)
-        if most >= LARGE and schema.name in _OF_ZEROS:
-            return _OF_ZEROS[schema.name](*args, **named)
+        if facts.writes:
+            return _left_as_it_is(func._schema, args, named)
+        if most >= LARGE and facts.of_zeros is not None:
+            return facts.of_zeros(*args, **named)
         form = self._form(func, args, named)
         if form is None:
             return tree_map(_emptied, func(*args, **named))
         if most < LARGE and all(one.numel() < LARGE for one in _tensors((form,))):
             return func(*args, **named)
         return _emptied(form) if isinstance(form, torch.Tensor) else tree_map(_emptied, form)
+
+    def _learn(self, func: Any) -> _Facts:
+        schema = func._schema
+        is_sized = any(word in schema.name for word in _SIZED)
+        known = self._facts[func] = _Facts(schema.is_mutable, _is_view(schema), is_sized, _OF_ZEROS.get(schema.name))
+        return known
 
     def _form(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """As `_form_of`; a program asks for the same ones again and again."""
@@ -87,6 +105,17 @@ class _ShapesOnly(TorchDispatchMode):
             if len(self._forms) < _MOST_FORMS:
                 self._forms[key] = known
         return known
+
+
+def _most(values: tuple[Any, ...] | list[Any]) -> int:
+    """The elements of the largest tensor among them; -1 without any."""
+    most = -1
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            most = max(most, value.numel())
+        elif value.__class__ is list or value.__class__ is tuple:
+            most = max(most, _most(value))
+    return most
 
 
 def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
@@ -107,10 +136,6 @@ def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
         else (type(value), value)
         for value in values
     )
-
-
-def _is_sized(name: str) -> bool:
-    return any(word in name for word in _SIZED)
 
 
 def _is_view(schema: Any) -> bool:

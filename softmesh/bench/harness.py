@@ -24,6 +24,7 @@ from rich.table import Table
 
 import softmesh as ttnn
 from softmesh.native.c_kernels import is_compiled
+from softmesh.progress import tracked
 from softmesh.runtime.native_bfloat16 import bfloat16_unit
 from softmesh.tensor.mappers import Mapper
 
@@ -102,7 +103,7 @@ def interleave(
     seen: dict[str, list[float]] = {name: [] for name in peers}
     order = list(peers)
     end = time.perf_counter() + patience
-    for turn in range(warm_ups + rounds):
+    for turn in tracked(range(warm_ups + rounds), " and ".join(order)[:60]):
         for name in order:
             seconds = peers[name]()
             if turn >= warm_ups:

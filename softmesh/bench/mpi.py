@@ -9,7 +9,7 @@ Jobs of 2 and 4 ranks, 64 KiB to 16 MiB of float32 on each rank. In each job, in
     socket                     a tensor there and back with send_async and recv_async; Send and Recv
 
 A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest rank's. Besides: how long a job of
-4 ranks takes to start, and what it costs that ranks would tell the launcher if they hung.
+4 ranks takes to start, and what it costs that ranks compare their calls, and would tell the launcher if they hung.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from softmesh.processes.bindings.rank_bindings import RankBinding
 # Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
 
 
-OURS, RAW = "softmesh", "mpi4py"
+OURS, RAW, UNCHECKED = "softmesh", "mpi4py", "softmesh without checks"
 ROWS = 4  # devices of each rank
 _TT_RUN = Path(__file__).parents[2] / "softmesh_launcher.py"
 _DEADLINE = 900.0  # seconds of one job
@@ -142,6 +142,7 @@ class Row:
     is_right: bool
     microseconds: dict[str, float]
     ratio: float
+    checks: float | None = None  # of a collective: its time over that without notes of what the ranks call
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,12 @@ def in_words(found: Found) -> list[str]:
                 f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {size(worst.bytes)})."
             )
     said += [f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s." for kind, seconds in found.starts.items()]
+    checks = [r.checks for r in found.rows if r.checks is not None]
+    if checks:
+        said.append(
+            f"That ranks compare what they call makes a collective take {statistics.median(checks):.2f} times as long "
+            f"in the median, {min(checks):.2f} to {max(checks):.2f}."
+        )
     if found.reporting:
         ratios = [reporting.ratio for reporting in found.reporting]
         said.append(

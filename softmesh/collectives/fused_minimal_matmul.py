@@ -117,11 +117,10 @@ def minimal_matmul_strided_reduce_scatter_async(
     scalar, addend, factor = (given.get(name) for name in names)
     is_gated = _check_gate(_SCATTER, scalar, addend, factor)
     target, config = optional_rs_output_tensor, given.get("rs_output_mem_config")
-    buffers = None if target is None or is_gated else [product, target]
     total = _tensor(
         reduce_scatter_minimal_async(
             product,
-            buffers,
+            None,
             dim,
             multi_device_global_semaphore,
             cluster_axis=cluster_axis,
@@ -129,9 +128,9 @@ def minimal_matmul_strided_reduce_scatter_async(
             **route_of(given),
         )
     )
-    if not is_gated:
-        return [product, total]
-    made = fused_addcmul(total, scalar, addend, factor, product.dtype, config)  # type: ignore[arg-type]
+    made = total
+    if is_gated:
+        made = fused_addcmul(total, scalar, addend, factor, product.dtype, config)  # type: ignore[arg-type]
     return [product, made if target is None else copy(made, target)]
 
 

@@ -208,11 +208,17 @@ def definition_of(op: Operation) -> Callable[..., CollectiveSpec]:
 
 
 class Composite(Function):
-    """A function of named arguments that is called in TT-NN's forms."""
+    """A function of named arguments that is called in TT-NN's forms; all that it runs is one program of the chips."""
 
     def __init__(self, name: str, overloads: OverloadSet, function: Callable[..., Any]) -> None:
         def call(*args: Any, **kwargs: Any) -> Any:
-            return function(**overloads.arguments(args, kwargs))
+            given = overloads.arguments(args, kwargs)
+            operand = _first_operand(given)
+            mesh = None if operand is None else operand.device()
+            if mesh is None:
+                return function(**given)
+            with mesh.one_program(name):
+                return function(**given)
 
         call.__name__ = call.__qualname__ = name.rpartition(".")[2]
         call.__doc__ = function.__doc__

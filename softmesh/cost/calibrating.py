@@ -6,9 +6,8 @@ is as wide as it must be for nine in ten of what it then predicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,46 +16,72 @@ from softmesh.cost.calibration import LAWS, Calibration, LawFit, Point, law_of, 
 from softmesh.cost.fitting import fitted
 from softmesh.cost.laws.law import Law
 from softmesh.cost.measurements import Measurement
-from softmesh.cost.workloads import Chain, Product, Workload
+from softmesh.cost.workloads import Chain, Elements, Exchange, Product, TypicalOp, Workload
 
 FOLDS = 5
 COVERED = 0.92  # of the rows that were left out, when bands are made
-_NARROWEST = {True: 1.0, False: 0.02}  # band: in deviations where points are kept, else the log of a factor
-_WIDEST = 2.0
+_NARROWEST, _WIDEST = 0.02, 2.0  # logs of factors
+_FEW = 10  # rows: fewer do not tell how wide a band must be
 _SEED = 23
 
 Rows = Sequence[Measurement]
-Work = Any
+Fits = dict[str, dict[str, LawFit]]
 
 
-def calibrated(rows: Iterable[Measurement], sources: Iterable[str] = ()) -> Calibration:
-    """From all rows that tell a workload and are no ceilings."""
+def calibrated(
+    rows: Iterable[Measurement],
+    sources: Iterable[str] = (),
+    base: Calibration | None = None,
+    with_bands: bool = True,
+) -> Calibration:
+    """From all rows that tell a workload and are no ceilings.
+
+    With a `base`, its coefficients are where fitting starts, and what no row speaks of stays as it is there. Bands
+    take five more fits; without them a band is one standard deviation.
+    """
     used = usable(rows)
-    plain = _fits(used, band=1.0)
-    bands = _bands(used)
-    fits = {
+    bands = _bands(used, base) if with_bands else {}
+    fits = _assembled(_fits(used, base), base)
+    return Calibration(_banded(fits, bands), tuple(sources))
+
+
+def _banded(fits: Fits, bands: Mapping[tuple[str, str], float]) -> Fits:
+    return {
         law: {key: replace(fit, band=bands.get((law, key), fit.band)) for key, fit in of.items()}
-        for law, of in plain.items()
+        for law, of in fits.items()
     }
-    return Calibration(fits, tuple(sources))
 
 
 def usable(rows: Iterable[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.workload and not row.is_ceiling and not isinstance(row.workload, Chain)]
 
 
-def _fits(rows: Rows, band: float) -> dict[str, dict[str, LawFit]]:
+Fitted = dict[tuple[str, str, tuple[tuple[str, int], ...]], LawFit]  # by law, key and the rows that were fitted
+
+
+def _fits(rows: Rows, base: Calibration | None = None, known: Fitted | None = None) -> Fits:
     """Laws of simple workloads first: composed ones are corrected on top of them."""
-    found: dict[str, dict[str, LawFit]] = {name: {} for name in LAWS}
-    simple = [row for row in rows if _is_simple(row.workload)]
-    for (name, key), group in _grouped(simple).items():
-        found[name][key] = _fit(LAWS[name], key, group, band)
-    below = Calibration(found)
+    known = {} if known is None else known
+    found: Fits = {}
+    for (name, key), group in _grouped([row for row in rows if _is_simple(row.workload)]).items():
+        at = name, key, tuple((row.table, row.line) for row in group)
+        if at not in known:
+            known[at] = _fit(LAWS[name], key, group, base)
+        found.setdefault(name, {})[key] = known[at]
+    below = Calibration(_assembled(found, base))
     for (name, key), group in _grouped([row for row in rows if not _is_simple(row.workload)]).items():
         formula = np.array([below.formula(_work(row)) for row in group])
         residuals = np.log([row.seconds for row in group]) - np.log(formula)
-        found[name][key] = LawFit({}, len(group), band, _points(LAWS[name], group, residuals))
-    return {name: of for name, of in found.items() if of}
+        found.setdefault(name, {})[key] = LawFit({}, len(group), 1.0, _points(LAWS[name], group, residuals))
+    return found
+
+
+def _assembled(found: Fits, base: Calibration | None) -> Fits:
+    """On top of a base, if there is one."""
+    fits = {name: dict(of) for name, of in base.fits.items()} if base is not None else {}
+    for name, of in found.items():
+        fits.setdefault(name, {}).update(of)
+    return fits
 
 
 def _is_simple(work: Workload | None) -> bool:
@@ -76,10 +101,11 @@ def _grouped(rows: Iterable[Measurement]) -> dict[tuple[str, str], list[Measurem
     return groups
 
 
-def _fit(law: Law, key: str, rows: Rows, band: float) -> LawFit:
+def _fit(law: Law, key: str, rows: Rows, base: Calibration | None) -> LawFit:
     terms = tuple(np.array(column) for column in zip(*(law.terms(row.workload) for row in rows), strict=True))
     measured = np.array([row.seconds for row in rows])
-    starting = law.starting(key)
+    known = base.fit(law, key) if base is not None else None
+    starting = dict(known.coefficients) if known is not None else law.starting(key)
 
     def formula(values: NDArray[np.float64]) -> NDArray[np.float64]:
         made: NDArray[np.float64] = law.seconds(terms, dict(zip(starting, values, strict=True)))
@@ -88,7 +114,7 @@ def _fit(law: Law, key: str, rows: Rows, band: float) -> LawFit:
     values = fitted(formula, np.array(list(starting.values())), measured)
     residuals = np.log(measured) - np.log(formula(values))
     coefficients = {name: float(f"{value:.5g}") for name, value in zip(starting, values, strict=True)}
-    return LawFit(coefficients, len(rows), band, _points(law, rows, residuals) if law.keeps_points else ())
+    return LawFit(coefficients, len(rows), 1.0, _points(law, rows, residuals) if law.keeps_points else ())
 
 
 def _points(law: Law, rows: Rows, residuals: NDArray[np.float64]) -> tuple[Point, ...]:
@@ -107,43 +133,77 @@ def shape_of(row: Measurement) -> Hashable:
     work = row.workload
     if isinstance(work, Product):
         return work.m, work.k, work.n
-    return work
+    return (row.table, row.line) if isinstance(work, TypicalOp) else work
+
+
+def series_of(row: Measurement) -> Hashable:
+    """Rows that differ by no more than their size."""
+    work = row.workload
+    if isinstance(work, Exchange):
+        return work._replace(size=0)
+    if isinstance(work, Product) and not work.height_cores:
+        return work._replace(m=0, k=0, n=0)
+    if isinstance(work, Elements):
+        return work._replace(tiles=0, read=0, written=0)
+    if isinstance(work, Product):
+        return "height sharded", work.height_cores
+    return row.series
 
 
 def left_out(
-    rows: Rows, part: Callable[[Measurement], Hashable], folds: int | None = FOLDS
+    rows: Rows,
+    part: Callable[[Measurement], Hashable],
+    folds: int | None = FOLDS,
+    base: Calibration | None = None,
+    with_bands: bool | Calibration = False,
 ) -> list[tuple[Measurement, Calibration]]:
     """Every row with a calibration that never saw it, nor any row of its part.
 
-    Parts are dealt to `folds`; with None each part is left out alone.
+    Parts are dealt to `folds`; with None each part is left out alone. Bands take as many folds more, or are those of
+    another calibration.
     """
+    lent = _bands_of(with_bands) if isinstance(with_bands, Calibration) else {}
     parts = list(dict.fromkeys(part(row) for row in rows))
     order = np.random.default_rng(_SEED).permutation(len(parts))
     count = len(parts) if folds is None else folds
     fold_of = {parts[at]: int(number % count) for number, at in enumerate(order)}
     found = []
+    known: Fitted = {}
     for fold in range(min(count, len(parts))):
         unseen = [row for row in rows if fold_of[part(row)] == fold]
         seen = [row for row in rows if fold_of[part(row)] != fold]
-        calibration = Calibration(_fits(seen, band=1.0))
+        if with_bands is True:
+            calibration = calibrated(seen, base=base)
+        else:
+            calibration = Calibration(_banded(_fits(seen, base, known), lent))
         found += [(row, calibration) for row in unseen]
     return found
 
 
-def _bands(rows: Rows) -> dict[tuple[str, str], float]:
+def _bands_of(calibration: Calibration) -> dict[tuple[str, str], float]:
+    return {(law, key): fit.band for law, of in calibration.fits.items() for key, fit in of.items()}
+
+
+def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]:
     """For each set of coefficients, the band that holds nine in ten of the rows it had not seen."""
     ratios: dict[tuple[str, str], list[float]] = {}
-    for row, calibration in left_out(rows, shape_of):
+    for row, calibration in left_out(rows, shape_of, base=base):
         law = law_of(_work(row))
         made = calibration.estimate(_work(row))
         off = abs(np.log(row.seconds / made.seconds))
         deviation = np.log(made.high / made.seconds) if made.is_measured else 1.0
         ratios.setdefault((law.name, law.key(row.workload)), []).append(float(off / deviation))
     return {
-        at: round(float(np.clip(np.quantile(of, COVERED), _NARROWEST[LAWS[at[0]].keeps_points], _widest(at[0]))), 3)
+        at: _band(LAWS[at[0]], of, [x for other, xs in ratios.items() if other[0] == at[0] for x in xs])
         for at, of in ratios.items()
     }
 
 
-def _widest(law: str) -> float:
-    return _WIDEST if not LAWS[law].keeps_points else _WIDEST / LAWS[law].doubt
+def _band(law: Law, own: Sequence[float], every: Sequence[float]) -> float:
+    """Of a set of coefficients; few rows of its own do not make it narrower than those of its law."""
+    width = float(np.quantile(own, COVERED))
+    if law.keeps_points:
+        return round(min(max(width, float(np.quantile(every, COVERED)), 1.0), _WIDEST / law.doubt), 3)
+    if len(own) < _FEW:
+        width = max(width, law.doubt)
+    return round(min(max(width, _NARROWEST), _WIDEST), 3)

@@ -46,7 +46,7 @@ _OF_KIND = {
     Dispatch: DISPATCH,
     TypicalOp: TYPICAL_OP,
 }
-UNMEASURED = 2.0  # nothing was measured: half to twice what the formula says with its starting coefficients
+UNMEASURED = 2.0  # nothing was measured: at least half to twice what the formula says as it starts
 
 
 class Estimate(NamedTuple):
@@ -136,7 +136,8 @@ class Calibration:
         coefficients = own.coefficients if own else law.starting(law.key(first))
         bound = law.bound(law.terms(first), coefficients)
         if fit is None:
-            return Estimate(seconds, seconds / UNMEASURED, seconds * UNMEASURED, bound, name, False)
+            width = max(UNMEASURED, math.exp(law.doubt))
+            return Estimate(seconds, seconds / width, seconds * width, bound, name, False)
         correction = self._correction(law, key, fit, work)
         seconds *= math.exp(correction.log_factor)
         width = math.exp(fit.band * correction.deviation)

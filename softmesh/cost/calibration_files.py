@@ -96,13 +96,11 @@ class _Fields(YamlFields):
         for needed in ("rows", "band"):
             if needed not in table:
                 raise self.wrong(table, f"{law.name}, {key}: the key {needed!r} is missing")
+        rows = self.number(table["rows"], "rows", 10**9)
+        band = self.positive(table["band"], "band", _WIDEST_BAND)
         points = table.get("points")
-        return LawFit(
-            self.coefficients(law, key, table),
-            self.number(table["rows"], "rows", 10**9),
-            self.positive(table["band"], "band", _WIDEST_BAND),
-            () if points is None else tuple(self.point(law, point) for point in self.rows(points)),
-        )
+        measured = () if points is None else tuple(self.point(law, point) for point in self.rows(points))
+        return LawFit(self.coefficients(law, key, table), rows, band, measured)
 
     def coefficients(self, law: Law, key: str, table: Table) -> dict[str, float]:
         if "coefficients" not in table:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from softmesh.cost.laws.elements import MEASURED, STEP
-from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
+from softmesh.cost.mesh_lines import is_two_dimensional, lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
     TILE,
@@ -20,10 +20,11 @@ from softmesh.cost.workloads import (
     Movement,
     Product,
     Workload,
+    convolution,
     cores_of,
     tiles_of,
 )
-from softmesh.hardware import MathFidelity, Topology
+from softmesh.hardware import MathFidelity
 from softmesh.hardware.enums import BufferType, Layout
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.command_tensor import CommandTensor
@@ -204,6 +205,7 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
         phases_of(command, dtype_of(in0)),
         grid,
         batch,
+        max(math.prod(list(in1.shape)[:-2]), 1),
         is_in_l1([in0]),
         is_in_l1([in1]),
         is_in_l1([out]),
@@ -212,12 +214,11 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
     )
 
 
-def _convolution(command: Command, chip: Chip) -> Product | Elements:
-    """As the product that it is computed as: pixels by the window's elements by output channels."""
+def _convolution(command: Command, chip: Chip) -> Chain | Elements:
     made = _product(command, chip)
     if isinstance(made, Elements):
         return made
-    return made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True)
+    return convolution(made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True))
 
 
 def _attention(command: Command, chip: Chip) -> Chain | Elements:
@@ -265,7 +266,7 @@ def _exchange(command: Command, chip: Chip) -> Workload | None:
                 line.chip,
                 line.devices,
                 min(links, line.links) if isinstance(links, int) and links > 0 else line.links,
-                line.is_ring and wanted in (None, Topology.Ring, Topology.Torus),
+                takes_ring(line, wanted),
                 size,
                 is_2d=is_two_dimensional(),
                 in_l1=is_in_l1(inputs),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
 from softmesh.cost.command_cost import Bound
-from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, size_text
+from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, ran, size_text, time_text
 from softmesh.cost.timeline import Estimate
 from softmesh.systems.chip import Chip
 
@@ -36,11 +36,41 @@ class Comparison(NamedTuple):
 
 
 def compared(before: Estimate, after: Estimate) -> Comparison:
-    ops = _changes(by_op(before), by_op(after), lambda op: op.name, str)
+    ops = _changes(by_op(before), by_op(after), lambda op: op.name, str, _why_op)
+    shares = [_ops_of_lines(estimate) for estimate in (before, after)]
+
+    def why_line(first: LineCost | None, second: LineCost | None) -> str:
+        if first is None or second is None:
+            return _only_in(first)
+        place = (first.site.file, first.site.line)
+        return _largest_change(*(share.get(place, {}) for share in shares))
+
     lines = _changes(
-        by_line(before), by_line(after), lambda line: (line.site.file, line.site.line), lambda key: _line_text(*key)
+        by_line(before),
+        by_line(after),
+        lambda line: (line.site.file, line.site.line),
+        lambda key: _line_text(*key),
+        why_line,
     )
     return Comparison(before, after, ops, lines, list(_remarks(before, after)))
+
+
+def _ops_of_lines(estimate: Estimate) -> dict[tuple[str, int], dict[str, float]]:
+    """Seconds of each op that a line led to."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for command in ran(estimate):
+        ops = found.setdefault((command.site.file, command.site.line), {})
+        ops[command.name] = ops.get(command.name, 0.0) + command.seconds
+    return found
+
+
+def _largest_change(before: dict[str, float], after: dict[str, float]) -> str:
+    """The op of a line that changed most; nothing where none did."""
+    changes = {op: after.get(op, 0.0) - before.get(op, 0.0) for op in (*before, *after)}
+    op = max(changes, key=lambda op: abs(changes[op]), default=None)
+    if op is None or not changes[op]:
+        return ""
+    return f"{op} {'+' if changes[op] > 0 else '-'}{time_text(abs(changes[op]))}"
 
 
 def _line_text(file: str, line: int) -> str:
@@ -51,33 +81,38 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def _changes(
-    before: Iterable[_Row], after: Iterable[_Row], key: Callable[[_Row], _Key], text: Callable[[_Key], str]
+    before: Iterable[_Row],
+    after: Iterable[_Row],
+    key: Callable[[_Row], _Key],
+    text: Callable[[_Key], str],
+    why: Callable[[_Row | None, _Row | None], str],
 ) -> list[Change]:
     first: dict[_Key, _Row] = {key(row): row for row in before}
     second: dict[_Key, _Row] = {key(row): row for row in after}
     found = [
-        Change(text(name), first.get(name), second.get(name), _why(first.get(name), second.get(name)))
+        Change(text(name), first.get(name), second.get(name), why(first.get(name), second.get(name)))
         for name in dict.fromkeys((*first, *second))
     ]
     return sorted((one for one in found if one.seconds or one.why), key=lambda one: -abs(one.seconds))
 
 
-def _why(before: OpCost | LineCost | None, after: OpCost | LineCost | None) -> str:
+def _only_in(first: OpCost | LineCost | None) -> str:
+    return "only in the second" if first is None else "only in the first"
+
+
+def _why_op(before: OpCost | None, after: OpCost | None) -> str:
     """In words: calls, bytes, arithmetic, and what bounds it."""
-    if before is None:
-        return "only in the second"
-    if after is None:
-        return "only in the first"
+    if before is None or after is None:
+        return _only_in(before)
     reasons = []
     if before.calls != after.calls:
         reasons.append(f"{before.calls} -> {after.calls} calls")
-    if isinstance(before, OpCost) and isinstance(after, OpCost):
-        if before.link_bytes != after.link_bytes:
-            reasons.append(f"{size_text(before.link_bytes)} -> {size_text(after.link_bytes)} over links")
-        if before.dram_bytes != after.dram_bytes:
-            reasons.append(f"{size_text(before.dram_bytes)} -> {size_text(after.dram_bytes)} of DRAM")
-        if before.flops != after.flops:
-            reasons.append(f"{before.flops / 1e9:.3g} -> {after.flops / 1e9:.3g} GFLOP")
+    if before.link_bytes != after.link_bytes:
+        reasons.append(f"{size_text(before.link_bytes)} -> {size_text(after.link_bytes)} over links")
+    if before.dram_bytes != after.dram_bytes:
+        reasons.append(f"{size_text(before.dram_bytes)} -> {size_text(after.dram_bytes)} of DRAM")
+    if before.flops != after.flops:
+        reasons.append(f"{before.flops / 1e9:.3g} -> {after.flops / 1e9:.3g} GFLOP")
     if before.bound is not after.bound:
         reasons.append(f"bound by {before.bound.value} -> {after.bound.value}")
     if not reasons and abs(after.seconds - before.seconds) > 1e-3 * before.seconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,16 +19,23 @@ from softmesh.cost.timeline import (
     MemoryEvent,
     MeshRecord,
     StepRecord,
+    TensorRecord,
     TimedCommand,
     Traffic,
 )
 
 
 def assembled(
-    runs: Sequence[RecordedRun], *, program: str = "", calibration: str = "built in", has_values: bool = True
+    runs: Sequence[RecordedRun],
+    clocked: Clocked | None = None,
+    *,
+    program: str = "",
+    calibration: str = "built in",
+    has_values: bool = True,
 ) -> Estimate:
-    """The estimate of a job of one rank or several."""
-    clocked = Clock(runs).go()
+    """The estimate of a job of one rank or several; `clocked` is what the clock said, where it was asked before."""
+    if clocked is None:
+        clocked = Clock(runs).go()
     meshes, first_mesh = _meshes(runs)
     links, numbers = _links(runs)
     spans = _spans(runs, clocked)
@@ -98,6 +105,7 @@ def _commands(
 ) -> list[TimedCommand]:
     sites, traffic = _Sites(), _Renumbered(numbers)
     step_of = {at: span.step.index for span in spans for at in range(span.first, span.end)}
+    tensors = [_records(run) for run in runs]
     made = []
     for index, at in enumerate(clocked.times):
         recorded = runs[at.run].commands[at.command]
@@ -116,8 +124,8 @@ def _commands(
                 at.start,
                 at.end,
                 form.cost,
-                recorded.inputs,
-                recorded.outputs,
+                tuple(tensors[at.run](number) for number in recorded.inputs),
+                tuple(tensors[at.run](number) for number in recorded.outputs),
                 form.arguments,
                 recorded.within,
                 recorded.is_blocking,
@@ -129,6 +137,11 @@ def _commands(
             )
         )
     return made
+
+
+def _records(run: RecordedRun) -> Callable[[int], TensorRecord]:
+    assert run.tensors is not None
+    return run.tensors.record
 
 
 class _Renumbered:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from softmesh.arguments import checked, described, refused
 from softmesh.cost.calibration_files import read_calibration
 from softmesh.cost.estimate_assembly import assembled
+from softmesh.cost.modelled_clock import Clock, Clocked
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_recorder import STEP, RunRecorder
 from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, text_table
@@ -42,14 +43,22 @@ class ProgramCost:
     @cached_property
     def estimate(self) -> Estimate:
         """Everything that is known, as a value that reports are made from."""
+        run = self._ended()
+        return assembled([run], self._clocked, calibration=self._calibration, has_values=self._has_values)
+
+    @cached_property
+    def _clocked(self) -> Clocked:
+        return Clock([self._ended()]).go()
+
+    def _ended(self) -> RecordedRun:
         if self._run is None:
             raise MeshError("softmesh.estimate: the block has not ended: ask for its cost after it.")
-        return assembled([self._run], calibration=self._calibration, has_values=self._has_values)
+        return self._run
 
     @property
     def seconds(self) -> float:
         """From the first command to the end of the last."""
-        return self.estimate.seconds
+        return self._clocked.seconds
 
     @property
     def band(self) -> tuple[float, float]:

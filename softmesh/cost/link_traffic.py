@@ -12,13 +12,12 @@ from itertools import pairwise
 
 from softmesh.cost.command_workloads import bytes_of
 from softmesh.cost.link_costs import Line
-from softmesh.cost.mesh_lines import lines_of
+from softmesh.cost.mesh_lines import lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.timeline import DirectedLink, Traffic
 from softmesh.errors import MeshError
 from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
-from softmesh.hardware import Topology
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
@@ -41,8 +40,8 @@ class LinkTable:
         if device is None or not _sends(command):
             return None
         found: dict[int, float] = {}
-        for one, other, size in _hops_of(command, device):
-            lanes = self._lanes(device, one, other, _wanted_links(command))
+        for one, other, size, links in _hops_of(command, device):
+            lanes = self._lanes(device, one, other, links)
             for lane in lanes:
                 for link in lane:
                     found[link] = found.get(link, 0.0) + size / len(lanes)
@@ -92,32 +91,32 @@ def _elastic_lanes(device: MeshDevice, one: int, other: int) -> list[list[Direct
 
 
 _A_SEND = "experimental.send"
-_OPEN_ENDED = (Topology.Linear, Topology.Mesh)
 
 
 def _sends(command: Command) -> bool:
     return command.name.startswith(_A_SEND) or family_of(command.name) is Family.EXCHANGE
 
 
-def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, float]]:
-    """Pairs of neighbouring chips, and the bytes between them."""
+def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, float, int | None]]:
+    """Pairs of neighbouring chips, the bytes between them, and how many links share those; None: all there are."""
     if not command.inputs:
         return
     held, arguments = float(bytes_of(command.inputs[0])), command.arguments
     if command.name.startswith(_A_SEND):
-        yield from ((one, other, held) for one, other in _socket_pairs(arguments, device))
+        yield from ((one, other, held, 1) for one, other in _socket_pairs(arguments, device))
         return
     pair = _pair_of(arguments, device)
     if pair is not None:
-        yield *pair, held
+        yield *pair, held, _wanted_links(command)
         return
     algorithm = next((rule for word, rule in _ALGORITHMS if word in command.name), _gathered)
     made = float(bytes_of(command.outputs[0])) if command.outputs else held
     for axis, line in _axes(device, arguments.get("cluster_axis")):
-        is_ring = line.is_ring and arguments.get("topology") not in _OPEN_ENDED
+        is_ring = takes_ring(line, arguments.get("topology"))
+        links = min(_wanted_links(command) or line.links, line.links)
         for chips in device.lines_along(axis):
             for here, there, size in algorithm(len(chips), is_ring, held, made):
-                yield chips[here], chips[there], size
+                yield chips[here], chips[there], size, links
         held *= line.devices if algorithm is _gathered else 1
         held /= line.devices if algorithm is _scattered else 1
 

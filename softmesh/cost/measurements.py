@@ -12,7 +12,7 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,11 @@ class Measurement(NamedTuple):
     seconds: float
     is_ceiling: bool  # measured was less than this
     why: str = ""  # it has no workload
+
+
+def shipped_tables() -> list[Path]:
+    """The published measurements that the shipped calibration was fitted on."""
+    return sorted((Path(__file__).parent / "data" / "measured").glob("*.csv.gz"))
 
 
 def read_measurements(path: str | Path) -> list[Measurement]:
@@ -144,7 +149,3 @@ def ideal_seconds(work: Product) -> float:
     """At the multiplier's peak, on all cores of the grid."""
     cores = work.grid[0] * work.grid[1]
     return work.batch * work.m * work.k * work.n * 16 * work.phases / cores / (work.chip.clock_ghz * 1e9)
-
-
-def expressed(rows: Iterable[Measurement]) -> list[Measurement]:
-    return [row for row in rows if row.workload is not None]

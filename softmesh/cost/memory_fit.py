@@ -162,8 +162,14 @@ class Help(NamedTuple):
 
 def help_for(use: MemoryUse, estimate: Estimate) -> list[Help]:
     """What saves most first."""
-    found = [*_smaller_dtypes(use), *_shards(use, estimate), *_early_frees(use)]
-    return sorted((one for one in found if one.saves > 0), key=lambda one: -one.saves)
+    together: dict[str, list[int]] = {}
+    for one in (*_smaller_dtypes(use), *_shards(use, estimate), *_early_frees(use)):
+        if one.saves > 0:
+            together.setdefault(one.text, []).append(one.saves)
+    found = [
+        Help(f"{len(saves)} times {text}" if len(saves) > 1 else text, sum(saves)) for text, saves in together.items()
+    ]
+    return sorted(found, key=lambda one: -one.saves)
 
 
 def _smaller_dtypes(use: MemoryUse) -> Iterable[Help]:

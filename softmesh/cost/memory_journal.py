@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from softmesh.callsite import CallSite, RawSite
 from softmesh.cost.timeline import MemoryRegion
-from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.memory.pool import OVERFLOW_BASE, Pool
@@ -28,64 +27,70 @@ class Entry(NamedTuple):
 
 
 class MeshJournal:
-    """Of one mesh. The allocator forgets what it held when the mesh is closed: so does this, in the same moment."""
+    """Of one mesh: what its allocator noted, in its order. The command of each change is worked out at the end.
 
-    def __init__(self, mesh: int, device: MeshDevice, at: int) -> None:
+    The allocator forgets what it held when the mesh is closed: so does this, in the same moment.
+    """
+
+    def __init__(self, mesh: int, device: MeshDevice) -> None:
         self.mesh = mesh
-        self.entries: list[Entry] = []
+        self._entries: list[Entry] = []
         self._pools: dict[Any, Pool] = {}
         self._notes: list[tuple[Pool, list[tuple[Claim, bool]]]] = []
         self._live: dict[int, Entry] = {}
-        self._tensors: dict[int, int] = {}
-        self._watch(device, at)
+        self._watch(device)
 
-    def _watch(self, device: MeshDevice, at: int) -> None:
+    def _watch(self, device: MeshDevice) -> None:
         self._pools = device.memory.pools
         self._notes = []
         for pool in self._pools.values():
             for claim in pool.claims():
-                self._begin(pool, claim, at)
+                self._begin(pool, claim)
             notes: list[tuple[Claim, bool]] = []
             pool.journals = (*pool.journals, notes)
             self._notes.append((pool, notes))
 
-    def note(self, command: Command, device: MeshDevice, at: int) -> None:
-        """Work in what has happened since the last command."""
+    def follow(self, device: MeshDevice) -> None:
+        """The allocator may have begun anew."""
         if device.memory.pools is not self._pools:
-            self._forget(at)
-            self._watch(device, at)
-        for tensor in command.outputs:
-            claim: Claim | None = getattr(tensor.storage, "claim", None)
-            if claim is not None and claim.number not in self._tensors:
-                self._tensors[claim.number] = tensor.tensor_id
-        self.settle(at)
+            self.settle()
+            for number in list(self._live):
+                self._end(number)
+            self._watch(device)
 
-    def settle(self, at: int) -> None:
+    def settle(self) -> None:
+        """Work in what has been noted, while the owners of memory are still there to tell what they are."""
         for pool, notes in self._notes:
             if pool.pending:
                 pool.apply_pending()
             if notes:
                 for claim, begins in notes:
                     if begins:
-                        self._begin(pool, claim, at)
+                        self._begin(pool, claim)
                     else:
-                        self._end(claim.number, at)
+                        self._end(claim.number)
                 notes.clear()
 
-    def stop(self, at: int) -> None:
-        """The end of what is watched: by now it is known which tensors lie where."""
-        self.settle(at)
-        self.entries = [entry._replace(tensor_id=self._tensors.get(entry.number)) for entry in self.entries]
+    def stop(self, command_of: Callable[[int], int], known: Mapping[int, tuple[int, Any]]) -> list[Entry]:
+        """All changes. `command_of` an allocation's number, `known` the tensors that lay in allocations."""
+        self.settle()
         for pool, notes in self._notes:
             pool.journals = tuple(journal for journal in pool.journals if journal is not notes)
+        at, found = 0, []
+        for entry in self._entries:
+            if entry.bytes_per_bank > 0:
+                at = max(at, command_of(entry.number))
+            tensor, spec = known.get(entry.number, (None, None))
+            found.append(entry._replace(command=at, tensor_id=tensor, label=entry.label or spec))
+        return found
 
-    def _begin(self, pool: Pool, claim: Claim, at: int) -> None:
+    def _begin(self, pool: Pool, claim: Claim) -> None:
         address = claim.resolved_address
         is_inside = address is not None and 0 <= address < OVERFLOW_BASE
         owner = claim.owner()
         label = claim.label or getattr(owner, "spec", None) or (None if owner is None else str(owner))
         entry = Entry(
-            at,
+            0,
             self.mesh,
             pool.region.buffer_type.name,
             address if is_inside else None,
@@ -96,16 +101,12 @@ class MeshJournal:
             claim.site,
         )
         self._live[claim.number] = entry
-        self.entries.append(entry)
+        self._entries.append(entry)
 
-    def _end(self, number: int, at: int) -> None:
+    def _end(self, number: int) -> None:
         begun = self._live.pop(number, None)
         if begun is not None:
-            self.entries.append(begun._replace(command=at, bytes_per_bank=-begun.bytes_per_bank))
-
-    def _forget(self, at: int) -> None:
-        for number in list(self._live):
-            self._end(number, at)
+            self._entries.append(begun._replace(bytes_per_bank=-begun.bytes_per_bank))
 
 
 def regions_of(device: MeshDevice) -> tuple[MemoryRegion, ...]:
@@ -123,8 +124,3 @@ def label_of(known: Any) -> str:
     if isinstance(known, str):
         return known
     return f"{'x'.join(map(str, known.shape)) or 'scalar'} {known.dtype.name} {known.layout.name}"
-
-
-def all_entries(journals: Iterable[MeshJournal]) -> list[Entry]:
-    """Of all meshes, in the order of commands."""
-    return sorted((entry for journal in journals for entry in journal.entries), key=lambda entry: entry.command)

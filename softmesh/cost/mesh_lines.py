@@ -6,12 +6,18 @@ from weakref import WeakKeyDictionary
 
 from softmesh.cost.link_costs import Line
 from softmesh.fabric import settings
-from softmesh.hardware import FabricConfig
+from softmesh.hardware import FabricConfig, Topology
 from softmesh.runtime.device import MeshDevice
 
 _LINES: WeakKeyDictionary[MeshDevice, dict[tuple[int, tuple[int, ...]], tuple[Line, ...]]] = WeakKeyDictionary()
 _TWO_DIMENSIONAL = (
     FabricConfig.FABRIC_2D,
+    FabricConfig.FABRIC_2D_TORUS_X,
+    FabricConfig.FABRIC_2D_TORUS_Y,
+    FabricConfig.FABRIC_2D_TORUS_XY,
+)
+_CLOSED = (
+    FabricConfig.FABRIC_1D_RING,
     FabricConfig.FABRIC_2D_TORUS_X,
     FabricConfig.FABRIC_2D_TORUS_Y,
     FabricConfig.FABRIC_2D_TORUS_XY,
@@ -25,6 +31,13 @@ def lines_of(device: MeshDevice) -> tuple[Line, ...]:
     if key not in known:
         known[key] = tuple(_line(device, axis, n) for axis, n in enumerate(device.shape))
     return known[key]
+
+
+def takes_ring(line: Line, topology: object) -> bool:
+    """Whether a collective goes around: the ends are joined, and the call says so, or where it does not the fabric."""
+    if topology is None:
+        return line.is_ring and settings.active().config in _CLOSED
+    return line.is_ring and topology in (Topology.Ring, Topology.Torus)
 
 
 def is_two_dimensional() -> bool:

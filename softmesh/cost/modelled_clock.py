@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from softmesh.cost.laws.dispatches import GAP_US, UNTRACED_US
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
@@ -55,6 +56,15 @@ class _Place(NamedTuple):
 _START = _Place(0.0, -1)
 
 
+class _Group:
+    """Cores of some chips that commands take together; what runs again and again on the same ones asks only here."""
+
+    def __init__(self, places: npt.NDArray[np.intp], parts: tuple[int, ...]) -> None:
+        self.places = places
+        self.parts = parts
+        self.busy = _START
+
+
 class _Queue:
     def __init__(self) -> None:
         self.next = _START  # when its next command may begin
@@ -65,11 +75,16 @@ class Clock:
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._runs = runs
         self.times: list[Times] = []
-        chips = sorted({chip for run in runs for chip in run.chips})
-        at = {chip: place for place, chip in enumerate(chips)}
-        self._places = [np.array([at[chip] for chip in run.chips], dtype=np.intp) for run in runs]
-        self._workers = np.zeros((len(chips), _MOST_SUB_DEVICES))
-        self._worked = np.full((len(chips), _MOST_SUB_DEVICES), -1, dtype=np.int64)  # who made them busy
+        at: dict[tuple[int, int], int] = {}  # ranks have the chips of one machine in common; elastic ones are their own
+        self._places = [
+            np.array(
+                [at.setdefault((run.rank if run.machine is None else -1, chip), len(at)) for chip in run.chips],
+                dtype=np.intp,
+            )
+            for run in runs
+        ]
+        self._workers = np.zeros((len(at), _MOST_SUB_DEVICES))
+        self._worked = np.full((len(at), _MOST_SUB_DEVICES), -1, dtype=np.int64)  # who made them busy
         self._links = [np.zeros(len(run.links)) for run in runs]
         self._sent_by = [np.full(len(run.links), -1, dtype=np.int64) for run in runs]
         self._queues: dict[tuple[int, int, int], _Queue] = {}  # by run, mesh and queue
@@ -79,7 +94,9 @@ class Clock:
         self._traces: dict[tuple[int, int, int], list[int]] = {}  # by run, mesh and trace: indices of commands
         self._capturing: dict[tuple[int, int, int], int] = {}  # by run, mesh and queue: the trace
         self._sessions = 0
-        self._where: dict[int, np.ndarray] = {}
+        self._groups: dict[int, _Group] = {}  # by the id of a form
+        self._group_by_key: dict[tuple[tuple[int, ...], tuple[int, ...]], _Group] = {}
+        self._hot: _Group | None = None
 
     def go(self) -> Clocked:
         """Ranks take turns: one that wants a message waits until its sender got there."""
@@ -181,7 +198,9 @@ class Clock:
         number, end = self._sessions, _Place(issued, host.by)
         self._sessions += 1
         for recorded in self._traces.get((run, command.form.mesh, command.trace or 0), ()):
-            one = self._runs[run].commands[recorded]._replace(queue=command.queue)
+            one = self._runs[run].commands[recorded]
+            if one.queue != command.queue:
+                one = one._replace(queue=command.queue)
             end = self._run(run, recorded, one, _Place(issued, host.by), issued, command.trace, number)
         queue = self._queue(run, command)
         end = self._later(end, queue.done)
@@ -196,30 +215,39 @@ class Clock:
 
     # -- what commands wait for ----------------------------------------------------------------------
 
-    def _places_of(self, run: int, form: Form) -> np.ndarray:
-        known = self._where.get(id(form))
+    def _group_of(self, run: int, form: Form) -> _Group:
+        known = self._groups.get(id(form))
         if known is None:
-            known = self._where[id(form)] = self._places[run][list(form.places)]
+            parts = form.sub_devices or form.wait
+            where = (self._places[run][list(form.places)], parts)
+            key = (tuple(where[0].tolist()), parts)
+            known = self._group_by_key.setdefault(key, _Group(*where))
+            self._groups[id(form)] = known
         return known
 
     def _cores_free(self, run: int, form: Form, begin: _Place) -> _Place:
-        places = self._places_of(run, form)
-        parts = list(form.sub_devices or form.wait)
-        busy = self._workers[places][:, parts]
-        if not busy.size:
-            return begin
-        latest = int(busy.argmax())
-        time = float(busy.flat[latest])
-        if time <= begin.time:
-            return begin
-        return _Place(time, int(self._worked[places][:, parts].flat[latest]))
+        group = self._group_of(run, form)
+        if group is not self._hot:
+            self._cool_down()
+            busy = self._workers[group.places][:, group.parts]
+            latest = int(busy.argmax()) if busy.size else 0
+            by = int(self._worked[group.places][:, group.parts].flat[latest]) if busy.size else -1
+            group.busy = _Place(float(busy.flat[latest]) if busy.size else 0.0, by)
+        return group.busy if group.busy.time > begin.time else begin
 
     def _take_cores(self, run: int, form: Form, end: float, by: int) -> None:
-        places = self._places_of(run, form)
-        gap = _GAP[self._chip(run, form).arch_name]
-        for part in form.sub_devices or form.wait:
-            self._workers[places, part] = end + gap
-            self._worked[places, part] = by
+        group = self._group_of(run, form)
+        group.busy = _Place(end + _GAP[self._chip(run, form).arch_name], by)
+        self._hot = group
+
+    def _cool_down(self) -> None:
+        """Write down until when the cores are busy that the last commands ran on."""
+        hot = self._hot
+        if hot is not None:
+            for part in hot.parts:
+                self._workers[hot.places, part] = hot.busy.time
+                self._worked[hot.places, part] = hot.busy.by
+            self._hot = None
 
     def _links_free(self, run: int, form: Form, begin: _Place) -> _Place:
         if form.traffic is None:

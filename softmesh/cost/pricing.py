@@ -101,6 +101,6 @@ class _Traffic:
     def _product(self, work: Product) -> None:
         self.flops += 2 * 32**3 * work.batch * work.m * work.k * work.n
         self._memory(work.batch * work.m * work.k * work.in0_tile, work.in0_in_l1)
-        self._memory(work.k * work.n * work.in1_tile, work.in1_in_l1)
+        self._memory(work.in1_count * work.k * work.n * work.in1_tile, work.in1_in_l1)
         self._memory(work.batch * work.m * work.n * work.out_tile, work.out_in_l1)
         self.cores = max(self.cores, work.height_cores or math.prod(work.grid))

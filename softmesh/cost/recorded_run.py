@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from softmesh.callsite import CallSite, RawSite
 from softmesh.cost.command_cost import CommandCost
@@ -49,8 +49,8 @@ class Recorded(NamedTuple):
     form: Form
     queue: int
     raw_site: RawSite | CallSite
-    inputs: tuple[TensorRecord, ...]
-    outputs: tuple[TensorRecord, ...]
+    inputs: tuple[int, ...]  # numbers of tensors
+    outputs: tuple[int, ...]
     within: tuple[str, ...]
     is_blocking: bool
     trace: int | None
@@ -59,6 +59,12 @@ class Recorded(NamedTuple):
     receives: tuple[Any, ...]
     is_captured: bool  # recorded into a trace, and not run
     mark: Any = None  # of a step: its name and tokens; of a signpost: its text and message
+
+
+class Tensors(Protocol):
+    def record(self, number: int) -> TensorRecord:
+        """The tensor of this number, as reports show it."""
+        ...
 
 
 @dataclass
@@ -71,6 +77,7 @@ class RecordedRun:
     links: list[DirectedLink] = field(default_factory=list)
     chips: list[int] = field(default_factory=list)  # by place
     memory: list[Entry] = field(default_factory=list)
+    tensors: Tensors | None = None
     system: str = ""
     machine: Any = None
     fabric: str = ""

@@ -15,16 +15,17 @@ from softmesh.cost.workloads import (
     Product,
     TypicalOp,
     Workload,
+    convolution,
     cores_of,
     tiles_of,
 )
 from softmesh.systems.chip import Chip
 
 _EXCHANGES = (
-    ("all_gather", ("allgather",)),
-    ("reduce_scatter", ("reducescatter",)),
-    ("all_reduce", ("allreduce",)),
-    ("all_to_all", ("alltoall",)),
+    ("all_gather", "allgather"),
+    ("reduce_scatter", "reducescatter"),
+    ("all_reduce", "allreduce"),
+    ("all_to_all", "alltoall"),
 )
 _PRODUCTS = ("matmul", "linear", "gemm", "bmm", "minimalmatmul", "ringmatmul")
 _LINKS = {"wh_galaxy": 4, "bh_galaxy": 2, "p150": 2, "p300": 2}
@@ -55,8 +56,8 @@ def workload_of_row(row: RowTexts) -> Workload:
         raise Unexpressed("a figure of a whole model")
     if "expert" in op:
         return _expert(row, chip)
-    for name, spellings in _EXCHANGES:
-        if op.startswith(name.replace("_", "")) or op in spellings:
+    for name, word in _EXCHANGES:
+        if op.startswith(word) or (word in op and "[" in row.shapes):
             found = _exchange(row, chip, name)
             if found is not None:
                 return found
@@ -184,8 +185,8 @@ def _operand_dtypes(row: RowTexts) -> tuple[str, str, str]:
     return in0, in1, (dtype_in(out[1]) if out else None) or in0
 
 
-def _convolution(row: RowTexts, chip: Chip) -> Product:
-    """As the product that it is computed as: pixels by the window's elements by output channels."""
+def _convolution(row: RowTexts, chip: Chip) -> Chain:
+    """Windows that are gathered, and the product of pixels by the window's elements by output channels."""
     text = f"{row.shapes} {row.config}".lower()
     channels = re.search(r"c(\d+)->(\d+)", text)
     image = re.search(r"->\d+\s+(\d+)x(\d+)", text)
@@ -201,20 +202,22 @@ def _convolution(row: RowTexts, chip: Chip) -> Product:
     _, in1, out = _operand_dtypes(row)
     padded = max(int(channels[1]), 8)  # channels are padded so that a window's row is aligned
     in0 = "bfloat16" if "bfloat16" in text else out
-    return Product(
+    pixels, window_tiles = -(-batch * rows * columns // 32), -(-padded * high * wide // 32)
+    product = Product(
         chip,
-        -(-batch * rows * columns // 32),
-        -(-padded * high * wide // 32),
+        pixels,
+        window_tiles,
         -(-int(channels[2]) // 32),
         TILE_BYTES[in0],
         TILE_BYTES[in1],
         TILE_BYTES[out],
-        phases_in(f"{text} {row.config}") or 1,
+        phases_in(text) or 1,
         chip.grid(),
         in0_in_l1=True,
         out_in_l1=True,
         is_tuned=True,
     )
+    return convolution(product)
 
 
 def _elements(row: RowTexts, chip: Chip, op: str, extents: list[int]) -> Elements:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from softmesh.callsite import CallSite, resolved
 from softmesh.cost.command_cost import Bound, CommandCost
@@ -45,7 +45,7 @@ def write_run(run: RecordedRun, path: Path) -> None:
     commands = []
     for command in run.commands:
         form, raw = command.form, command.raw_site
-        ids = [[tensors.number(t, t._asdict) for t in group] for group in (command.inputs, command.outputs)]
+        ids = [[_noted(tensors, run, number) for number in group] for group in (command.inputs, command.outputs)]
         commands.append(
             [
                 forms.number(id(form), lambda form=form: _form_row(form)),
@@ -81,11 +81,27 @@ def write_run(run: RecordedRun, path: Path) -> None:
         "meshes": [_mesh_row(mesh) for mesh in run.meshes],
         "forms": forms.rows,
         "sites": sites.rows,
-        "tensors": [list(row.values()) for row in tensors.rows],
+        "tensors": tensors.rows,
         "commands": commands,
         "memory": memory,
     }
     path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _noted(tensors: _Table, run: RecordedRun, number: int) -> int:
+    """The place of a tensor in the table; its own number stands in its row."""
+    assert run.tensors is not None
+    known = run.tensors.record
+    return tensors.number(number, lambda: list(known(number)))
+
+
+class _ReadTensors(NamedTuple):
+    """Tensors of a file, by their places in its table."""
+
+    records: list[TensorRecord]
+
+    def record(self, number: int) -> TensorRecord:
+        return self.records[number]
 
 
 def read_run(path: Path) -> RecordedRun:
@@ -96,8 +112,8 @@ def read_run(path: Path) -> RecordedRun:
         raise MeshError(f"{path}: not a recorded run of this version of softmesh.")
     forms = [_form_of(row) for row in found["forms"]]
     sites = [CallSite(*row) for row in found["sites"]]
-    tensors = [TensorRecord(*map(_tuples, row)) for row in found["tensors"]]
-    commands = [_command_of(row, forms, sites, tensors) for row in found["commands"]]
+    tensors = _ReadTensors([TensorRecord(*map(_tuples, row)) for row in found["tensors"]])
+    commands = [_command_of(row, forms, sites) for row in found["commands"]]
     memory = [_entry_of(row, sites) for row in found["memory"]]
     return RecordedRun(
         found["rank"],
@@ -106,6 +122,7 @@ def read_run(path: Path) -> RecordedRun:
         [DirectedLink(Port(a, b), Port(c, d)) for a, b, c, d in found["links"]],
         found["chips"],
         memory,
+        tensors,
         found["system"],
         None if found["is_elastic"] else _machine(found["system"], found["down"]),
         found["fabric"],
@@ -113,14 +130,14 @@ def read_run(path: Path) -> RecordedRun:
     )
 
 
-def _command_of(row: list[Any], forms: list[Form], sites: list[CallSite], tensors: list[TensorRecord]) -> Recorded:
+def _command_of(row: list[Any], forms: list[Form], sites: list[CallSite]) -> Recorded:
     form, queue, site, inputs, outputs, within, is_blocking, trace, event, sends, receives, is_captured, mark = row
     return Recorded(
         forms[form],
         queue,
         sites[site],
-        tuple(tensors[number] for number in inputs),
-        tuple(tensors[number] for number in outputs),
+        tuple(inputs),
+        tuple(outputs),
         tuple(within),
         is_blocking,
         trace,

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from softmesh.cost.calibration import Calibration
-from softmesh.cost.command_cost import FREE, CommandCost
+from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.link_traffic import LinkTable
-from softmesh.cost.memory_journal import MeshJournal, all_entries, regions_of
+from softmesh.cost.memory_journal import MeshJournal, regions_of
 from softmesh.cost.pricing import price
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
 from softmesh.cost.tensor_records import TensorRecords
-from softmesh.cost.timeline import MeshRecord
+from softmesh.cost.timeline import MeshRecord, Traffic
 from softmesh.fabric import settings
 from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig, SubDeviceId
@@ -57,6 +58,7 @@ _KINDS = {
         Kind.NOTE,
     ),
 }
+_SETTLED_EVERY = 32  # commands
 _OVER_SOCKETS = ("experimental.send_", "experimental.recv_")
 _SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "worker_sub_device_id")
 
@@ -69,51 +71,87 @@ class RunRecorder:
         self._links = LinkTable()
         self._forms: dict[tuple[Any, ...], Form] = {}
         self._meshes: dict[int, int] = {}  # unique id of a mesh -> its index
+        self._of_calls: dict[object, Form] = {}
         self._journals: dict[int, MeshJournal] = {}
-        self._devices: list[weakref.ref[MeshDevice]] = []
+        self._pools: dict[int, object] = {}
+        self._since_settled = 0
         self._places: dict[int, int] = {}  # chip -> its place
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def on_command(self, command: Command) -> None:
         device, run = command.device, self.run
-        at = len(run.commands)
         if device is None:
             run.commands.append(self._on_host(command))
             return
         index = self._meshes.get(device.unique_id)
         if index is None:
-            index = self._add_mesh(device, at)
-        form = self._form(command, device, index)
-        records = self._tensors
+            index = self._add_mesh(device)
+        call = command.call
+        form = None if call is None else self._of_calls.get(call)
+        if form is None:
+            form = self._form(command, device, index)
+            if call is not None:
+                self._of_calls[call] = form
+        records, recordings = self._tensors, device.captures.recordings
+        has_more = command.has_extra_fields
+        sends, receives = _messages(command) if has_more else ((), ())
         run.commands.append(
             Recorded(
                 form,
                 command.queue,
                 command.raw_site,
-                tuple([records.of(tensor) for tensor in command.inputs]),
-                tuple([records.of(tensor) for tensor in command.outputs]),
+                records.note(command.inputs),
+                records.note(command.outputs),
                 command.within,
                 command.blocking,
                 command.trace,
-                self._event(command),
-                *_messages(command),
-                bool(device.captures.recordings) and command.queue in device.captures.recordings,
+                self._event(command) if has_more else None,
+                sends,
+                receives,
+                bool(recordings) and command.queue in recordings,
             )
         )
-        self._journals[index].note(command, device, at)
+        self._since_settled += 1
+        if self._since_settled >= _SETTLED_EVERY or device.memory.pools is not self._pools[index]:
+            self._since_settled = 0
+            self._journals[index].follow(device)
+            self._pools[index] = device.memory.pools
+            for journal in self._journals.values():
+                journal.settle()
 
     def finish(self) -> RecordedRun:
         """What was seen; memory is not watched any longer."""
-        run = self.run
-        for journal in self._journals.values():
-            journal.stop(max(len(run.commands) - 1, 0))
-        run.memory = all_entries(self._journals.values())
+        run, tensors = self.run, self._tensors
+        known, command_of = tensors.claims(), self._commands_of_allocations()
+        entries = [entry for one in self._journals.values() for entry in one.stop(command_of, known)]
+        run.memory = sorted(entries, key=lambda entry: entry.command)
+        run.tensors = tensors
         run.links, run.chips = self._links.links, list(self._places)
         system = current_system()
         run.system = run.system or system.name
         run.machine = run.machine or getattr(system, "machine", None)
         run.fabric = run.fabric or settings.active().config.name
         return run
+
+    def _commands_of_allocations(self) -> Callable[[int], int]:
+        """By the number of an allocation: the command that asked for it, which was told of after that."""
+        numbers: list[int] = []
+        indices: list[int] = []
+        latest = 0
+        for index, command in enumerate(self.run.commands):
+            for tensor in command.outputs:
+                number = self._tensors.allocation_of(tensor)
+                if number is not None and number > latest:
+                    latest = number
+                    numbers.append(number)
+                    indices.append(index)
+        last = max(len(self.run.commands) - 1, 0)
+
+        def command_of(number: int) -> int:
+            at = bisect_left(numbers, number)
+            return indices[at] if at < len(indices) else last
+
+        return command_of
 
     # -- what is alike -----------------------------------------------------------------------------
 
@@ -146,6 +184,8 @@ class RunRecorder:
     def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
         kind = _kind_of(command)
         ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
+        chip = device.system.chip
+        traffic = self._links.traffic_of(command) if kind is Kind.PROGRAM else None
         chosen = _sub_devices(command, arguments)
         return Form(
             command.name,
@@ -153,16 +193,13 @@ class RunRecorder:
             index,
             ids,
             tuple(self._place(chip) for chip in ids),
-            FREE if kind is Kind.NOTE else self._price(command, device.system.chip),
-            self._links.traffic_of(command) if kind is Kind.PROGRAM else None,
+            FREE if kind is Kind.NOTE else _through_links(price(command, chip, self._calibration), traffic, chip),
+            traffic,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,
             tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
             _sharing_a_way(device, ids) if kind in (Kind.WRITE, Kind.READ) else 1,
         )
-
-    def _price(self, command: Command, chip: Chip) -> CommandCost:
-        return price(command, chip, self._calibration)
 
     def _place(self, chip: int) -> int:
         return self._places.setdefault(chip, len(self._places))
@@ -176,7 +213,7 @@ class RunRecorder:
             known = self._events[event] = len(self.run.commands)
         return known
 
-    def _add_mesh(self, device: MeshDevice, at: int) -> int:
+    def _add_mesh(self, device: MeshDevice) -> int:
         run, index = self.run, len(self.run.meshes)
         fabric = settings.active().config
         if fabric is not FabricConfig.DISABLED or not run.fabric:
@@ -200,7 +237,8 @@ class RunRecorder:
             )
         )
         self._meshes[device.unique_id] = index
-        self._journals[index] = MeshJournal(index, device, at)
+        self._journals[index] = MeshJournal(index, device)
+        self._pools[index] = device.memory.pools
         return index
 
     # -- what no device does -----------------------------------------------------------------------
@@ -218,8 +256,8 @@ class RunRecorder:
             form,
             command.queue,
             command.raw_site,
-            tuple([records.of(tensor) for tensor in command.inputs]),
-            tuple([records.of(tensor) for tensor in command.outputs]),
+            records.note(command.inputs),
+            records.note(command.outputs),
             command.within,
             False,
             None,
@@ -229,6 +267,17 @@ class RunRecorder:
             False,
             mark,
         )
+
+
+def _through_links(cost: CommandCost, traffic: Traffic | None, chip: Chip) -> CommandCost:
+    """No less than its busiest link takes: messages whose routes meet share it."""
+    if traffic is None:
+        return cost
+    least = max(size for _, size in traffic.bytes_by_link) / (chip.link_gb_per_s * 1e9)
+    if least <= cost.seconds:
+        return cost
+    scale = least / cost.seconds if cost.seconds else 1.0
+    return cost._replace(seconds=least, low=least, high=max(cost.high * scale, least), bound=Bound.LINK)
 
 
 def _kind_of(command: Command) -> Kind:

@@ -1,4 +1,8 @@
-"""Tensors as reports show them: a `TensorRecord` of an operand, made once for each tensor."""
+"""Tensors as reports show them: a `TensorRecord` of each operand, worked out when a run is over.
+
+While a program runs only what a tensor is made of is noted, once for each: its spec, its placement and its claim on
+memory, which knows the address. None of them keeps the tensor alive.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,49 @@ from softmesh.tensor.footprint import footprint
 
 
 class TensorRecords:
-    """Keeps records, never tensors. A tensor that is placed otherwise later gets another record."""
-
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], TensorRecord] = {}
+        self._noted: dict[int, tuple[Any, Any, Any, Any]] = {}  # spec, memory map, distribution and claim, by number
         self._forms: dict[tuple[Any, ...], TensorRecord] = {}
+        self._made: dict[int, TensorRecord] = {}
 
-    def of(self, tensor: CommandTensor) -> TensorRecord:
-        storage = tensor.storage
-        key = (tensor.tensor_id, id(storage.dist))
-        known = self._known.get(key)
+    def note(self, tensors: tuple[CommandTensor, ...]) -> tuple[int, ...]:
+        """Their numbers; what is seen for the first time is noted."""
+        noted, numbers = self._noted, []
+        for tensor in tensors:
+            number = tensor.tensor_id
+            if number not in noted:
+                storage: Any = tensor.storage
+                device = storage.device
+                memory_map = None if device is None else device.memory.memory_map
+                dist = storage.dist if tensor.shard_positions is None else tensor.view_distribution()
+                noted[number] = tensor.spec, memory_map, dist, storage.claim
+            numbers.append(number)
+        return tuple(numbers)
+
+    def record(self, number: int) -> TensorRecord:
+        """Of a tensor that was noted."""
+        known = self._made.get(number)
         if known is None:
-            known = self._known[key] = self._record(tensor)
+            spec, memory_map, dist, claim = self._noted[number]
+            address = None if claim is None or memory_map is None else claim.address
+            known = self._form(spec, memory_map, dist)._replace(tensor_id=number, address=address)
+            self._made[number] = known
         return known
 
-    def _record(self, tensor: CommandTensor) -> TensorRecord:
-        storage, spec = tensor.storage, tensor.spec
-        device = storage.device
-        is_placed = device is not None and getattr(storage, "claim", None) is not None
-        form = self._form(spec, device, tensor.view_distribution())
-        address = storage.address if is_placed else None
-        return form._replace(tensor_id=tensor.tensor_id, address=address)
+    def claims(self) -> dict[int, tuple[int, Any]]:
+        """By the number of an allocation: the first tensor that lay there, and its spec."""
+        found: dict[int, tuple[int, Any]] = {}
+        for number, (spec, _, _, claim) in self._noted.items():
+            if claim is not None:
+                found.setdefault(claim.number, (number, spec))
+        return found
 
-    def _form(self, spec: Any, device: Any, dist: Any) -> TensorRecord:
-        memory_map = None if device is None else device.memory.memory_map
+    def allocation_of(self, number: int) -> int | None:
+        """The number of the allocation that a tensor lies in."""
+        claim = self._noted[number][3]
+        return None if claim is None else claim.number
+
+    def _form(self, spec: Any, memory_map: Any, dist: Any) -> TensorRecord:
         key = (spec, id(memory_map), dist)
         known = self._forms.get(key)
         if known is None:

@@ -56,6 +56,7 @@ class Product(NamedTuple):
     phases: int  # passes of the multiplier: 1 for LoFi .. 4 for HiFi4
     grid: tuple[int, int]  # columns, rows
     batch: int = 1
+    in1_count: int = 1  # of the batch's right-hand operands that differ
     in0_in_l1: bool = False
     in1_in_l1: bool = False
     out_in_l1: bool = False
@@ -137,6 +138,14 @@ class Chain(NamedTuple):
 
 
 Workload = Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp | Chain
+
+
+def convolution(product: Product) -> Chain:
+    """The product that a convolution is computed as, and before it the windows, gathered row by row within L1."""
+    size = product.batch * product.m * product.k * product.in0_tile
+    pages = product.batch * product.m * TILE
+    windows = Movement("windows", product.chip, size, size, True, pages, math.prod(product.grid))
+    return Chain("convolution", (windows, product))
 
 
 def tiles_of(rows: int, columns: int) -> int:

@@ -259,6 +259,7 @@ class CompiledCall:
             current_queue(),
             lambda: bound_values(self.definition, args, kwargs),
             claim,
+            self,
         )
 
 
@@ -354,25 +355,26 @@ def tell(
     queue: int,
     values: Any,
     claim: Claim | None = None,
+    call: CompiledCall | None = None,
 ) -> None:
     """To observers. `claim` is that of memory which this call has asked for: it knows the user's line."""
     cost, coords = plan.cost or definition.cost, plan.outputs[0].dist.coordinates()
     is_over_host = definition.over_host is not None and definition.over_host(values())
     if is_over_host:
         commands.emit("from_device", tensors, (), coords=coords, queue=queue, blocking=True)
-    commands.tell(
-        Command(
-            definition.name,
-            tensors,
-            made,
-            coords,
-            queue,
-            device,
-            raw_call_site() if claim is None or claim.site is None else claim.site,
-            lambda: _arguments(definition.signature, values()),
-            lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
-        )
+    command = Command(
+        definition.name,
+        tensors,
+        made,
+        coords,
+        queue,
+        device,
+        raw_call_site() if claim is None or claim.site is None else claim.site,
+        lambda: _arguments(definition.signature, values()),
+        lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
     )
+    command.call = call
+    commands.tell(command)
     if is_over_host:
         commands.emit("to_device", (), made, coords=coords, queue=queue)
 

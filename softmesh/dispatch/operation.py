@@ -15,12 +15,13 @@ That is all SPMD takes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from softmesh.arguments import described, refused
+from softmesh.cores import CoreRangeSet
 from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
@@ -33,6 +34,7 @@ from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
+from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
@@ -141,7 +143,7 @@ class Operation(EntryPoint):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not is_tracked):
             plan, results = self._planned(bound)
         _tell_remarks(plan)
-        recording = None if device is None else self._launch(device, plan, bound.values)
+        recording = None if device is None else self._launch(device, plan, bound)
         if is_tracked:
             self._refuse_untracked(recording, target)
             derive = definition.derive
@@ -263,8 +265,9 @@ class Operation(EntryPoint):
 
     # -- how a plan runs -------------------------------------------------------------------------
 
-    def _launch(self, device: MeshDevice, plan: Plan, values: list[Any]) -> Recording | None:
+    def _launch(self, device: MeshDevice, plan: Plan, bound: BoundCall) -> Recording | None:
         """Count the program, and its launch unless a trace records it."""
+        values = bound.values
         recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
         if plan.is_view or plan.program is None:
             return recording  # nothing of its own runs on a chip
@@ -274,6 +277,8 @@ class Operation(EntryPoint):
             device.note_program(plan.program)
             self._note_parts(device, plan, values)
             self._keep_buffers(device, plan, values)
+        if not device.sub_devices.active.is_default:
+            device.sub_devices.check_one(self.name, _shard_grids([*bound.tensors, *bound.targets]))
         if recording is None:
             at = self._signature.queue_at
             device.note_launch(None if at is None else values[at])
@@ -363,6 +368,14 @@ class Operation(EntryPoint):
         at = self._signature.queue_at
         given = None if at is None else values[at]
         return current_queue() if given is None else chosen_queue(self.name, given)
+
+
+def _shard_grids(tensors: Sequence[object]) -> Iterator[CoreRangeSet]:
+    """The cores that hold shards in L1, on which an op's kernels run."""
+    for tensor in tensors:
+        config = tensor.memory_config() if isinstance(tensor, Tensor) else None
+        if config is not None and config.shard_spec is not None and config.buffer_type is BufferType.L1:
+            yield config.shard_spec.grid
 
 
 def _tell_remarks(plan: Plan) -> None:

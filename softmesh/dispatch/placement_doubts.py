@@ -20,8 +20,13 @@ _NORMALIZING = (
     *("layer_norm", "rms_norm"),
 )
 _CHOOSING = ("argmax", "topk", "sort")
+_ALONG = {  # what each device does with its part
+    **dict.fromkeys(("cumsum", "cumprod"), "begins anew at the start of its own part"),
+    "transformer.scaled_dot_product_attention": "attends to its own part only",
+    "embedding": "looks up numbers that count from the first row of the whole table in its own rows",
+}
 PRODUCTS = ("matmul", "linear")
-ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING))
+ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING, *_ALONG))
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
 
 
@@ -30,12 +35,19 @@ class Doubt(NamedTuple):
     is_certain: bool = False  # a remark
 
 
-def of_split_dims(op: str, given: Distribution, made: Distribution) -> Iterator[str]:
+def of_split_dims(op: str, operands: Sequence[Distribution], made: Distribution) -> Iterator[str]:
     """Doubts of an op of ALONG_A_DIM whose dim is split: each device knows nothing of the others' parts."""
-    for axis, (word, result) in enumerate(zip(given.placements, made.placements, strict=False)):
-        if isinstance(word, Shard) and result == LOCAL:
-            devices = given.grid[axis]
-            if op in _NORMALIZING:
+    for axis, result in enumerate(made.placements):
+        words = [given.placements[axis] for given in operands if axis < given.lead]
+        word = next((one for one in words if isinstance(one, Shard)), None)
+        if word is not None and result == LOCAL and LOCAL not in words:
+            devices = made.grid[axis]
+            if op in _ALONG:
+                yield (
+                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices {_ALONG[op]}. "
+                    f"Gather it first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
+                )
+            elif op in _NORMALIZING:
                 way = _DISTRIBUTED.get(op)
                 instead = f", or take ttnn.{way} and its post_all_gather" if way else ""
                 yield (

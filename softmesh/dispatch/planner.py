@@ -333,7 +333,7 @@ class Planner:
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         if self.op.name in ALONG_A_DIM:
-            plan.doubts += tuple(of_split_dims(self.op.name, dists[0], found[0]))
+            plan.doubts += tuple(of_split_dims(self.op.name, dists, found[0]))
         elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
             shapes = [tuple(tensor.shape) for tensor in self.tensors]
             labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]

@@ -14,7 +14,7 @@ from softmesh.alias import AliasRefused
 from softmesh.cost.comparison import Comparison, compared
 from softmesh.cost.timeline import Estimate
 from softmesh.errors import SoftmeshError
-from softmesh.estimation.estimate_text import console, estimate_document, show_comparison, show_estimate
+from softmesh.estimation.estimate_text import console, estimate_document, say, show_comparison, show_estimate
 from softmesh.estimation.fit_text import fit_document, show_fit
 from softmesh.estimation.program_estimate import Request, apart, estimated, json_ready, merged, record_into
 from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal, program_options
@@ -105,7 +105,7 @@ def _tell(first: Estimate, second: Estimate | None, outputs: dict[str, Any], as_
     if comparison is not None:
         show_comparison(comparison, to)
     for path in written:
-        to.print(f"written: {path}", markup=False, highlight=False)
+        say(to, f"written: {path}")
 
 
 def _changes_document(comparison: Comparison) -> dict[str, Any]:

@@ -23,6 +23,22 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(width=200, no_color=True)
 
 
+def say(to: Console, *lines: str) -> None:
+    for line in lines:
+        to.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_table(to: Console, table: Table) -> None:
+    """Elsewhere than on a terminal without the spaces that fill lines up."""
+    if to.is_terminal:
+        to.print(table)
+        return
+    with to.capture() as held:
+        to.print(table)
+    text = [line.rstrip() for line in held.get().splitlines()]
+    say(to, *(line for line in text if line), "")
+
+
 def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Table:
     """`numbers` are the columns that are set to the right."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
@@ -34,16 +50,16 @@ def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def show_estimate(estimate: Estimate, to: Console) -> None:
-    to.print(text_table(estimate, _MOST))
+    show_table(to, text_table(estimate, _MOST))
     lines = by_line(estimate)
     if lines:
-        to.print(_lines_table(estimate))
+        show_table(to, _lines_table(estimate))
     steps = by_step(estimate)
     if steps:
-        to.print(_steps_table(estimate))
+        show_table(to, _steps_table(estimate))
     if estimate.links:
-        to.print(_links_table(estimate))
-    to.print(*_notes(estimate), sep="\n", markup=False, highlight=False)
+        show_table(to, _links_table(estimate))
+    say(to, *_notes(estimate))
 
 
 def _lines_table(estimate: Estimate) -> Table:
@@ -100,17 +116,17 @@ def _notes(estimate: Estimate) -> list[str]:
 def show_comparison(comparison: Comparison, to: Console) -> None:
     before, after = comparison.before, comparison.after
     factor = after.seconds / before.seconds if before.seconds else 0.0
-    to.print(f"first:  {headline(before)}", f"second: {headline(after)}", sep="\n", markup=False, highlight=False)
-    to.print(f"the second takes {factor:.3g} times as long", highlight=False)
+    say(to, "", f"first:  {headline(before)}", f"second: {headline(after)}")
+    say(to, f"the second takes {factor:.3g} times as long")
     for name, one in (("first", before), ("second", after)):
         if one.error is not None:
-            to.print(f"the {name} did not end by itself: {one.error}", markup=False, highlight=False)
-    to.print(*comparison.remarks, sep="\n", markup=False, highlight=False)
+            say(to, f"the {name} did not end by itself: {one.error}")
+    say(to, *comparison.remarks)
     for title, changes in (("by op", comparison.ops), ("by line", comparison.lines)):
         if changes:
-            to.print(_changes_table(title, changes))
+            show_table(to, _changes_table(title, changes))
         else:
-            to.print(f"{title}: nothing changed", highlight=False)
+            say(to, f"{title}: nothing changed")
 
 
 def _changes_table(title: str, changes: Sequence[Change]) -> Table:

@@ -10,7 +10,7 @@ import click
 from softmesh.alias import AliasRefused
 from softmesh.cost.memory_fit import fit_of
 from softmesh.errors import SoftmeshError
-from softmesh.estimation.estimate_text import console
+from softmesh.estimation.estimate_text import console, say
 from softmesh.estimation.fit_text import fit_document, show_fit
 from softmesh.estimation.program_estimate import Request, estimated, json_ready
 from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal, program_options
@@ -51,9 +51,5 @@ def fit(
         to = console()
         show_fit(outcome.estimate, to)
         if outcome.estimate.error is not None:
-            to.print(
-                f"The program did not end by itself ({outcome.estimate.error}): this is what it held up to there.",
-                markup=False,
-                highlight=False,
-            )
+            say(to, f"The program did not end by itself ({outcome.estimate.error}): this is what it held up to there.")
     sys.exit(outcome.code or (0 if fit_of(outcome.estimate).fits else _DOES_NOT_FIT))

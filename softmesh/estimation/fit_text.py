@@ -9,7 +9,7 @@ from rich.console import Console
 from softmesh.cost.memory_fit import Fit, MemoryUse, fit_of, help_for, smallest_system
 from softmesh.cost.summaries import size_text
 from softmesh.cost.timeline import Estimate
-from softmesh.estimation.estimate_text import plain_table
+from softmesh.estimation.estimate_text import plain_table, say, show_table
 from softmesh.systems.machine import Machine
 from softmesh.systems.named_systems import entries, load
 
@@ -20,7 +20,7 @@ _MOST_HELP = 5
 def show_fit(estimate: Estimate, to: Console, *, in_full: bool = True) -> Fit:
     """`in_full`: with the largest tensors and what would help, also where all fits."""
     fit = fit_of(estimate)
-    to.print(verdict(fit, estimate), markup=False, highlight=False)
+    say(to, verdict(fit, estimate))
     if fit.uses:
         rows = [
             (
@@ -34,7 +34,7 @@ def show_fit(estimate: Estimate, to: Console, *, in_full: bool = True) -> Fit:
             for use in fit.uses
         ]
         columns = ("memory", "banks", "bank has", "peak", "full", "peak at")
-        to.print(plain_table("memory, bytes of each bank", columns, rows, (1, 2, 3, 4)))
+        show_table(to, plain_table("memory, bytes of each bank", columns, rows, (1, 2, 3, 4)))
     for use in fit.uses:
         if not use.fits or (in_full and use.buffer_type == "DRAM"):
             _show_use(use, fit, estimate, to)
@@ -47,7 +47,7 @@ def verdict(fit: Fit, estimate: Estimate) -> str:
         return f"Nothing was put on a device of {on}."
     short = [use for use in fit.uses if not use.fits]
     if not short:
-        return f"It fits on {on}."
+        return f"It fits on {on}{'' if estimate.error is None else ', up to where it ended'}."
     reasons = []
     for use in short:
         if use.missing:
@@ -75,19 +75,24 @@ def _show_use(use: MemoryUse, fit: Fit, estimate: Estimate, to: Console) -> None
         for held in use.held[:_LARGEST]
     ]
     title = f"the largest of {len(use.held)} in {use.buffer_type} at its peak"
-    to.print(plain_table(title, ("what", "placed", "of each bank", "of the peak", "made at"), rows, (2, 3)))
+    show_table(to, plain_table(title, ("what", "placed", "of each bank", "of the peak", "made at"), rows, (2, 3)))
     found = help_for(use, estimate)
     for one in found[:_MOST_HELP]:
-        to.print(f"would save {size_text(one.saves)} of each bank: {one.text}", markup=False, highlight=False)
+        say(to, f"would save {size_text(one.saves)} of each bank: {one.text}")
     if not use.fits:
-        machine = smallest_system(use, fit.devices, known_machines())
-        text = (
-            f"the smallest known system that holds it, sharded over all its chips: {machine.name} "
-            f"({len(machine.asics)} x {machine.chip.kind})"
-            if machine is not None
-            else "no known system holds it"
-        )
-        to.print(text, markup=False, highlight=False)
+        found_on = systems_that_hold(use, fit, estimate)
+        names = ", or ".join(f"{one.name} ({len(one.asics)} x {one.chip.kind})" for one in found_on)
+        text = f"the smallest known systems that hold it, sharded over all their chips: {names}"
+        say(to, text if names else "no known system holds it")
+
+
+def systems_that_hold(use: MemoryUse, fit: Fit, estimate: Estimate) -> list[Machine]:
+    """The smallest of the same architecture, and the smallest of all where that is another."""
+    arch = next((mesh.chip.arch for mesh in estimate.meshes), None)
+    every = known_machines()
+    alike = [machine for machine in every if machine.chip.arch is arch]
+    found = (smallest_system(use, fit.devices, machines) for machines in (alike, every))
+    return list({machine.name: machine for machine in found if machine is not None}.values())
 
 
 def known_machines() -> list[Machine]:
@@ -109,7 +114,7 @@ def fit_document(estimate: Estimate) -> dict[str, Any]:
 
 
 def _use_document(use: MemoryUse, fit: Fit, estimate: Estimate) -> dict[str, Any]:
-    machine = None if use.fits else smallest_system(use, fit.devices, known_machines())
+    systems = [] if use.fits else systems_that_hold(use, fit, estimate)
     return {
         "memory": use.buffer_type,
         "banks": use.banks,
@@ -125,5 +130,5 @@ def _use_document(use: MemoryUse, fit: Fit, estimate: Estimate) -> dict[str, Any
             for held in use.held[:_LARGEST]
         ],
         "help": [{"text": one.text, "saves_bytes_per_bank": one.saves} for one in help_for(use, estimate)],
-        "smallest_system": None if machine is None else machine.name,
+        "smallest_systems": [machine.name for machine in systems],
     }

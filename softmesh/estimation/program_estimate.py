@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,17 +86,27 @@ def fabric_named(name: str | None) -> FabricConfig | None:
     return FabricConfig[wanted]
 
 
-def choose_machine(request: Request) -> None:
-    """By the environment, so that processes the program starts are on the same machine."""
+@contextmanager
+def on_machine(request: Request) -> Iterator[None]:
+    """Chosen by the environment, so that processes the program starts are on the same machine."""
+    kept = {name: os.environ.get(name) for name in (SYSTEM, MOCK_DESCRIPTOR, DOWN, MEMORY)}
     if request.system is not None:
         os.environ[SYSTEM] = request.system
         os.environ.pop(MOCK_DESCRIPTOR, None)
     if request.down:
         os.environ[DOWN] = ",".join(request.down)
-    if request.system is not None or request.down:
-        chosen_machine()
     os.environ.setdefault(MEMORY, "track")  # a full memory is told at the end, with what was missing
+    before = settings.what_if
     settings.what_if = settings.WhatIf(fabric_named(request.fabric), is_relaxed=bool(request.down))
+    try:
+        if request.system is not None or request.down:
+            chosen_machine()
+        yield
+    finally:
+        settings.what_if = before
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 def estimated(request: Request) -> Outcome:
@@ -108,7 +119,11 @@ def estimated(request: Request) -> Outcome:
 
 def recorded(request: Request) -> tuple[RecordedRun, int]:
     """Run it in this process; a program that raises is shown, and recorded up to there."""
-    choose_machine(request)
+    with on_machine(request):
+        return _recorded_here(request)
+
+
+def _recorded_here(request: Request) -> tuple[RecordedRun, int]:
     calibration = None if request.calibration is None else read_calibration(request.calibration)
     recorder = RunRecorder(calibration, recording_rank())
     code, error = 0, None
@@ -163,7 +178,7 @@ def apart(request: Request) -> Outcome:
 
 def _as_ranks(request: Request) -> Outcome:
     launcher = importlib.import_module("softmesh.processes.launcher.tt_run")
-    with tempfile.TemporaryDirectory(prefix="softmesh-estimate-") as folder:
+    with on_machine(request), tempfile.TemporaryDirectory(prefix="softmesh-estimate-") as folder:
         words = ["-m", "softmesh", "estimate", "--record", folder, *replace(request, ranks=None).options()]
         code: int = launcher.run_ranks(request.ranks, [sys.executable, *words])
         return Outcome(merged(Path(folder), request), code)

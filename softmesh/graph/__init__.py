@@ -4,7 +4,9 @@ The nodes have TT-NN's names and fields. The underscored names at the end are TT
 suites reach for.
 """
 
+import sys
 from contextlib import ExitStack
+from types import ModuleType
 
 from softmesh.graph.capture_durations import extract_operation_durations, extract_total_duration_from_graph
 from softmesh.graph.comparison_records import (
@@ -70,3 +72,16 @@ class ExitStackWithPop(ExitStack):
         if self._exit_callbacks:  # type: ignore[attr-defined]
             _, leave = self._exit_callbacks.pop()  # type: ignore[attr-defined]
             leave(None, None, None)
+
+
+class _GraphModule(ModuleType):
+    """Programs that put another list of records here mean the one that is written to reports."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "_python_io_data" and isinstance(value, list):
+            _python_io_data[:] = value
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _GraphModule

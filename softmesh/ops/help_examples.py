@@ -60,7 +60,7 @@ def surroundings(mesh: MeshDevice) -> dict[str, Any]:
         "mesh": mesh,
         "split": split,
         "whole": whole,
-        "cores": CoreRangeSet({CoreRange(CoreCoord(0, 0), CoreCoord(0, 0))}),
+        "cores": CoreRangeSet({CoreRange(CoreCoord(0, 0), CoreCoord(7, 7))}),
         "one_core": _by_height(64, CoreGrid(x=1, y=1)),
         "two_cores": _by_height(32, CoreGrid(x=2, y=1)),
     }

@@ -6,6 +6,7 @@ last `KEPT` calls are there: the digest of everything up to the call, what it wa
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 from softmesh.processes.shared_memory import BOARD, Segment
@@ -19,30 +20,36 @@ LONGEST = _ENTRY - _HEAD  # bytes of a text
 _LINE = 64
 _STRIDE = _LINE + KEPT * _ENTRY  # of each rank: a line for the count and the end, then its calls
 
+_ONE = struct.Struct("=4Q")  # an entry of one address
+
 Told = tuple[int, int, bytes, tuple[int, ...]]
 
 
 class CallBoard:
-    """It begins at `start` in the segment."""
+    """It begins at `start` in the segment. A text has at most `LONGEST` bytes."""
 
     def __init__(self, segment: Segment, rank: int, size: int, start: int = BOARD) -> None:
         self._map, self._words, self._order = segment.map, segment.words, segment.order
         self._bases = [start + number * _STRIDE for number in range(size)]
         self._own = self._bases[rank]
         self._others = [base for number, base in enumerate(self._bases) if number != rank]
+        self._texts: list[bytes | None] = [None] * KEPT  # that stand in the own entries: a loop writes them once
 
     def write(self, count: int, digest: int, told: bytes, addresses: tuple[int, ...]) -> None:
-        text, few, words = told[:LONGEST], addresses[:MOST_ADDRESSES], self._words
-        at = _entry(self._own, count)
-        self._map[at + _HEAD : at + _HEAD + len(text)] = text
-        at //= _WORD
-        words[at], words[at + 1], words[at + 2] = digest, len(text), len(few)
-        for address in few:
-            words[at + 3] = address
-            at += 1
+        slot = count % KEPT
+        at = self._own + _LINE + slot * _ENTRY
+        if self._texts[slot] is not told:
+            self._texts[slot] = told
+            self._map[at + _HEAD : at + _HEAD + len(told)] = told
+        few = len(addresses)
+        if few == 1:
+            _ONE.pack_into(self._map, at, digest, len(told), 1, addresses[0])
+        else:
+            few = min(few, MOST_ADDRESSES)
+            struct.pack_into(f"={3 + few}Q", self._map, at, digest, len(told), few, *addresses[:few])
         if self._order is not None:
             self._order()
-        words[self._own // _WORD] = count
+        self._words[self._own // _WORD] = count
 
     def clear(self) -> None:
         self._words[self._own // _WORD] = self._words[self._own // _WORD + 1] = 0

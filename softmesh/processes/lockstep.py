@@ -65,13 +65,13 @@ class SharedCall:
         known = self._told.get((id(code), at))
         if known is None:
             line = f" at {Site(*resolved(site))}".encode()
-            known = self._told[id(code), at] = code, _cut(self.text.encode(), LONGEST - len(line)) + line
+            known = self._told[id(code), at] = code, (_cut(self.text.encode(), LONGEST - len(line)) + line)[-LONGEST:]
         return known[1]
 
 
 def _cut(text: bytes, most: int) -> bytes:
     """Arguments may be long, and the line behind them is what nobody can do without."""
-    return text if len(text) <= most else text[: most - 3] + b"..."
+    return text if len(text) <= most else text[: max(0, most - 3)] + b"..."
 
 
 class Entry(NamedTuple):
@@ -116,13 +116,14 @@ class Lockstep:
 
     def note(self, call: SharedCall, addresses: tuple[int, ...] = ()) -> None:
         """One call that every rank has to make, on tensors that lie at these addresses."""
-        self.count += 1
-        self.digest = hash((self.digest, call.code, *addresses)) & _MASK
+        self.count = count = self.count + 1
+        self.digest = digest = hash((self.digest, call.code, addresses)) & _MASK
         told = call.told(raw_call_site())
-        self._latest.append((self.count, self.digest, told, addresses))
-        if self._board is not None:
-            self._board.write(self.count, self.digest, told, addresses)
-            if not self.count & _OFTEN:
+        self._latest.append((count, digest, told, addresses))
+        board = self._board
+        if board is not None:
+            board.write(count, digest, told, addresses)
+            if not count & _OFTEN:
                 self.check()
 
     def check(self) -> None:

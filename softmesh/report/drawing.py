@@ -193,7 +193,7 @@ def titled_page(heading: str, subheading: str) -> Panel:
     return page
 
 
-def picture(content: Panel, description: str, margin: float = 16) -> str:
+def picture(content: Panel, description: str, margin: float = 16, scale: float = 1.0) -> str:
     """A whole SVG document around one panel, on white so that it reads on dark pages too."""
     width, height = _number(content.width + 2 * margin), _number(content.height + 2 * margin)
     root = ElementTree.Element(
@@ -201,7 +201,9 @@ def picture(content: Panel, description: str, margin: float = 16) -> str:
         {
             "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": f"0 0 {width} {height}",
-            "width": width,  # the height follows from the viewBox, also where a page squeezes the width
+            "width": _number(
+                float(width) * scale
+            ),  # the height follows from the viewBox, also where a page squeezes the width
             "style": "max-width:100%",
             "font-family": _MONO,
             "role": "img",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from softmesh.errors import SoftmeshError
+from softmesh.report.job_machine import machine_of_job
 from softmesh.systems.machine import Link, Machine
 from softmesh.systems.named_systems import load
 from softmesh.systems.system_choice import SYSTEM, chosen_machine
@@ -43,18 +44,24 @@ def answers(whole: Machine, working: Machine) -> Iterator[Answer]:
             yield Answer(link, True)
 
 
-@click.command(epilog="\b\nExamples:\n  softmesh ping --system T3000\n  softmesh ping --system Galaxy --down link:3-7")
+_EXAMPLES = ("--system T3000", "--system Galaxy --down link:3-7", "--job 4711")
+
+
+@click.command(epilog="\n  softmesh ping ".join(["\b\nExamples:", *_EXAMPLES]))
 @click.option("--system", metavar="S", help="The machine; by default the one that SOFTMESH_SYSTEM names.")
 @click.option("--down", metavar="WHAT", multiple=True, help="What is broken: chip:5, link:3-7, link:3/8.")
+@click.option(
+    "--job", metavar="PID", type=click.IntRange(min=1), help="A running job: its tt-run, or one of its ranks."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every link, not only those that do not answer.")
-def ping(system: str | None, down: tuple[str, ...], as_json: bool, verbose: bool) -> None:
-    """Test every Ethernet link of a machine: which of them the fabric of a job can use.
+def ping(system: str | None, down: tuple[str, ...], job: int | None, as_json: bool, verbose: bool) -> None:
+    """Test every Ethernet link of a machine, or of the chips of a running job: which of them its fabric can use.
 
     Exit code 1 where a link does not answer: with what is down by --down, or by SOFTMESH_DOWN.
     """
     try:
-        found = list(_pinged(system, down))
+        found = list(_pinged(system, down) if job is None else _pinged_in_job(job, system, down))
     except SoftmeshError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(_FAILED)
@@ -66,6 +73,17 @@ def ping(system: str | None, down: tuple[str, ...], as_json: bool, verbose: bool
             click.echo(str(answer))
         click.echo(f"{len(found) - len(silent)} of {len(found)} links answer")
     sys.exit(_FAILED if silent else 0)
+
+
+def _pinged_in_job(job: int, system: str | None, down: tuple[str, ...]) -> Iterator[Answer]:
+    from softmesh.systems.machine_restriction import with_down
+
+    if system is not None:
+        raise SoftmeshError("--job names a machine already: leave --system out.")
+    machine, chips = machine_of_job(job)
+    for answer in answers(machine.restored(), with_down(machine, down)):
+        if all(port.chip in chips or port.chip not in machine.asics for port in answer.link):
+            yield answer
 
 
 def _pinged(system: str | None, down: tuple[str, ...]) -> Iterator[Answer]:

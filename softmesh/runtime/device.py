@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, overload
 
@@ -129,6 +130,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self.closed = False
         self.unique_id = next(_IDS)
         self.program_cache: set[object] = set()
+        self._program_parts: set[object] = set()  # those of them that are parts of another, and not counted
+        self._new_parts: list[object] | None = None  # of the fused op that runs
         self.tell_at_close: list[Callable[[], None]] = []  # of what others have left undone on it
         self.program_buffers: list[object] = []  # memory that programs keep as long as they are cached
         self._program_cache_enabled = True
@@ -385,6 +388,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
 
     def clear_program_cache(self) -> None:
         self.program_cache.clear()
+        self._program_parts.clear()
         self.program_buffers.clear()
         epoch.invalidate()
 
@@ -396,7 +400,22 @@ class MeshDevice(ChipQueries, DeviceQueues):
         self._program_cache_misses_allowed = allowed
 
     def num_program_cache_entries(self) -> int:
-        return len(self.program_cache)
+        return len(self.program_cache - self._program_parts)
+
+    @contextmanager
+    def one_program(self, name: str) -> Iterator[None]:
+        """What the block compiles is one program, that of a fused op; within another such block, a part of that."""
+        if self._new_parts is not None:
+            yield
+            return
+        self._new_parts = []
+        try:
+            yield
+        finally:
+            parts, self._new_parts = self._new_parts, None
+            if parts:
+                self._program_parts.update(parts)
+                self.program_cache.add((name, len(self.program_cache)))
 
     def note_program(self, key: object) -> None:
         """Count a distinct op configuration, as TT-NN's program cache would."""
@@ -405,6 +424,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         if not self._program_cache_misses_allowed:
             raise MeshError(f"Device operation {key!r}: program cache miss occurred, but cache misses are forbidden")
         self.program_cache.add(key)
+        if self._new_parts is not None:
+            self._new_parts.append(key)
 
     @property
     def is_open(self) -> bool:

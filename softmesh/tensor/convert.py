@@ -17,8 +17,9 @@ from softmesh.errors import ArgumentError
 from softmesh.tensor.dtype import FACTS, DataType, DtypeFacts
 
 # Block floats: rounding to what bfloat8_b and bfloat4_b can hold. Sixteen consecutive elements of a row (one row of a
-# tile face) share the largest exponent among them, so each value is a whole multiple of the group's step. Exact bit
-# for bit on any torch device; knows no packed bytes and no tiles, for a face is 16 wide in every tile.
+# tile face) share the largest exponent among them, so each value is a whole multiple of the group's step. Halves go to
+# even in TT-NN's host code, and away from zero in the packers of a chip. Exact bit for bit on any torch device; knows
+# no packed bytes and no tiles, for a face is 16 wide in every tile.
 
 
 GROUP = 16
@@ -38,6 +39,7 @@ _MANTISSA_MASK = 0x7FFFFF
 _EXPONENT_ONE = _constant(1 << 23, torch.int32)
 _BITS_OF_TWO_TO_MINUS_127 = _constant(1 << 22, torch.int32)  # a denormal
 _TWO_TO_MINUS_22 = _constant(2.0**-22, torch.float32)
+_LEAST_MOVE = 1.5 * 2.0**-24  # of itself: to the next float32 away from zero
 
 
 @cache
@@ -49,39 +51,50 @@ def _rounder(dropped_bits: int) -> torch.Tensor:
     return _constant(1.5 * 2.0 ** (23 + dropped_bits), torch.float32)
 
 
-def round_blocks(values: torch.Tensor, mantissa_bits: int, *, pad_value: float = 0.0) -> torch.Tensor:
+def round_blocks(
+    values: torch.Tensor, mantissa_bits: int, *, pad_value: float = 0.0, on_chip: bool = False
+) -> torch.Tensor:
     """Float32 values rounded to `mantissa_bits` under one exponent per 16 elements of the last dim.
 
     Where the last dim is no multiple of 16, `pad_value` stands in the columns behind it and takes
     part in the shared exponent. Small neighbours of a large value vanish; NaN and infinities stay,
     and so does the sign, except that of a zero.
 
-    >>> round_blocks(torch.tensor([-3.5, 300.7]), mantissa_bits=7)
-    tensor([ -4., 300.])
+    >>> round_blocks(torch.tensor([-2.0, 7.0, 300.7]), mantissa_bits=7)
+    tensor([  0.,   8., 300.])
+    >>> round_blocks(torch.tensor([-2.0, 7.0, 300.7]), mantissa_bits=7, on_chip=True)
+    tensor([ -4.,   8., 300.])
     """
     width = values.shape[-1] if values.ndim else 1
     missing = -width % GROUP
     if not missing:
-        return _round_groups(values.unflatten(-1, (width // GROUP, GROUP)), mantissa_bits).flatten(-2)
+        return _round_groups(values.unflatten(-1, (width // GROUP, GROUP)), mantissa_bits, on_chip).flatten(-2)
     rows = pad(values.reshape(*values.shape[:-1], width), (0, missing), value=pad_value)
     groups = rows.unflatten(-1, ((width + missing) // GROUP, GROUP))
-    rounded = _round_groups(groups, mantissa_bits).flatten(-2)
+    rounded = _round_groups(groups, mantissa_bits, on_chip).flatten(-2)
     return rounded[..., :width].reshape(values.shape)
 
 
-def _round_groups(groups: torch.Tensor, mantissa_bits: int) -> torch.Tensor:
+def _round_groups(groups: torch.Tensor, mantissa_bits: int, on_chip: bool) -> torch.Tensor:
     """`round_blocks` for a last dim of 16. Every product and quotient here is exact.
 
     In units of `step` an element is its 24-bit mantissa, shifted right by its distance from the
-    shared exponent. The chip truncates that shift, then rounds to nearest even: hence two roundings.
+    shared exponent. That shift truncates, then the rest is rounded to nearest even: hence two roundings.
+    Where halves go away from zero the last of the 24 bits tells nothing: without it there is room
+    to move each value by the least that float32 knows, and no half is left.
     """
-    dropped_bits = 24 - mantissa_bits
+    dropped_bits = (23 if on_chip else 24) - mantissa_bits
     rounder = _rounder(dropped_bits)
     limit = (2.0**mantissa_bits - 1) * 2.0**dropped_bits
     out = torch.empty_like(groups)
     step = _steps(groups, scratch=out)
+    if on_chip:
+        step.mul_(2.0)
     torch.hardshrink(groups, _LARGEST_DENORMAL, out=out)  # a denormal counts as zero
-    out.div_(step, rounding_mode="trunc").add_(rounder).sub_(rounder)
+    out.div_(step, rounding_mode="trunc")
+    if on_chip:
+        out.add_(out, alpha=_LEAST_MOVE)
+    out.add_(rounder).sub_(rounder)
     return out.clamp_(-limit, limit).mul_(step)
 
 
@@ -209,7 +222,7 @@ def round_to(data: torch.Tensor, dtype: DataType) -> torch.Tensor:
 
 def _round_float(data: torch.Tensor, facts: DtypeFacts) -> torch.Tensor:
     if facts.mantissa_bits is not None:
-        return round_blocks(data.to(torch.float32), facts.mantissa_bits).to(facts.storage)
+        return round_blocks(data.to(torch.float32), facts.mantissa_bits, on_chip=True).to(facts.storage)
     if facts.torch is torch.float8_e4m3fn:  # some versions of torch make NaNs of what is larger
         data = data.float().clamp(-_FP8_MAX, _FP8_MAX)
         data = data.masked_fill(data.abs() < _FP8_SMALLEST, 0.0)

@@ -6,6 +6,7 @@ the same buffer overwrites that tensor too, and whoever still holds it reads the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
@@ -50,7 +51,7 @@ class Results:
             self.stale.append(Overwritten(self.latest, op, raw_call_site()))
         self.latest = None
 
-    def _forgetter(self) -> object:
+    def _forgetter(self) -> Callable[[ref[Tensor]], None]:
         mine = ref(self)
 
         def forget(gone: ref[Tensor]) -> None:

@@ -43,7 +43,7 @@ class Told(Enum):
     WARNING = "a warning; an error under `SOFTMESH_STRICT=1`"
     REMARK = "a warning, also under `SOFTMESH_STRICT=1`"
     STRICT = "a warning under `SOFTMESH_STRICT=1` only, for right programs can have the same text"
-    SANITIZER = "a finding of the sanitizer (`softmesh run`, `SOFTMESH_SANITIZE=1`, `with ttnn.sanitize():`)"
+    SANITIZER = "a finding of the sanitizer (the pytest plugin, `SOFTMESH_SANITIZE=1`, `with ttnn.sanitize():`)"
     LOCKSTEP = "an error on every rank under `SOFTMESH_LOCKSTEP=1`"
     REPORT = "a report of `tt-run`, which ends the job"
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +93,34 @@ def test_levels_are_refused_with_the_command_that_works(tmp_path):
     graph, levels = load_mesh_graph(flat), load_mesh_graph(path, runtime=False)
     assert [mesh.shape for mesh in graph.meshes] == [mesh.shape for mesh in levels.meshes]
     assert graph.reachable_from(0) == frozenset(range(16))
+
+
+RANK = "import time; print('up', flush=True); time.sleep(60)"
+JOB = f"""
+import os, subprocess, sys
+for rank, chips in enumerate(("0,1", "2,3")):
+    seen = {{**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "TT_VISIBLE_DEVICES": chips}}
+    last = subprocess.Popen([sys.executable, "-c", {RANK!r}], env=seen)
+last.wait()
+"""
+
+
+def test_ping_looks_at_the_links_of_a_running_job():
+    """A launcher and its ranks, each with some chips of a machine on which a link is down."""
+    told = {**os.environ, "SOFTMESH_SYSTEM": "T3000", "SOFTMESH_DOWN": "link:0-2"}
+    job = subprocess.Popen([sys.executable, "-c", JOB], env=told, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert job.stdout is not None
+        assert [job.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
+        done = CliRunner().invoke(softmesh, ["ping", "--job", str(job.pid), "--json"])
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+    found = json.loads(done.output)
+    silent = [[end[0] for end in one["link"]] for one in found if not one["up"]]
+    assert (done.exit_code, silent) == (1, [[0, 2], [0, 2]])
+    refused = CliRunner().invoke(softmesh, ["ping", "--job", str(job.pid)])
+    assert (refused.exit_code, "cannot be looked at" in refused.output) == (1, True)
 
 
 def test_ping_names_the_links_that_do_not_answer():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from catalogue import MISTAKES, RIGHT, Mistake, Program, Told, load, of_ranks, t
 
 import softmesh as ttnn
 from softmesh.errors import SoftmeshWarning
+from softmesh.runtime.device_lifecycle import open_meshes
 
 load()
 ALONE = [mistake for mistake in MISTAKES if not of_ranks(mistake.program)]
@@ -38,14 +39,22 @@ def surroundings(program: Program, folder: Path) -> Iterator[dict[str, object]]:
 
 
 def said_of(program: Program, folder: Path) -> Said:
-    error = None
     with warnings.catch_warnings(record=True) as told, surroundings(program, folder) as given:
         warnings.simplefilter("always")
-        try:
-            program(**given)
-        except Exception as raised:  # of whatever kind: its words are looked at
-            error = str(raised)
+        error = error_of(lambda: program(**given))
+        for mesh in open_meshes():  # what is said as they close belongs to the program
+            closing = error_of(mesh.close)
+            error = error or closing
     return Said([str(one.message) for one in told if issubclass(one.category, SoftmeshWarning)], error)
+
+
+def error_of(work: Callable[[], object]) -> str | None:
+    """Of whatever kind: its words are looked at."""
+    try:
+        work()
+    except Exception as raised:
+        return str(raised)
+    return None
 
 
 def has(texts: list[str], words: tuple[str, ...]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,12 @@ def test_the_worst_is_told_in_words() -> None:
     assert said[1].startswith("socket: no slower than mpi4py in 1 of 1")
     assert said[2] == "tt-run, open a mesh: all ranks are there after 3.2 s."
     assert said[3] == "With a launcher that listens, collectives take 0.98 to 1.01 times as long."
+
+
+def test_what_the_checks_between_ranks_cost_is_told_of_collectives() -> None:
+    rows = [replace(row(), checks=checks) for checks in (1.01, 1.2, 1.03, None)]
+    (said,) = (line for line in in_words(Found(rows, {}, [])) if "compare" in line)
+    assert said.endswith("take 1.03 times as long in the median, 1.01 to 1.20.")
 
 
 def test_the_launchers_ear_is_judged_by_the_fastest_of_several_jobs(

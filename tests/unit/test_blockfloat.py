@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import softmesh as ttnn
 from softmesh.tensor.convert import round_blocks
 
 BF8, BF4 = 7, 3
@@ -20,13 +21,13 @@ def float_of(bits: int) -> float:
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
-def round_group(group: list[int], width: int) -> list[float]:
-    """Steps 1 to 6 of the reference, on the float32 bits of 16 elements."""
+def round_group(group: list[int], width: int, on_chip: bool = False) -> list[float]:
+    """Steps 1 to 6 of the reference, on the float32 bits of 16 elements; a chip rounds halves away from zero."""
     shared = max((bits >> 23) & 0xFF for bits in group)
-    return [round_element(bits, shared, width) for bits in group]
+    return [round_element(bits, shared, width, on_chip) for bits in group]
 
 
-def round_element(bits: int, shared: int, width: int) -> float:
+def round_element(bits: int, shared: int, width: int, on_chip: bool) -> float:
     sign, exponent, fraction = bits >> 31, (bits >> 23) & 0xFF, bits & 0x7FFFFF
     if exponent == 255:
         return math.nan if fraction else math.copysign(math.inf, -sign)
@@ -35,7 +36,7 @@ def round_element(bits: int, shared: int, width: int) -> float:
     mantissa = ((1 << 23) | fraction) >> (shared - exponent)
     dropped = 24 - width
     q, remainder, half = mantissa >> dropped, mantissa & ((1 << dropped) - 1), 1 << (dropped - 1)
-    q += remainder > half or (remainder == half and q & 1)
+    q += remainder > half or (remainder == half and (on_chip or q & 1))
     q = min(q, 2**width - 1)
     value = math.ldexp(q, shared - 127 - (width - 1))
     if value >= 2.0**128:
@@ -53,8 +54,8 @@ def bits_of(values: torch.Tensor) -> list[int]:
     return torch.where(values.isnan(), torch.nan, values).view(torch.int32).flatten().tolist()
 
 
-def expected(rows: list[list[int]], width: int) -> torch.Tensor:
-    return torch.tensor([round_group(row, width) for row in rows], dtype=torch.float64).to(torch.float32)
+def expected(rows: list[list[int]], width: int, on_chip: bool = False) -> torch.Tensor:
+    return torch.tensor([round_group(row, width, on_chip) for row in rows], dtype=torch.float64).to(torch.float32)
 
 
 any_float = st.integers(0, 2**32 - 1)
@@ -75,20 +76,22 @@ def groups(draw: st.DrawFn) -> list[int]:
 
 
 @WIDTHS
-@given(rows=st.lists(groups(), min_size=1, max_size=2))
-def test_rounding_agrees_bit_for_bit_with_the_rules_element_by_element(mantissa_bits, rows):
-    rounded = round_blocks(tensor_of(rows), mantissa_bits)
-    assert bits_of(rounded) == bits_of(expected(rows, mantissa_bits))
+@given(rows=st.lists(groups(), min_size=1, max_size=2), on_chip=st.booleans())
+def test_rounding_agrees_bit_for_bit_with_the_rules_element_by_element(mantissa_bits, rows, on_chip):
+    rounded = round_blocks(tensor_of(rows), mantissa_bits, on_chip=on_chip)
+    assert bits_of(rounded) == bits_of(expected(rows, mantissa_bits, on_chip))
 
 
 @WIDTHS
-def test_rounding_agrees_with_the_rules_for_every_shared_exponent(mantissa_bits):
+@pytest.mark.parametrize("on_chip", [False, True])
+def test_rounding_agrees_with_the_rules_for_every_shared_exponent(mantissa_bits, on_chip):
     generator = torch.Generator().manual_seed(0)
     rows = []
     for shared in range(256):
         fractions = torch.randint(0, 2**23, (16,), generator=generator).tolist()
         rows.append([max(shared - 2 * i, 0) << 23 | m | (i & 1) << 31 for i, m in enumerate(fractions)])
-    assert bits_of(round_blocks(tensor_of(rows), mantissa_bits)) == bits_of(expected(rows, mantissa_bits))
+    rounded = round_blocks(tensor_of(rows), mantissa_bits, on_chip=on_chip)
+    assert bits_of(rounded) == bits_of(expected(rows, mantissa_bits, on_chip))
 
 
 @WIDTHS
@@ -99,9 +102,9 @@ def test_rounding_a_second_time_changes_nothing(mantissa_bits, rows):
 
 
 @WIDTHS
-@given(rows=st.lists(groups(), min_size=1, max_size=2))
-def test_no_result_is_a_negative_zero(mantissa_bits, rows):
-    rounded = round_blocks(tensor_of(rows), mantissa_bits)
+@given(rows=st.lists(groups(), min_size=1, max_size=2), on_chip=st.booleans())
+def test_no_result_is_a_negative_zero(mantissa_bits, rows, on_chip):
+    rounded = round_blocks(tensor_of(rows), mantissa_bits, on_chip=on_chip)
     assert not (rounded.signbit() & (rounded == 0)).any()
 
 
@@ -173,3 +176,15 @@ def test_groups_follow_the_last_dim_of_a_transposed_or_expanded_tensor():
     assert torch.equal(round_blocks(turned, BF4), round_blocks(turned.contiguous(), BF4))
     expanded = values[:1].expand(4, 32)
     assert torch.equal(round_blocks(expanded, BF4), round_blocks(expanded.contiguous(), BF4))
+
+
+def test_a_half_goes_to_even_on_the_host_and_away_from_zero_on_a_chip(device):
+    row = torch.tensor([[64.0, 0.5, 2.5, -2.5, 3.5]])
+    on_host = ttnn.from_torch(row, dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=device)
+    assert ttnn.to_torch(on_host).tolist() == [[64.0, 0.0, 2.0, -2.0, 4.0]]
+    exact = ttnn.from_torch(row, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    for made in (ttnn.typecast(exact, ttnn.bfloat8_b), ttnn.add(exact, 0.0, dtype=ttnn.bfloat8_b)):
+        assert ttnn.to_torch(made).tolist() == [[64.0, 1.0, 3.0, -3.0, 4.0]]
+    host = ttnn.from_torch(row, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    for made in (ttnn.typecast(host, ttnn.bfloat8_b), ttnn.to_dtype(host, ttnn.bfloat8_b)):
+        assert ttnn.to_torch(made).tolist() == [[64.0, 0.0, 2.0, -2.0, 4.0]]

@@ -23,8 +23,8 @@ import softmesh as ttnn
 from softmesh.cost.timeline import Estimate
 from softmesh.report.estimate_outputs import check_outputs, write_outputs
 from softmesh.report.estimates import visualizer_database
-from softmesh.report.estimates.ops_csv import header, ops_csv
-from softmesh.report.estimates.perfetto_trace import perfetto_trace
+from softmesh.report.estimates.ops_csv import header, ops_csv_lines
+from softmesh.report.estimates.perfetto_trace import perfetto_events
 from softmesh.systems.cluster_descriptor import load_descriptor
 
 
@@ -72,7 +72,7 @@ def test_the_header_has_the_columns_of_form_2_1():
 
 
 def rows_of(estimate: Estimate) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(ops_csv(estimate))))
+    return list(csv.DictReader(io.StringIO("".join(ops_csv_lines(estimate)))))
 
 
 def test_every_device_has_a_row_of_every_program_with_what_it_could_do_at_best(estimate: Estimate):
@@ -106,7 +106,7 @@ def test_signposts_replays_and_work_of_the_host_have_their_rows(estimate: Estima
 
 
 def test_no_text_of_a_program_becomes_a_formula_or_a_row_of_its_own(estimate: Estimate):
-    mark = estimate.marks[0]._replace(text="=cmd()\nmore")
+    mark = estimate.marks[0]._replace(text="=cmd()\nmore\x01\x02")
     odd = replace(estimate, marks=(mark,))
     assert rows_of(odd)[0]["OP CODE"] == "'=cmd() more"
     assert rows_of(replace(estimate, commands=(), marks=())) == []
@@ -118,7 +118,7 @@ Event = dict[str, Any]
 
 
 def events_of(estimate: Estimate) -> list[Event]:
-    return list(json.loads(json.dumps(perfetto_trace(estimate)))["traceEvents"])
+    return list(json.loads(json.dumps(list(perfetto_events(estimate)))))
 
 
 def tracks_of(events: list[Event]) -> dict[tuple[int, int], str]:
@@ -227,6 +227,23 @@ def test_ranks_share_one_trace(estimate: Estimate):
     assert len(names) == len(set(names))
 
 
+def test_a_message_between_ranks_is_an_arrow(estimate: Estimate):
+    sent = estimate.commands[0]
+    received = sent._replace(index=len(estimate.commands), rank=1, mesh=1, start=sent.end, end=2 * sent.end, after=0)
+    mesh = estimate.meshes[0]._replace(index=1, rank=1)
+    both = replace(estimate, ranks=2, commands=(*estimate.commands, received), meshes=(*estimate.meshes, mesh))
+    events = events_of(both)
+    names = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
+    arrows = defaultdict(list)
+    for event in events:
+        if event["name"] == "message":
+            arrows[event["id"]].append((event["ph"], names[event["pid"]], event["ts"]))
+    assert len(arrows) == 8
+    start, end = next(iter(arrows.values()))
+    assert start == ("s", "rank 0, chip 0 at (0, 0)", 0)
+    assert end == ("f", "rank 1, chip 0 at (0, 0)", pytest.approx(40))
+
+
 # -- TT-NN Visualizer ---------------------------------------------------------------------------------------------
 
 
@@ -302,13 +319,14 @@ def test_every_device_has_its_addresses_buffers_and_pages(database: sqlite3.Conn
 def test_beyond_a_bound_memory_is_told_of_the_first_device(
     estimate: Estimate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(visualizer_database, "MOST_BUFFER_ROWS", 20)
+    monkeypatch.setattr(visualizer_database, "MOST_BUFFER_ROWS", 18)
     write_outputs(estimate, visualizer=tmp_path)
     with closing(sqlite3.connect(tmp_path / "db.sqlite")) as database:
         assert count(database, "buffers WHERE operation_id = 1") == 24, "an operation that has begun is told in full"
         assert count(database, "buffers WHERE operation_id = 2") == 3
         (note,) = database.execute("SELECT value FROM report_metadata WHERE key = 'buffers of rank 0'").fetchone()
-        assert note == "from operation 2 on of the first device of each mesh only"
+        assert note.startswith("from operation 2 on of the first device of each mesh only, from operation ")
+        assert count(database, "buffers WHERE operation_id = 8") == 0
 
 
 def test_the_machine_stands_beside_the_database(folder: Path):

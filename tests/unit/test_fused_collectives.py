@@ -520,3 +520,16 @@ def test_normed_heads_are_rotated(device):
     heads = rms(x).reshape(1, 32, 2, 32).transpose(1, 2)
     wanted = heads * angles.cos() + (heads @ swap) * angles.sin()
     torch.testing.assert_close(ttnn.to_torch(got), wanted, atol=1e-3, rtol=1e-3)
+
+
+def test_a_fused_op_is_one_program_of_the_chips(mesh):
+    x, scratch = put(numbers(8, 1, 1, 32, 128), mesh), put(torch.zeros(8, 1, 1, 32, 128), mesh)
+    mesh.clear_program_cache()
+    ttnn.relu(x)
+    for heads, programs in ((2, 2), (2, 2), (6, 3)):
+        X.llama_rs_create_heads(
+            x, scratch, 3, semaphores(mesh, 1), None, 1, mesh, LINEAR, num_heads=heads, num_kv_heads=1
+        )
+        assert mesh.num_program_cache_entries() == programs
+    mesh.clear_program_cache()
+    assert mesh.num_program_cache_entries() == 0

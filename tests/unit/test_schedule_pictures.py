@@ -93,7 +93,8 @@ def test_devices_and_slots_are_on_the_stage_and_apart(replay: ScheduleReplay) ->
     assert all(whole.contains(box) for box in geometry.boxes)
     assert not any(one.touches(other) for one, other in combinations(geometry.boxes, 2))
     for box, corner in zip(geometry.boxes, geometry.corners, strict=True):
-        bars = [geometry.slots.bar_at(slot, corner) for slot in range(replay.schedule.slots)]
+        shown = 1 if geometry.slots.is_summed_up else replay.schedule.slots
+        bars = [geometry.slots.bar_at(slot, corner) for slot in range(shown)]
         assert all(box.contains(bar) for bar in bars)
         assert not any(one.touches(other) for one, other in combinations(bars, 2))
 
@@ -268,6 +269,9 @@ def test_numbers_and_letters_are_short() -> None:
         (["all_reduce", "--down", "chip:1"], "--system"),
         (["all_reduce", "-o", "x.jpg"], "neither .svg, .png nor .html"),
         (["all_reduce", "-o", "no/such/folder/x.svg"], "cannot write"),
+        (["all_reduce", "--steps", "one", "-o", "x.svg"], "is not a list of steps"),
+        (["all_reduce", "--steps", "99", "-o", "x.svg"], "--steps 99: the schedule has"),
+        (["all_reduce", "--steps", "1"], "give -o FILE.svg"),
     ],
 )
 def test_mistakes_are_explained_and_exit_with_2(arguments: list[str], message: str) -> None:
@@ -307,3 +311,17 @@ def test_the_command_writes_strips_and_pages(tmp_path: Path) -> None:
         result = CliRunner().invoke(command, ["all_gather", "--devices", "4", "-o", str(tmp_path / name)])
         assert result.exit_code == 0
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
+
+
+def test_chosen_steps_are_the_only_panels_and_drawn_larger(tmp_path: Path) -> None:
+    sizes = []
+    for chosen in ([], ["--steps", "0,1,8"]):
+        path = tmp_path / "ring.svg"
+        result = CliRunner().invoke(command, ["all_reduce", *chosen, "-o", str(path)])
+        assert result.exit_code == 0, result.output
+        root = ElementTree.fromstring(path.read_text())
+        sizes.append(
+            (len(panels(path.read_text())), float(root.get("width", 0)) / float(root.get("viewBox", "").split()[2]))
+        )
+    assert [count for count, _ in sizes] == [10, 4]
+    assert sizes[0][1] == 1.0 < sizes[1][1]

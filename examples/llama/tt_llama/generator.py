@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 import ttnn
+from tracy import signpost
 
 from tt_llama.kv_cache import paged_cache
 from tt_llama.model import Transformer
@@ -119,6 +120,7 @@ class Generator:
 
 def generate(generators: Sequence[Generator], prompts: Sequence[Tokens], count: int) -> list[Tokens]:
     """`count` tokens after each prompt. Generators are groups of devices that share the users between them."""
+    signpost("prefill", f"tokens={sum(map(len, prompts))}")  # what comes out is told by `softmesh estimate`
     shares: list[Sequence[Tokens]] = []
     for generator in generators:
         shares.append(prompts[: generator.users])
@@ -126,5 +128,6 @@ def generate(generators: Sequence[Generator], prompts: Sequence[Tokens], count: 
     first = [generator.prefill(share) for generator, share in zip(generators, shares, strict=True)]
     steps = [torch.cat(first).argmax(-1).tolist()]
     for _ in progress(range(count - 1), "Decoding"):
+        signpost("decode", f"tokens={len(steps[0])}")
         steps.append([token for generator in generators for token in generator.step()])
     return [list(tokens) for tokens in zip(*steps, strict=True)]

@@ -24,7 +24,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.bench.harness import Peer, interleave, put
-from softmesh.bench.mpi import OURS, RAW, ROWS
+from softmesh.bench.mpi import OURS, RAW, ROWS, UNCHECKED
 from softmesh.processes.rank_reporter import REPORTS
 
 _TILE = 32
@@ -40,6 +40,7 @@ class Trial:
     ours: Callable[[], object]
     raw: Callable[[], object]
     is_right: Callable[[], bool]
+    is_collective: bool = True
 
 
 class Ends(NamedTuple):
@@ -110,6 +111,21 @@ class Rank:
 
         return peer
 
+    def without_checks(self, peer: Peer) -> Peer:
+        """The same, while no rank notes its calls for the others: digests stay as they are, on all of them."""
+        ranks = self.mesh.ranks
+        assert ranks is not None
+        calls = vars(ranks.calls)
+
+        def unchecked() -> float:
+            calls["note"] = lambda call, addresses=(): None
+            try:
+                return peer()
+            finally:
+                del calls["note"]
+
+        return unchecked
+
 
 def all_reduce(rank: Rank, nbytes: int, devices: int) -> Trial:
     x = rank.operand(nbytes, devices)
@@ -161,6 +177,7 @@ def socket(rank: Rank, nbytes: int, devices: int) -> Trial:
         _there_and_back(send, receive, is_first),
         _there_and_back(lambda: rank.world.Send(sent, other), lambda: rank.world.Recv(got, other), is_first),
         lambda: bool((got == other).all() and (y.view_data().numpy() == other).all()),
+        is_collective=False,
     )
 
 
@@ -201,12 +218,15 @@ def compared(rank: Rank, trial: Trial, order: dict[str, Any]) -> dict[str, Any]:
         call()
         once = rank.timed(call, 3)()
         peers[name] = rank.timed(call, max(1, round(order["seconds"] / once)))
+    if trial.is_collective:
+        peers[UNCHECKED] = rank.without_checks(peers[OURS])
     right = bool(rank.world.allreduce(trial.is_right(), rank.MPI.LAND))
     seen = interleave(peers, order["rounds"], patience=math.inf)  # all ranks as often
     return {
         "is_right": right,
         "microseconds": {name: 1e6 * timing.median for name, timing in seen.items()},
         "ratio": seen[OURS].relative_to(seen[RAW]),
+        "checks": seen[OURS].relative_to(seen[UNCHECKED]) if trial.is_collective else None,
     }
 
 

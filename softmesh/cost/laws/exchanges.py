@@ -12,15 +12,16 @@ import math
 import numpy as np
 
 from softmesh.cost.command_cost import Bound
-from softmesh.cost.laws.law import Coefficients, Law, Numbers
+from softmesh.cost.laws.law import Coefficients, Law, Numbers, larger
 from softmesh.cost.workloads import Exchange
 
 _KIB = 1024
 DIRECT_LIMIT = 512 * _KIB  # of reduce_scatter on a ring
 _PACKET = {"wormhole_b0": 6144, "blackhole": 8192}  # of the measured tables
 _PACKET_HEADER = 600  # bytes' worth of link time that a packet costs beside its payload
+_FILLED = 256 * _KIB  # through a link, until its buffers are full and packets follow each other without a gap
 _2D_HOP = 1.21  # a hop of a two-dimensional fabric: 874 of 711 ns on Wormhole, 619 of 515 on Blackhole
-BASIC = ("all_gather", "reduce_scatter", "all_to_all")
+_PAIR, _LINE, _RING, _DIRECT = range(4)  # regimes, each with a start and a rate of its own
 
 
 def hops_of(work: Exchange) -> int:
@@ -53,37 +54,50 @@ def _packet_share(work: Exchange) -> float:
 def _terms(work: Exchange) -> tuple[float, ...]:
     hops = hops_of(work) * (_2D_HOP if work.is_2d else 1.0)
     crowd = max(work.devices / 4, 1.0) if work.op == "all_to_all" else 1.0
-    regime = 3 if is_direct(work) else 2 if work.is_ring else 0 if work.devices == 2 else 1
+    regime = _DIRECT if is_direct(work) else _RING if work.is_ring else _PAIR if work.devices == 2 else _LINE
     return hops, link_bytes(work), float(regime), crowd, float(work.in_l1)
 
 
+def _latency(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
+    hops, _, regime, _, in_l1 = terms
+    starts = np.array([c["pair_us"], c["line_us"], c["ring_us"], c["direct_us"]])
+    far = np.where(np.asarray(regime) == _PAIR, 0.0, hops)  # the one hop of a pair is in its start
+    whole = (starts[np.asarray(regime, dtype=int)] + far * c["hop_us"]) * 1e-6
+    return whole * np.where(in_l1, c["l1_latency"], 1.0)
+
+
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    hops, through, regime, crowd, in_l1 = terms
+    _, through, regime, crowd, _ = terms
     rates = np.array([c["pair_gb_per_s"], c["line_gb_per_s"], c["ring_gb_per_s"], c["direct_gb_per_s"]])
     rate = rates[np.asarray(regime, dtype=int)] * 1e9
-    latency = (c["start_us"] + hops * c["hop_us"]) * 1e-6 * np.where(in_l1, c["l1_latency"], 1.0)
-    return latency + through * crowd ** c["crowding"] / rate
+    latency, carried = _latency(terms, c), through * crowd ** c["crowding"] / rate
+    filling = c["fill_us"] * 1e-6 * through / (through + _FILLED)
+    # Pieces that go straight to their owners all start at once: the latency hides behind the bytes.
+    return np.where(np.asarray(regime) == _DIRECT, larger(latency, carried), latency + filling + carried)
 
 
 def _starting(key: str) -> dict[str, float]:
     wormhole = key.startswith("wormhole")
     rate = 11.0 if wormhole else 22.0
     return {
-        "start_us": 5.0,
-        "hop_us": 2.0 if wormhole else 1.3,
+        "pair_us": 6.0 if wormhole else 4.5,
+        "line_us": 4.0,
+        "ring_us": 8.0 if wormhole else 6.0,
+        "direct_us": 8.0,
+        "hop_us": 2.5 if wormhole else 1.5,
+        "fill_us": 2.0,
         "pair_gb_per_s": 0.7 * rate,
         "line_gb_per_s": rate,
         "ring_gb_per_s": rate,
         "direct_gb_per_s": 0.5 * rate,
         "crowding": 0.5,
-        "l1_latency": 0.5,  # share of start and hops that persistent buffers in L1 leave
+        "l1_latency": 0.6,  # what persistent buffers in L1 leave of start and hops
     }
 
 
 def _bound(terms: tuple[float, ...], c: Coefficients) -> Bound:
-    whole = float(_seconds(terms, c))
-    latency = (c["start_us"] + terms[0] * c["hop_us"]) * 1e-6
-    return Bound.LINK if whole > 2 * latency else Bound.DISPATCH
+    is_long = float(_seconds(terms, c)) > 2 * float(_latency(terms, c))
+    return Bound.LINK if is_long else Bound.DISPATCH
 
 
 def position(work: Exchange) -> tuple[float, ...]:
@@ -103,8 +117,8 @@ EXCHANGE = Law(
     terms=_terms,
     seconds=_seconds,
     position=position,
-    reach=(4.0, 2.0, 1.5, 0.5, 0.5),
-    doubt=0.10,
+    reach=(4.0, 1.0, 1.5, 0.5, 0.5),
+    doubt=0.20,
     noise=0.01,
     bound=_bound,
 )

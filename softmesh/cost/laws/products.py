@@ -41,10 +41,10 @@ def split_of(work: Product) -> Split:
     if not work.is_tuned and wide == 1 and high > 1:
         return Split(-(-m // cores), work.n, work.n)
     on_grid = Split(-(-m // rows), -(-work.n // columns), 0)
-    in_row = Split(m, -(-work.n // cores), 0)
-    if work.is_tuned and in_row.rows * in_row.columns < on_grid.rows * on_grid.columns:
-        return in_row
-    return on_grid
+    if not work.is_tuned:
+        return on_grid
+    by_columns, by_rows = Split(m, -(-work.n // cores), 0), Split(-(-m // cores), work.n, 0)
+    return min(on_grid, by_columns, by_rows, key=lambda split: (split.rows * split.columns, split.rows + split.columns))
 
 
 @lru_cache(maxsize=4096)
@@ -72,11 +72,14 @@ def _terms(work: Product) -> tuple[float, ...]:
         held += split.rows * -(-work.k // work.grid[0]) * work.in0_tile
     if work.out_in_l1:
         held += split.rows * split.columns * work.out_tile - split.rows * split.columns * tile
-    count, depth = _blocks(split, work.k, tile, held, l1_space(work.chip))
+    space = l1_space(work.chip)
+    count, depth = _blocks(split, work.k, tile, min(held, space // 2), space)
     m = work.m * work.batch
     products = split.rows * split.columns * work.k
-    dram = count * work.k * (m * work.in0_tile * (not work.in0_in_l1) + work.n * work.in1_tile * (not work.in1_in_l1))
-    dram += m * work.n * work.out_tile * (not work.out_in_l1)
+    in0_bytes = 0 if work.in0_in_l1 else m * work.in0_tile
+    in1_bytes = 0 if work.in1_in_l1 else work.n * work.in1_count * work.in1_tile
+    out_bytes = 0 if work.out_in_l1 else m * work.n * work.out_tile
+    dram = count * work.k * (in0_bytes + in1_bytes) + out_bytes
     fetched = count * work.k * max(split.rows, 0 if work.in1_in_l1 else split.columns)
     mean_tile = (work.in0_tile + work.in1_tile) / 2
     return (

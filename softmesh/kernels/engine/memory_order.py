@@ -53,7 +53,7 @@ class Touch(NamedTuple):
     start: int
     end: int
     thread: KernelThread
-    count: int
+    step: int  # of that thread
 
     def meets(self, start: int, end: int) -> bool:
         return self.start < end and start < self.end
@@ -105,7 +105,7 @@ class MemoryOrder:
             chunk.writes.append(touch)
 
     def _check(self, chip: SimulatedChip, bank: int, old: Touch, did: str, new: Touch, does: str) -> None:
-        if new.thread.clock.known.get(old.thread.clock.number, 0) >= old.count:
+        if new.thread.clock.known.get(old.thread.clock.number, 0) >= old.step:
             return
         key = old.thread.kernel, new.thread.kernel, did, does
         if key in self._found:

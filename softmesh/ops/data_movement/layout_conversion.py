@@ -81,7 +81,7 @@ _LARGEST = {DataType.UINT32: 2.0**32 - 2**8, DataType.INT32: 2.0**31 - 2**7}  # 
 def _cast(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.Tensor]:
     """What a chip makes of values that `wanted` does not have: they are clamped; only uint16 takes the nearest."""
     if operand.on_host:
-        return _same
+        return _cast_on_host(operand, wanted)
     if wanted is DataType.UINT16 and operand.dtype is not wanted:
         if operand.dtype in (DataType.UINT8, DataType.INT8):
             return lambda x: x.int().clamp_min(0)
@@ -92,6 +92,15 @@ def _cast(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.
         least, most = 0.0 if wanted is DataType.UINT32 else -(2.0**31), _LARGEST[wanted]
         return lambda x: x.float().nan_to_num(nan=least, posinf=most).trunc().clamp(least, most)
     return _same
+
+
+def _cast_on_host(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor], torch.Tensor]:
+    """By the rules of the host, which are not those of a chip."""
+    if not operand.is_float or wanted is operand.dtype:
+        return _same
+    if facts(wanted).is_block and not operand.rank:
+        return lambda x: to_storage(x.unsqueeze(-1), wanted).squeeze(-1)
+    return lambda x: to_storage(x, wanted)
 
 
 @operation(
@@ -344,19 +353,7 @@ def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
         )
     if facts(dtype).is_block and tensor.layout is Layout.ROW_MAJOR:
         _check_whole_tiles(tensor)
-    made = cast(Tensor, typecast(tensor, dtype))
-    if facts(tensor.dtype).is_float and dtype is not tensor.dtype:
-        made.storage.replace(_host_values(tensor, dtype), made.storage.dist)
-    return made
-
-
-def _host_values(tensor: Tensor, dtype: DataType) -> torch.Tensor:
-    """By the rules of the host, which are not those of a chip."""
-    values = tensor.view_data()
-    if facts(dtype).is_block and not len(tensor.shape):
-        return to_storage(values.unsqueeze(-1), dtype).squeeze(-1)
-    made = to_storage(values, dtype)
-    return made.clone() if made is values else made
+    return cast(Tensor, typecast(tensor, dtype))
 
 
 def _check_whole_tiles(tensor: Tensor) -> None:

@@ -220,8 +220,14 @@ def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Lo
 def _handed_on(operand: Operand) -> Local:
     """Where there is nothing to move TT-NN returns the tensor itself, unless it is wanted in other memory."""
     spec = operand.spec
-    kept = {"pad_value": spec.pad_value, "padded_shape": tuple(spec.padded_shape)}
-    return Local(lambda x: x, rules.keeping, keeps_memory=True, memory_config=spec.memory_config, **kept)
+    return Local(
+        lambda x: x,
+        rules.keeping,
+        memory_config=spec.memory_config,
+        keeps_memory=True,
+        pad_value=spec.pad_value,
+        padded_shape=tuple(spec.padded_shape),
+    )
 
 
 @operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value")

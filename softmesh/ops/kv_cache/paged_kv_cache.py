@@ -234,8 +234,7 @@ class _Token:
         tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
         if table is not None and is_strict() and not is_graphed(cache):
             place, row, is_written = self._places(cache, current, table)
-            rows = place * cache.shape[-2] + row
-            _doubt_shared(self.op, rows, is_written, "two users write the same row of a block")
+            _doubt_shared(self.op, place * cache.shape[-2] + row, is_written, "two users write the same row of a block")
         if table is not None and chosen is None and cache.is_contiguous():
             each = tokens.expand(*cache.shape[:-4], *tokens.shape[-3:]).reshape(-1, width)
             given = self.op, self.modulo, tuple(cache.shape[:-1])

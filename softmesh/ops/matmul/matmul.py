@@ -130,7 +130,7 @@ def _check_tiles(
     op: str, a: Operand, b: Operand, bias: Operand | None, turned: tuple[bool, bool], config: MatmulProgramConfig
 ) -> None:
     rows, columns = a.spec.padded_shape[-1 if turned[0] else -2], b.spec.padded_shape[-2 if turned[1] else -1]
-    if bias is not None and bias.rank > 1:
+    if bias is not None and bias.rank > 1 and bias.shape[-2] > 1:  # one row is added by itself
         check_bias_height(op, rows, bias.spec.padded_shape[-2], config)
     is_fused = config.fuse_batch if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig) else False
     count = math.prod(a.shape[:-2]) if is_fused else 1

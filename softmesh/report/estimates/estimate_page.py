@@ -72,7 +72,7 @@ def estimate_page(estimate: Estimate) -> str:
 
 
 def _title(estimate: Estimate) -> str:
-    return f"{estimate.program} on {estimate.system}"
+    return f"{estimate.program or 'Estimate'} on {estimate.system or 'no machine'}"
 
 
 def _subtitle(estimate: Estimate) -> str:

@@ -18,6 +18,7 @@ from softmesh.report.estimates.quantities import share_text
 from softmesh.report.shard_layout import planes
 
 _WIDEST = 1080.0
+_TALLEST = 640.0
 _LARGEST_PITCH = 132.0
 _SMALLEST_PITCH = 26.0
 _LEGEND_HEIGHT = 46.0
@@ -52,7 +53,8 @@ def link_map(estimate: Estimate) -> str:
         part = _mesh_panel(estimate, mesh, pairs, most)
         page.put(part, 0, y)
         y += part.height + 18
-    page.put(_legend(most), 0, y)
+    if most:
+        page.put(_legend(most), 0, y)
     return picture(page, "What each link of the mesh carried", margin=4).replace('fill="#ffffff"', 'fill="none"', 1)
 
 
@@ -65,7 +67,8 @@ def _mesh_panel(estimate: Estimate, mesh: MeshRecord, pairs: list[PairUse], most
     """The planes of the mesh side by side."""
     parts = planes(mesh.shape)
     columns = sum(plane.columns for plane in parts) + len(parts) - 1
-    pitch = max(_SMALLEST_PITCH, min(_LARGEST_PITCH, (_WIDEST - 60) / max(columns, 1)))
+    fitting = min((_WIDEST - 60) / max(columns, 1), _TALLEST / max(parts[0].rows, 1))
+    pitch = max(_SMALLEST_PITCH, min(_LARGEST_PITCH, fitting))
     grid = _Grid(pitch, pitch * 0.56)
     centres: dict[int, Point] = {}
     panel, x = Panel(), grid.pitch * 0.45

@@ -22,7 +22,7 @@ from softmesh.report.estimates.device_programs import (
     op_code,
     roofline,
 )
-from softmesh.report.estimates.output_files import PathLike, output_folder, write_file
+from softmesh.report.estimates.output_files import PathLike, output_folder, write_file, writing
 
 OPS_FILE = "ops_perf_results.csv"
 DEVICE_LOG_FILE = "profile_log_device.csv"
@@ -91,27 +91,45 @@ _DIMS = ("W", "Z", "Y", "X")
 _FEWEST = {"INPUT": 2, "OUTPUT": 1}  # columns that readers ask for, also of a program without tensors
 _FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the beginning of a formula
 
+# Stand in a row for what each device has for itself: its number, the host's time stamp, and the gap before the op.
+_OWN_CELLS = _DEVICE, _STAMP, _GAP = "\x01", "\x02", "\x03"
+
 Row = dict[str, object]
+Own = tuple[int, int, int]
 
 
 def write_ops_csv(estimate: Estimate, folder: PathLike, option: str = "--ops-csv") -> list[Path]:
     """The table, and beside it the device log that the visualizer asks for, which holds no zones."""
     into = output_folder(option, folder)
-    return [
-        write_file(option, into / OPS_FILE, ops_csv(estimate)),
-        write_file(option, into / DEVICE_LOG_FILE, _device_log(estimate)),
-    ]
+    with writing(option, into / OPS_FILE) as sink:
+        for line in ops_csv_lines(estimate):
+            sink.write(line.encode("utf-8"))
+    return [into / OPS_FILE, write_file(option, into / DEVICE_LOG_FILE, _device_log(estimate))]
 
 
-def ops_csv(estimate: Estimate) -> str:
+def ops_csv_lines(estimate: Estimate) -> Iterator[str]:
+    """The header, then the rows. What devices of a program have in common is put into words once."""
     programs = [command for command in estimate.commands if is_program(command)]
     inputs = max([len(command.inputs) for command in programs], default=0)
     outputs = max([len(command.outputs) for command in programs], default=0)
     text = io.StringIO()
     table = csv.DictWriter(text, header(inputs, outputs), restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows(_rows(estimate))
-    return text.getvalue()
+    yield text.getvalue()
+    for row, devices in _rows(estimate):
+        text.seek(0)
+        text.truncate()
+        table.writerow(row)
+        line = text.getvalue()
+        for own in devices:
+            yield _filled(line, own)
+
+
+def _filled(line: str, own: Own) -> str:
+    """With what one device has for itself."""
+    for mark, value in zip(_OWN_CELLS, own, strict=True):
+        line = line.replace(mark, str(value))
+    return line
 
 
 def header(inputs: int, outputs: int) -> list[str]:
@@ -130,7 +148,8 @@ def _tensor_columns(prefix: str) -> Iterator[str]:
     yield from (f"{prefix}_{what}" for what in ("LAYOUT", "DATATYPE", "MEMORY"))
 
 
-def _rows(estimate: Estimate) -> Iterator[Row]:
+def _rows(estimate: Estimate) -> Iterator[tuple[Row, list[Own]]]:
+    """Each with its devices; what belongs to none of them is there once."""
     marks = sorted(estimate.marks, key=lambda mark: mark.command)
     ended: dict[tuple[int, int], float] = {}  # by rank and device, when the last program did
     clock = _Clock()
@@ -138,7 +157,7 @@ def _rows(estimate: Estimate) -> Iterator[Row]:
         while marks and marks[0].command <= command.index:
             yield _signpost(marks.pop(0), clock)
         if is_program(command):
-            yield from _program_rows(estimate, command, ended, clock)
+            yield _program_row(estimate, command), _own_cells(command, ended, clock)
         elif is_host_work(command):
             yield _host_row(command, clock)
     for mark in marks:
@@ -156,14 +175,14 @@ class _Clock:
         return self._last
 
 
-def _signpost(mark: Mark, clock: _Clock) -> Row:
+def _signpost(mark: Mark, clock: _Clock) -> tuple[Row, list[Own]]:
     at = clock.stamp(mark.time)
-    return {"OP CODE": _text(mark.text), "OP TYPE": SIGNPOST, "HOST START TS": at, "HOST END TS": at}
+    return {"OP CODE": _text(mark.text), "OP TYPE": SIGNPOST, "HOST START TS": at, "HOST END TS": at}, [(0, at, 0)]
 
 
-def _host_row(command: TimedCommand, clock: _Clock) -> Row:
+def _host_row(command: TimedCommand, clock: _Clock) -> tuple[Row, list[Own]]:
     at = clock.stamp(command.issued)
-    return {
+    row: Row = {
         "OP CODE": f"(torch) {command.name}",
         "OP TYPE": HOST,
         "GLOBAL CALL COUNT": command.index + 1,
@@ -174,34 +193,37 @@ def _host_row(command: TimedCommand, clock: _Clock) -> Row:
         "BOUND": command.cost.bound.value,
         "CALL SITE": _text(str(command.site)),
     }
+    return row, [(0, at, 0)]
 
 
-def _program_rows(
-    estimate: Estimate, command: TimedCommand, ended: dict[tuple[int, int], float], clock: _Clock
-) -> Iterator[Row]:
-    chip = estimate.meshes[command.mesh].chip
-    common = _common(estimate, command)
+def _own_cells(command: TimedCommand, ended: dict[tuple[int, int], float], clock: _Clock) -> list[Own]:
+    found = []
     for device in command.devices:
         key = command.rank, device
         before = ended.get(key)
         gap = 0 if before is None else max(0, _ns(command.start - before))
         ended[key] = max(command.end, before or 0.0)
-        at = clock.stamp(command.issued)
-        row: Row = {
-            **common,
-            "DEVICE ID": device,
-            "HOST START TS": at,
-            "HOST END TS": at,
-            "HOST DURATION [ns]": 0,
-            "DEVICE FW START CYCLE": round(command.start * chip.clock_ghz * 1e9),
-            "DEVICE FW END CYCLE": round(command.end * chip.clock_ghz * 1e9),
-            "OP TO OP LATENCY [ns]": gap,
-            "OP TO OP LATENCY BR/NRISC START [ns]": gap,
-        }
-        for side, tensors in (("INPUT", command.inputs), ("OUTPUT", command.outputs)):
-            for number, tensor in enumerate(tensors):
-                row |= _tensor_cells(f"{side}_{number}", tensor, device)
-        yield row
+        found.append((device, clock.stamp(command.issued), gap))
+    return found
+
+
+def _program_row(estimate: Estimate, command: TimedCommand) -> Row:
+    chip = estimate.meshes[command.mesh].chip
+    row: Row = {
+        **_common(estimate, command),
+        "DEVICE ID": _DEVICE,
+        "HOST START TS": _STAMP,
+        "HOST END TS": _STAMP,
+        "HOST DURATION [ns]": 0,
+        "DEVICE FW START CYCLE": round(command.start * chip.clock_ghz * 1e9),
+        "DEVICE FW END CYCLE": round(command.end * chip.clock_ghz * 1e9),
+        "OP TO OP LATENCY [ns]": _GAP,
+        "OP TO OP LATENCY BR/NRISC START [ns]": _GAP,
+    }
+    for side, tensors in (("INPUT", command.inputs), ("OUTPUT", command.outputs)):
+        for number, tensor in enumerate(tensors):
+            row |= _tensor_cells(f"{side}_{number}", tensor)
+    return row
 
 
 def _common(estimate: Estimate, command: TimedCommand) -> Row:
@@ -235,8 +257,8 @@ def _common(estimate: Estimate, command: TimedCommand) -> Row:
     }
 
 
-def _tensor_cells(prefix: str, tensor: TensorRecord, device: int) -> Row:
-    where = "HOST" if tensor.is_on_host else f"DEV_{device}_{tensor.buffer_type}_{tensor.memory_layout}"
+def _tensor_cells(prefix: str, tensor: TensorRecord) -> Row:
+    where = "HOST" if tensor.is_on_host else f"DEV_{_DEVICE}_{tensor.buffer_type}_{tensor.memory_layout}"
     sizes = zip(_DIMS, _four(tensor.padded_shape), _four(tensor.shape), strict=True)
     return {
         **{f"{prefix}_{dim}_PAD[LOGICAL]": f"{padded}[{logical}]" for dim, padded, logical in sizes},
@@ -260,13 +282,18 @@ def _attributes(command: TimedCommand) -> str:
 
 def _attribute(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return " ".join(text.replace("'", '"').split())
+    return _one_line(text.replace("'", '"'))
 
 
 def _text(text: str) -> str:
     """One line that a spreadsheet does not run."""
-    line = " ".join(text.split())
+    line = _one_line(text)
     return f"'{line}" if line.startswith(_FORMULA) else line
+
+
+def _one_line(text: str) -> str:
+    """Without line ends and other characters that print nothing."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def _device_log(estimate: Estimate) -> str:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from softmesh.errors import MeshError
 
 PathLike = str | os.PathLike[str]
 
 
-def write_file(option: str, path: PathLike, content: str | bytes) -> Path:
-    """Replace the file at once: who reads it meanwhile sees the old one, and a full disk leaves it as it was."""
+@contextmanager
+def writing(option: str, path: PathLike) -> Iterator[BinaryIO]:
+    """A file that is put in place when the block ends well: who reads it meanwhile sees the old one, and a full disk
+    leaves that as it was."""
     file = _path(option, path)
     if file.is_dir():
         raise MeshError(f"{option}: {file} is a folder; name a file.")
-    payload = content.encode("utf-8") if isinstance(content, str) else content
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, unfinished = tempfile.mkstemp(prefix=".softmesh-", dir=file.parent)
         try:
             with os.fdopen(handle, "wb") as sink:
-                sink.write(payload)
+                yield sink
             os.chmod(unfinished, 0o666 & ~_umask())
             os.replace(unfinished, file)
         except BaseException:
@@ -32,7 +35,12 @@ def write_file(option: str, path: PathLike, content: str | bytes) -> Path:
             raise
     except (OSError, ValueError) as error:
         raise MeshError(f"{option}: cannot write {file}: {_reason(error)}. Name a path that you may write.") from None
-    return file
+
+
+def write_file(option: str, path: PathLike, content: str) -> Path:
+    with writing(option, path) as sink:
+        sink.write(content.encode("utf-8"))
+    return Path(path)
 
 
 def output_folder(option: str, path: PathLike) -> Path:

@@ -96,7 +96,8 @@ td { padding: .26rem .9rem .26rem 0; border-bottom: 1px solid var(--ground); ver
 td.number, td code, td.plain { white-space: nowrap; }
 td.number { text-align: right; }
 tbody tr:hover td { background: var(--ground); }
-td .source { color: var(--faded); display: inline-block; max-width: 34rem; overflow: hidden; text-overflow: ellipsis;
+td .source { color: var(--faded); display: inline-block; max-width: clamp(11rem, 28vw, 34rem);
+             overflow: hidden; text-overflow: ellipsis;
              white-space: nowrap; vertical-align: bottom; }
 .bar { display: inline-block; width: clamp(2.5rem, 8vw, 7rem); height: .62em; border-radius: 3px;
       background: var(--ground); margin-right: .6em;
@@ -123,6 +124,8 @@ footer { max-width: 1320px; margin: 0 auto; padding: 0 1.25rem 2rem; color: var(
   section { padding: .9rem .9rem 1rem; border-radius: 12px; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: .6rem; }
   .card .figure { font-size: 1.25rem; }
+  td code { white-space: normal; overflow-wrap: anywhere; display: inline-block; min-width: 6.5rem; max-width: 10rem; }
+  td .source { white-space: nowrap; }
   main, header.top, nav > div { padding-left: .8rem; padding-right: .8rem; }
   nav .tools { flex-basis: 100%; justify-content: stretch; }
   input[type=search] { max-width: none; }

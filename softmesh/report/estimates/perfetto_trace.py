@@ -3,6 +3,7 @@
 The file is in the JSON form of trace events. A process is a rank, a mesh, a chip or all links together; a thread is a
 track: the program of a rank, a queue of a chip, one way through a link. Times are microseconds on the modelled clock.
 Where commands of one queue overlap, which sub-devices allow, the queue has several tracks: slices of one track nest.
+The first chip of a command tells everything about it, the others its line and what bounds it.
 """
 
 from __future__ import annotations
@@ -10,57 +11,73 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.timeline import Estimate, MeshRecord, TimedCommand
-from softmesh.report.estimates.output_files import PathLike, write_file
+from softmesh.report.estimates.output_files import PathLike, writing
 
 Event = dict[str, Any]
+Track = tuple[int, int]  # process and thread
 
 _PROGRAM, _STEPS = 1, 2  # threads of a rank
 _LANES = 16  # tracks that a queue may take
+MOST_ARROWS = 200_000  # a viewer with more draws nothing else
 _INSIDE = 0.25  # how far into a slice an arrow ends, as a share of it
 
 
 def write_perfetto(estimate: Estimate, path: PathLike, option: str = "--perfetto") -> Path:
-    """Compressed where the name ends in .gz."""
-    text = json.dumps(perfetto_trace(estimate), separators=(",", ":"), allow_nan=False)
+    """Compressed where the name ends in .gz. Event by event: a long program on many chips has millions."""
     packed = str(path).endswith(".gz")
-    return write_file(option, path, gzip.compress(text.encode(), mtime=0) if packed else text)
+    with writing(option, path) as file, _compressed(file) if packed else nullcontext(file) as sink:
+        sink.write(b'{"displayTimeUnit":"ns","otherData":' + _json(_facts(estimate)) + b',"traceEvents":[')
+        for number, event in enumerate(perfetto_events(estimate)):
+            sink.write((b",\n" if number else b"\n") + _json(event))
+        sink.write(b"]}\n")
+    return Path(path)
 
 
-def perfetto_trace(estimate: Estimate) -> Event:
+def perfetto_events(estimate: Estimate) -> Iterator[Event]:
+    """In no order: the names of tracks come before what lies on them."""
     trace = _Trace(estimate)
     trace.ranks()
+    yield from trace.drained()
     for command in estimate.commands:
         trace.command(command)
+        yield from trace.drained()
     trace.memory()
     trace.link_rates()
-    return {
-        "traceEvents": [*trace.names, *sorted(trace.events, key=lambda event: event["ts"])],
-        "displayTimeUnit": "ns",
-        "otherData": {
-            "program": estimate.program,
-            "system": estimate.system,
-            "fabric": estimate.fabric,
-            "calibration": estimate.calibration,
-            "error": estimate.error or "",
-        },
-    }
+    yield from trace.drained()
+
+
+def _facts(estimate: Estimate) -> Event:
+    names = ("program", "system", "fabric", "calibration", "error")
+    return {name: getattr(estimate, name) or "" for name in names}
+
+
+def _compressed(file: BinaryIO) -> gzip.GzipFile:
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=5, mtime=0)
+
+
+def _json(value: Event) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _Trace:
     def __init__(self, estimate: Estimate) -> None:
         self.estimate = estimate
-        self.names: list[Event] = []
         self.events: list[Event] = []
         self._processes: dict[object, int] = {}
         self._threads: set[tuple[int, int]] = set()
         self._ends: dict[tuple[int, int], float] = defaultdict(lambda: -1.0)  # of the last slice of a track
         self._arrows = 0
+        # Tracks of commands that a command of another rank waited for, by index and device.
+        commands = estimate.commands
+        awaited = {one.after for one in commands if one.after is not None and commands[one.after].rank != one.rank}
+        self._awaited: dict[int, dict[int, Track]] = {index: {} for index in awaited}
 
     # -- tracks ------------------------------------------------------------------------------------------
 
@@ -80,7 +97,12 @@ class _Trace:
         return number
 
     def _name(self, kind: str, process: int, thread: int, **what: object) -> None:
-        self.names.append({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": what})
+        self.events.append({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": what})
+
+    def drained(self) -> list[Event]:
+        """What has come since the last time."""
+        events, self.events = self.events, []
+        return events
 
     def rank(self, rank: int) -> int:
         return self.process(("rank", rank), f"rank {rank}")
@@ -123,8 +145,13 @@ class _Trace:
         for device in command.devices:
             process = self.chip(command, device)
             tracks[device] = process, self._queue(process, command)
-            self.slice(*tracks[device], command.name, command.start, command.end, args)
+            told = args if len(tracks) == 1 else {"at": args["at"], "bound": args["bound"], "command": command.index}
+            self.slice(*tracks[device], command.name, command.start, command.end, told)
         self._over_links(command, tracks)
+        if command.index in self._awaited:
+            self._awaited[command.index] = tracks
+        if command.after in self._awaited:
+            self._from_another_rank(command, tracks)
 
     def _on_host(self, command: TimedCommand, args: Event) -> None:
         """Its own work, and where it waits for a command to end."""
@@ -145,7 +172,7 @@ class _Trace:
         name = f"queue {command.queue}" + (f", track {lane - first + 1}" if lane > first else "")
         return self.thread(process, lane, name)
 
-    def _over_links(self, command: TimedCommand, tracks: dict[int, tuple[int, int]]) -> None:
+    def _over_links(self, command: TimedCommand, tracks: dict[int, Track]) -> None:
         """A slice on each link that it uses, and an arrow from the sender over the link to the receiver."""
         for number, size in command.traffic.bytes_by_link if command.traffic is not None else ():
             link = self.estimate.links[number].link
@@ -154,18 +181,26 @@ class _Trace:
             rate = size / command.seconds
             self.slice(process, thread, command.name, command.start, command.end, {"bytes": size, "GB/s": rate / 1e9})
             sender, receiver = tracks.get(link.source.chip), tracks.get(link.target.chip)
-            if sender is None or receiver is None:
+            if sender is None or receiver is None or self._arrows >= MOST_ARROWS:
                 continue
-            self._arrows += 1
             at = command.start + _INSIDE * command.seconds
-            arrow = {"name": "sends", "cat": "link", "id": self._arrows}
-            for phase, (pid, tid), when in (
-                ("s", sender, command.start),
-                ("t", (process, thread), at),
-                ("f", receiver, at + _INSIDE * command.seconds),
-            ):
-                event = {**arrow, "ph": phase, "pid": pid, "tid": tid, "ts": _us(when)}
-                self.events.append(event | ({"bp": "e"} if phase != "s" else {}))
+            way = [(sender, command.start), ((process, thread), at), (receiver, at + _INSIDE * command.seconds)]
+            self._arrow("sends", way)
+
+    def _from_another_rank(self, command: TimedCommand, tracks: dict[int, Track]) -> None:
+        """An arrow from each device that sent to the one in the same place that received."""
+        sent = self.estimate.commands[command.after or 0]
+        if sent.rank == command.rank:
+            return
+        for sender, receiver in zip(self._awaited[sent.index].values(), tracks.values(), strict=False):
+            self._arrow("message", [(sender, sent.start), (receiver, command.start)])
+
+    def _arrow(self, name: str, way: Sequence[tuple[Track, float]]) -> None:
+        self._arrows += 1
+        for number, ((pid, tid), when) in enumerate(way):
+            phase = "s" if not number else "f" if number == len(way) - 1 else "t"
+            event = {"name": name, "cat": "link", "id": self._arrows, "ph": phase, "pid": pid, "tid": tid}
+            self.events.append({**event, "ts": _us(when), **({"bp": "e"} if number else {})})
 
     # -- counters -----------------------------------------------------------------------------------------
 

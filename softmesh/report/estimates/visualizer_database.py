@@ -2,7 +2,7 @@
 
 Memory is told device by device although all devices of a mesh hold the same, for the visualizer asks so. A long program
 on many chips would make that millions of rows: beyond a bound, what follows is told of the first device of each mesh
-only, and the metadata says so.
+only, beyond twice that not at all, and the metadata says so.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.report.estimates.visualizer_graphs import captured_graph, python_name
 from softmesh.runtime.memory.memory_map import MemoryMap
 
-MOST_BUFFER_ROWS = 4_000_000
-MOST_CHUNK_ROWS = 2_000_000
+MOST_BUFFER_ROWS = 2_000_000
+MOST_CHUNK_ROWS = 1_000_000
 
 Row = tuple[Any, ...]
 
@@ -65,8 +65,7 @@ class _Rank:
         chunks = _Bounded(self._chunk_rows(), MOST_CHUNK_ROWS)
         insert_rows(self.cursor, "buffer_chunks", chunks)
         told = {"buffers": buffers, "buffer_chunks": chunks}
-        note = "from operation {} on of the first device of each mesh only"
-        return {f"{name} of rank {self.rank}": note.format(rows.full_at) for name, rows in told.items() if rows.full_at}
+        return {f"{name} of rank {self.rank}": rows.note for name, rows in told.items() if rows.note}
 
     def _devices(self, command: TimedCommand) -> Sequence[int]:
         return self.estimate.meshes[command.mesh].devices if command.mesh >= 0 else ()
@@ -185,18 +184,29 @@ class _Rank:
 
 
 class _Bounded:
-    """Rows until there are too many; from that operation on only those of the first device."""
+    """Rows until there are too many; then only those of first devices, at last none. Operations are told as a whole."""
 
     def __init__(self, rows: Iterator[tuple[int, Row]], most: int) -> None:
-        self.rows, self.most = rows, most
-        self.full_at: int | None = None
+        self._rows, self._most = rows, most
+        self._first_only: int | None = None  # from this operation on
+        self._nothing: int | None = None
+
+    @property
+    def note(self) -> str:
+        told = f"from operation {self._first_only} on of the first device of each mesh only" if self._first_only else ""
+        return told + (f", from operation {self._nothing} on of none" if self._nothing else "")
 
     def __iter__(self) -> Iterator[Row]:
         count = 0
-        for place, row in self.rows:
-            if count >= self.most and self.full_at is None:
-                self.full_at = row[0] + 1
-            if place == 0 or self.full_at is None or row[0] < self.full_at:
+        for place, row in self._rows:
+            operation = row[0]
+            if count >= self._most and self._first_only is None:
+                self._first_only = operation + 1
+            if count >= 2 * self._most and self._nothing is None:
+                self._nothing = operation + 1
+            if self._nothing is not None and operation >= self._nothing:
+                return
+            if place == 0 or self._first_only is None or operation < self._first_only:
                 count += 1
                 yield row
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.language import Action
 from softmesh.report.drawing import FADED, LINE, PAPER, Box, Panel, picture, text_width, tints, titled_page
 from softmesh.report.schedules.device_layouts import DISC, geometry_of
-from softmesh.report.schedules.geometry import HEAD, LABEL_SIZE, NAME_SIZE, ArrowPath, Geometry
+from softmesh.report.schedules.geometry import HEAD, LABEL_SIZE, NAME_SIZE, ArrowPath, Geometry, slots_of
 from softmesh.report.schedules.schedule_replay import (
     ScheduleReplay,
     bytes_text,
@@ -197,13 +197,17 @@ _HEADING = 17.0
 _TOP = 46.0
 _HIGHEST = 3600.0  # of the strip; steps in the middle are left out of a longer one
 _MOST_LEGEND = 26
+_CHOSEN_A_ROW = 3  # panels, where steps were chosen
+_MOST_ENLARGED = 1.6
 
 
-def schedule_svg(replay: ScheduleReplay) -> str:
+def schedule_svg(replay: ScheduleReplay, steps: Collection[int] | None = None) -> str:
+    """All steps, or those that are named (0 is the start), which are drawn larger."""
     page = titled_page(replay.heading, subheading(replay))
-    page.put(film_strip(replay), 0, _TOP)
+    page.put(film_strip(replay, steps), 0, _TOP)
     page.put(legend(replay), 0, page.height + 14)
-    return printable(picture(page, f"{replay.heading}, {len(replay.schedule.steps)} steps"))
+    enlarged = 1.0 if steps is None else min(_MOST_ENLARGED, max(1.0, _WIDEST / page.width))
+    return printable(picture(page, f"{replay.heading}, {len(replay.schedule.steps)} steps", scale=enlarged))
 
 
 def subheading(replay: ScheduleReplay) -> str:
@@ -218,25 +222,32 @@ def subheading(replay: ScheduleReplay) -> str:
     return " · ".join(parts)
 
 
-def film_strip(replay: ScheduleReplay) -> Panel:
+def film_strip(replay: ScheduleReplay, steps: Collection[int] | None = None) -> Panel:
     geometry = geometry_of(replay)
-    width = max(geometry.size[0] + 2 * _PAD, 110)
+    note = text_width("in all", 10, mono=False, bold=True) + 4 + text_width(_total(replay), 9, mono=False)
+    width = max(geometry.size[0] + 2 * _PAD, note + 2 * _PAD)
     height = geometry.size[1] + _HEADING + 2 * _PAD
     columns = max(1, int((_WIDEST + _GAP) // (width + _GAP)))
     most = max(5, columns * int((_HIGHEST + _GAP) // (height + _GAP)))
+    if steps is None:
+        left_out: Collection[int] = _left_out(len(replay.schedule.steps), most)
+    else:
+        left_out = set(range(len(replay.schedule.steps) + 1)) - set(steps)
+        columns = min(columns, _CHOSEN_A_ROW)
     strip = Panel()
-    for number, panel in enumerate(_panels(replay, geometry, width, height, most)):
+    for number, panel in enumerate(_panels(replay, geometry, width, height, left_out)):
         row, column = divmod(number, columns)
         strip.put(panel, column * (width + _GAP), row * (height + _GAP))
     return strip
 
 
-def _panels(replay: ScheduleReplay, geometry: Geometry, width: float, height: float, most: int) -> Iterator[Panel]:
-    left_out = _left_out(len(replay.schedule.steps), most)
+def _panels(
+    replay: ScheduleReplay, geometry: Geometry, width: float, height: float, left_out: Collection[int]
+) -> Iterator[Panel]:
     for step in range(len(replay.schedule.steps) + 1):
         if step not in left_out:
             yield _framed(step_sketch(replay, geometry, step), geometry, *_step_heading(replay, step), width, height)
-        elif step == left_out[0]:
+        elif isinstance(left_out, range) and step == left_out[0]:
             yield _gap_panel(left_out, width, height)
     yield _framed(traffic_sketch(replay, geometry), geometry, "in all", _total(replay), width, height)
 
@@ -320,7 +331,7 @@ def _chunk_legend(panel: Sketch, replay: ScheduleReplay) -> float:
 def _chunk_notes(replay: ScheduleReplay) -> Iterator[str]:
     if replay.colour_count > _MOST_LEGEND:
         yield f"and {replay.colour_count - _MOST_LEGEND} more"
-    if replay.journeys:
+    if replay.journeys and not slots_of(replay).is_summed_up:
         yield "to the device of their column"
     if replay.schedule.splits > 1:
         word = "and" if replay.schedule.splits == 2 else "to"
@@ -328,6 +339,9 @@ def _chunk_notes(replay: ScheduleReplay) -> Iterator[str]:
 
 
 def _samples(replay: ScheduleReplay) -> Iterator[tuple[float, bool, str]]:
+    if slots_of(replay).is_summed_up:
+        yield 0.5, False, "half of what the device is to get is there"
+        return
     whole = max(replay.whole, default=1)
     if replay.adds and whole > 2:
         some = max(1, round(whole * 3 / 8))

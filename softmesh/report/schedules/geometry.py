@@ -83,7 +83,7 @@ NAME_SIZE = 8.5
 _BAR_GAP = 1.0
 _ROW_GAP = 2.0
 _PAD = 3.0
-_MOST_SLOTS = 128  # of one device; more are summed up in one bar
+_MOST_SLOTS = 24  # of one device; more are summed up in one bar: how much it has of what it is to get
 _WIDEST_ROW = 8  # of bars
 _WIDEST_SQUARE = 16  # of a row for each device, a column for each
 
@@ -118,7 +118,7 @@ class Slots:
 def slots_of(replay: ScheduleReplay) -> Slots:
     schedule = replay.schedule
     if schedule.slots > _MOST_SLOTS:
-        return Slots(1, 1, (24.0, 10.0), 1, is_summed_up=True)
+        return Slots(1, 1, (40.0, 12.0), 1, is_summed_up=True)
     columns = min(schedule.pieces, _WIDEST_ROW)
     if replay.journeys:
         columns = min(schedule.devices, _WIDEST_SQUARE)

@@ -11,10 +11,14 @@ from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_sy
 from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
 from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
-from softmesh.report.command_options import output_option, when_given, write_picture
-from softmesh.report.schedules.draw import PAINTERS, SchedulePicture, replay_of
+from softmesh.report.command_options import is_page, output_option, when_given, write_picture
+from softmesh.report.schedules.draw import SchedulePicture, replay_of
+from softmesh.report.schedules.film_strip import schedule_svg
+from softmesh.report.schedules.player_page import schedule_page
+from softmesh.report.schedules.predicted_time import predicted_line
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
+from softmesh.systems.chip import WORMHOLE
 
 _MOST_DEVICES = 64
 _MOST_DEALT = 16  # all_to_all has as many chunks as pairs of devices
@@ -32,6 +36,21 @@ def _parse_shape(text: str) -> tuple[int, ...]:
     if 0 in shape or len(shape) > _MOST_AXES:
         raise click.BadParameter(f"{text} cannot be drawn: 1 to {_MOST_AXES} extents of at least 1 can.")
     return shape
+
+
+def _parse_steps(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in words):
+        raise click.BadParameter(f"{text[:60]!r} is not a list of steps; write numbers as in 0,1,4.")
+    return tuple(map(int, words))
+
+
+def _check_steps(steps: tuple[int, ...], last: int, output: Path | None) -> None:
+    if output is None or is_page(output):
+        raise click.UsageError("--steps chooses panels of a film strip: give -o FILE.svg or FILE.png.")
+    beyond = [step for step in steps if step > last]
+    if beyond:
+        raise click.UsageError(f"--steps {beyond[0]}: the schedule has {last} steps; 0 is the start.")
 
 
 def _parse_name(name: str) -> str:
@@ -90,6 +109,12 @@ Examples:
 @click.option(
     "--down", multiple=True, metavar="SPEC", help="Chips or links of the machine that are down: chip:5, link:3-7."
 )
+@click.option(
+    "--steps",
+    callback=when_given(_parse_steps),
+    metavar="0,1,4",
+    help="Draw only these steps, larger (0 is the start); with -o FILE.svg or FILE.png.",
+)
 @output_option("Write a film strip (.svg, .png) or a page that plays (.html) instead of printing.")
 def schedule(
     collective: str,
@@ -103,6 +128,7 @@ def schedule(
     dst: int | None,
     system: str | None,
     down: tuple[str, ...],
+    steps: tuple[int, ...] | None,
     output: Path | None,
 ) -> None:
     """Draw how COLLECTIVE moves its chunks, step by step, and what each link carries.
@@ -118,10 +144,18 @@ def schedule(
         replay = _replay(collective, group, topology, links, input_bytes, endpoints, seats)
     except (SoftmeshError, ValueError) as error:
         raise click.UsageError(str(error)) from None
+    if steps is not None:
+        _check_steps(steps, len(replay.schedule.steps), output)
     if output is None:
         print_pictures(SchedulePicture(replay))
+        chip = WORMHOLE if seats is None else seats.machine.chip
+        told = predicted_line(collective, group, _wraps(group, topology, seats), links, input_bytes, chip)
+        if told is not None:
+            click.echo(told)
+    elif not is_page(output):
+        write_picture(output, schedule_svg(replay, steps))
     else:
-        write_picture(output, PAINTERS[output.suffix.lower()](replay))
+        write_picture(output, schedule_page(replay))
 
 
 schedule.help = (schedule.help or "").replace("@NAMES@", ", ".join(GENERATORS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -200,6 +200,15 @@ class SubDevices:
                 f"kernels on {cores}, and the loaded sub-devices have {list(self.active.cores)}."
             )
         return {i for i, count in shared.items() if count}
+
+    def check_one(self, op: str, grids: Iterable[CoreRangeSet]) -> None:
+        """A program runs on one sub-device: that of the cores that hold its operands."""
+        found = {number: grid for grid in grids for number in sorted(self.of_cores(grid))}
+        if len(found) > 1:
+            raise MeshError(
+                f"Programs must be executed on a single sub-device: {op} has shards on {next(iter(found.values()))}, "
+                f"and the loaded sub-devices have {list(self.active.cores)}. Shard its operands over the cores of one."
+            )
 
     # -- what reads, writes and events wait for --------------------------------------------------
 

@@ -11,7 +11,7 @@ of a trace is not looked at.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,9 +123,8 @@ def _buffers(command: Command) -> Iterator[tuple[CommandTensor, bool]]:
     results = {id(tensor.storage) for tensor in command.outputs}
     for name, value in command.arguments.items():
         if any(kind in name for kind in _BUFFERS):
-            for item in value if isinstance(value, list | tuple) else [value]:
-                if hasattr(item, "storage"):
-                    yield item, id(item.storage) not in results
+            items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+            yield from ((item, id(item.storage) not in results) for item in items if hasattr(item, "storage"))
 
 
 def _counted_on(label: str, last: Use, name: str, site: RawSite) -> str:

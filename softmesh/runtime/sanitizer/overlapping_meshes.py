@@ -50,11 +50,11 @@ class OverlappingMeshes:
                 self._report.tell(FindingKind.REUSED_MEMORY, (lost.site, command.raw_site), words)
         chips = frozenset(device.get_device_ids())
         for tensor in command.outputs:
-            span = tensor.storage.span()
-            if span is not None:
-                key = device.id(), span.number
+            place = tensor.storage.span()
+            if place is not None:
+                key = device.id(), place.number
                 writes.pop(key, None)
-                writes[key] = Write(next(self._order), device.id(), chips, span, command.name, command.raw_site)
+                writes[key] = Write(next(self._order), device.id(), chips, place, command.name, command.raw_site)
         if len(writes) > _MOST:
             self._writes[_oldest(device)] = dict(itertools.islice(writes.items(), _MOST // 2, None))
 

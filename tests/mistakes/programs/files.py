@@ -207,3 +207,16 @@ def a_cache_file_of_a_run_that_was_killed(folder):
 def a_cache_file_is_used_again(folder):
     for _ in range(2):
         ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / "cache")
+
+
+for dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.int32):
+
+    @right
+    def program(folder, dtype=dtype):
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+        mapper = ttnn.ShardTensorToMesh(mesh, 0)
+        x = ttnn.from_torch(torch.ones(64, 32), dtype, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+        ttnn.dump_tensor(folder / "x.tensorbin", ttnn.from_device(x))
+        ttnn.load_tensor(folder / "x.tensorbin", device=mesh)
+
+    program.__doc__ = f"Shards in {dtype.name.lower()} are dumped and loaded"

@@ -305,3 +305,23 @@ def a_line_with_the_links_that_there_are():
 )
 def a_machine_that_is_not_known():
     ttnn.use_system("T4000")
+
+
+for system, shape in (
+    ("N300", (1, 2)),
+    ("T3000", (2, 4)),
+    ("Galaxy", (8, 4)),
+    ("P150x4", (2, 2)),
+    ("torus:4x4", (4, 4)),
+):
+
+    @right
+    def program(system=system, shape=shape):
+        ttnn.use_system(system)
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+        mapper = ttnn.ShardTensor2dMesh(mesh, shape, dims=(None, -1))
+        x = ttnn.from_torch(torch.ones(32, 128), layout=TILES, device=mesh, mesh_mapper=mapper)
+        ttnn.all_gather(x, 1, cluster_axis=1)
+
+    program.__doc__ = f"A gather along the rows of {system}"

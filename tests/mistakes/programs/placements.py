@@ -301,3 +301,71 @@ def the_largest_of_each_part(mesh):
 @right
 def the_best_of_all(mesh):
     ttnn.topk(ttnn.all_gather(split(mesh, shape=(32, 512)), 1, cluster_axis=1), 32, dim=-1)
+
+
+# -- right programs of several steps ---------------------------------------------------------------
+
+
+@right
+def a_product_by_columns_and_one_by_rows(mesh):
+    hidden = ttnn.gelu(ttnn.matmul(copies(mesh), split(mesh, None, 1)))
+    read(ttnn.all_reduce(ttnn.matmul(hidden, split(mesh, None, 0)), cluster_axis=1))
+
+
+@right
+def a_sum_that_stays_dealt_and_is_gathered_later(mesh):
+    part = ttnn.reduce_scatter(contributions(mesh), 1, cluster_axis=1)
+    read(ttnn.softmax(ttnn.all_gather(ttnn.relu(part), 1, cluster_axis=1), dim=-1))
+
+
+@right
+def rows_are_a_batch_and_columns_a_model(mesh):
+    x, w = split(mesh, 0, None), split(mesh, None, 1)
+    y = ttnn.all_gather(ttnn.matmul(x, w), 1, cluster_axis=1)
+    ttnn.to_torch(y, mesh_composer=ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(0, 1)))
+
+
+@right
+def both_dims_are_split_and_composed(mesh):
+    composer = ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(0, 1))
+    ttnn.to_torch(ttnn.gelu(split(mesh, 0, 1)), mesh_composer=composer)
+
+
+@right
+def statistics_of_parts_are_gathered(mesh):
+    x = split(mesh, shape=(32, 512))
+    parts = ttnn.rms_norm_pre_all_gather(x)
+    whole = ttnn.all_gather(parts, 1, cluster_axis=1)
+    ttnn.rms_norm_post_all_gather(x, whole)
+
+
+@right
+def copies_are_partitioned_and_put_together(mesh):
+    read(ttnn.all_gather(ttnn.mesh_partition(copies(mesh), 1, 1), 1, cluster_axis=1))
+
+
+@right
+def one_device_tells_the_others(mesh):
+    read(ttnn.broadcast(split(mesh), ttnn.MeshCoordinate(0, 1), cluster_axis=1))
+
+
+@right
+def everybody_tells_everybody(mesh):
+    for part in ttnn.all_broadcast(split(mesh), cluster_axis=1):
+        read(part)
+
+
+@right
+def contributions_are_added_before_the_sum(mesh):
+    read(ttnn.all_reduce(ttnn.add(contributions(mesh), contributions(mesh)), cluster_axis=1))
+
+
+@right
+def a_mean_over_devices(mesh):
+    read(ttnn.multiply(ttnn.all_reduce(contributions(mesh), cluster_axis=1), 1 / 4))
+
+
+@right
+def a_residual_is_added_after_the_sum(mesh):
+    x = copies(mesh)
+    read(ttnn.add(x, ttnn.all_reduce(contributions(mesh), cluster_axis=1)))

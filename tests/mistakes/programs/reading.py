@@ -202,6 +202,60 @@ def the_inner_dim_of_one_factor_only_is_split(mesh):
     ttnn.matmul(copies(mesh, (128, 32)), split(mesh, None, 0))
 
 
+@mistake(
+    Told.STRICT,
+    "cumsum: dim 1 is split over mesh axis 1",
+    "begins anew at the start of its own part",
+    symptom="The running sum falls back to zero at the border of each device.",
+    mend="Gather the tensor first, or add the sums of the parts before.",
+)
+def a_running_sum_over_parts(mesh):
+    ttnn.cumsum(split(mesh), 1)
+
+
+@mistake(
+    Told.STRICT,
+    "scaled_dot_product_attention: dim 2 is split over mesh axis 1",
+    "attends to its own part only",
+    symptom="Tokens do not see what lies on other devices.",
+    mend="Gather keys and values, or take one of the ring attentions.",
+)
+def attention_over_parts_of_the_sequence(mesh):
+    x = split(mesh, None, 2, (1, 1, 128, 64))
+    ttnn.transformer.scaled_dot_product_attention(x, x, x, is_causal=False)
+
+
+@mistake(
+    Told.STRICT,
+    "embedding: dim 0 is split over mesh axis 1",
+    "in its own rows",
+    symptom="Every device looks up the same rows of another part of the table.",
+    mend="Subtract each device's first row from the numbers, mask the others, and sum; or keep the table whole.",
+)
+def a_table_whose_rows_are_split(mesh):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0))
+    table = ttnn.from_torch(torch.ones(128, 32), layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper)
+    numbers = torch.zeros(1, 32, dtype=torch.int32)
+    ttnn.embedding(ttnn.from_torch(numbers, ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh), table)
+
+
+@right
+def attention_with_heads_or_queries_in_parts(mesh):
+    heads = split(mesh, None, 1, (1, 4, 32, 64))
+    ttnn.transformer.scaled_dot_product_attention(heads, heads, heads, is_causal=False)
+    queries, keys = split(mesh, None, 2, (1, 1, 128, 64)), copies(mesh, (1, 1, 128, 64))
+    ttnn.transformer.scaled_dot_product_attention(queries, keys, keys, is_causal=False)
+
+
+@right
+def a_running_sum_and_a_table_along_whole_dims(mesh):
+    ttnn.cumsum(split(mesh), 0)
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 1))
+    table = ttnn.from_torch(torch.ones(32, 128), layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper)
+    numbers = torch.zeros(1, 32, dtype=torch.int32)
+    ttnn.embedding(ttnn.from_torch(numbers, ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh), table)
+
+
 @right
 def operands_are_split_alike(mesh):
     ttnn.add(split(mesh, None, 0), split(mesh, None, 0))
@@ -307,3 +361,16 @@ def a_doubt_of_a_call_that_was_made_before_strict_mode(mesh):
     for mode in ("0", "0", asked):
         os.environ["SOFTMESH_STRICT"] = mode
         ttnn.softmax(x, dim=-1)
+
+
+@right
+def a_call_with_nothing_to_doubt_in_any_mode(mesh):
+    x, asked = split(mesh), os.environ.get("SOFTMESH_STRICT", "0")
+    for mode in ("0", "0", asked):
+        os.environ["SOFTMESH_STRICT"] = mode
+        ttnn.softmax(x, dim=0)
+
+
+@right
+def a_whole_sum_is_cut(mesh):
+    ttnn.mesh_partition(ttnn.all_reduce(contributions(mesh), cluster_axis=1), 1, 1)

@@ -207,3 +207,13 @@ def a_product_of_shapes_that_fit(mesh):
 )
 def an_argument_that_is_misspelt(mesh):
     ttnn.softmax(ttnn.ones((32, 32), ttnn.bfloat16, TILES, mesh), dims=-1)
+
+
+for dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.int32, ttnn.uint32, ttnn.uint16):
+
+    @right
+    def program(mesh, dtype=dtype):
+        x = ttnn.full((32, 32), 3, dtype, TILES, mesh)
+        ttnn.to_torch(ttnn.get_device_tensors(x)[0])
+
+    program.__doc__ = f"Threes in {dtype.name.lower()}"

@@ -1,5 +1,6 @@
 """Sockets: ends that do not fit, and FIFOs that do not fit the memory."""
 
+import torch
 from catalogue import Told, mistake, right
 
 import softmesh as ttnn
@@ -62,3 +63,168 @@ for storage, size in ((L1, 4096), (L1, 1 << 20), (DRAM, 20 << 20), (DRAM, 64 << 
         pair(storage, size)
 
     program.__doc__ = f"A FIFO of {size >> 10} KiB in {storage.name}"
+
+
+# -- ends and messages ---------------------------------------------------------------------------
+
+WAITS = "The end that is left waits for ever."
+
+
+def joined(fabric=ttnn.FabricConfig.FABRIC_2D, cores=((CORE, CORE),)):
+    """Two meshes and the ends of a socket between them."""
+    ttnn.set_fabric_config(fabric)
+    meshes = [ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) for _ in range(2)]
+    connections = [ttnn.SocketConnection(*ends) for ends in cores]
+    config = ttnn.SocketConfig(connections, ttnn.SocketMemoryConfig(L1, 4096))
+    return (*meshes, *ttnn.create_socket_pair(*meshes, config))
+
+
+def put(mesh, shape=(32, 32), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT):
+    return ttnn.from_torch(torch.ones(*shape), dtype, layout=layout, device=mesh)
+
+
+send, receive = ttnn.experimental.send_async, ttnn.experimental.recv_async
+
+
+@mistake(
+    Told.ERROR,
+    "Can only create multi-device sockets with fabric enabled",
+    symptom=WAITS,
+    mend="ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D) before the meshes are opened.",
+)
+def a_socket_without_a_fabric():
+    joined(ttnn.FabricConfig.DISABLED)
+
+
+@mistake(
+    Told.ERROR,
+    "Cannot reuse receiver cores in a single socket",
+    symptom="Messages of two senders are mixed in one FIFO.",
+    mend="A core of its own for each connection.",
+)
+def two_connections_that_end_at_one_core():
+    joined(cores=[(CORE, CORE)] * 2)
+
+
+@mistake(
+    Told.ERROR,
+    "it is the sender of connection 0",
+    symptom=WAITS,
+    mend="Coordinates count from 0 in the mesh of their own end.",
+)
+def a_sender_outside_of_the_mesh():
+    outside = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 5), ttnn.CoreCoord(0, 0))
+    joined(cores=[(outside, CORE)])
+
+
+@mistake(
+    Told.ERROR,
+    "No core coordinate found at location 40-40",
+    symptom="Packets go to a core that is none.",
+    mend="A worker core of the chip.",
+)
+def a_core_outside_of_the_chip():
+    outside = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(40, 40))
+    joined(cores=[(outside, CORE)])
+
+
+@mistake(
+    Told.ERROR,
+    "send_async op requires a SENDER socket, and this is the RECEIVER",
+    symptom=WAITS,
+    mend="Of create_socket_pair the first end sends.",
+)
+def the_receiving_end_sends():
+    _, there, _, end = joined()
+    send(put(there), end)
+
+
+@mistake(
+    Told.ERROR,
+    "recv_async op requires a RECEIVER socket, and this is the SENDER",
+    symptom=WAITS,
+    mend="Of create_socket_pair the second end receives.",
+)
+def the_sending_end_receives():
+    here, _, end, _ = joined()
+    receive(put(here), end)
+
+
+@mistake(
+    Told.ERROR,
+    "recv_async: nothing was sent on this socket",
+    "A chip would wait for ever",
+    symptom=WAITS,
+    mend="Send as often as is received.",
+)
+def nothing_was_sent():
+    _, there, _, end = joined()
+    receive(put(there), end)
+    ttnn.synchronize_device(there)
+
+
+for name, sent, wanted in (
+    ("shape", {"shape": (64, 32)}, "shape is [32, 32], sent was [64, 32]"),
+    ("dtype", {"dtype": ttnn.bfloat16}, "dtype is FLOAT32, sent was BFLOAT16"),
+    ("layout", {"layout": ttnn.ROW_MAJOR_LAYOUT}, "the output tensor has another spec than the one that was sent"),
+):
+
+    @mistake(
+        Told.ERROR,
+        wanted,
+        symptom="The receiver takes pages of another size: torn values, or it waits for the rest.",
+        mend="Allocate the output with the spec of what is sent.",
+    )
+    def program(sent=sent):
+        here, there, source, target = joined()
+        send(put(here, **sent), source)
+        receive(put(there), target)
+        ttnn.synchronize_device(there)
+
+    program.__doc__ = f"A message of another {name} than the tensor that receives it"
+
+
+@mistake(
+    Told.ERROR,
+    "send_async: input_tensor is on MeshDevice",
+    "they must be on one mesh",
+    symptom="What lies at that address of the sender's mesh is sent.",
+    mend="Send tensors of the mesh that the end was made on.",
+)
+def a_tensor_of_the_other_mesh_is_sent():
+    _, there, end, _ = joined()
+    send(put(there), end)
+
+
+def delivered(messages=1, **spec):
+    here, there, source, target = joined()
+    for _ in range(messages):
+        send(put(here, **spec), source)
+        got = put(there, **spec)
+        receive(got, target)
+        ttnn.synchronize_device(there)
+        ttnn.to_torch(ttnn.get_device_tensors(got)[0])
+
+
+for name, spec in (
+    ("of tiles", {}),
+    ("of rows", {"layout": ttnn.ROW_MAJOR_LAYOUT}),
+    ("in bfloat16", {"dtype": ttnn.bfloat16}),
+    ("larger than its FIFO", {"shape": (512, 512)}),
+    ("three times", {"messages": 3}),
+):
+
+    @right
+    def program(spec=spec):
+        delivered(**spec)
+
+    program.__doc__ = f"A message {name}"
+
+
+@right
+def two_connections_of_two_devices():
+    devices = [ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, n), ttnn.CoreCoord(0, 0)) for n in range(2)]
+    here, there, source, target = joined(cores=[(one, one) for one in devices])
+    send(put(here), source)
+    receive(put(there), target)
+    ttnn.synchronize_device(there)

@@ -1,0 +1,41 @@
+"""The time that a drawn collective takes on a machine, with its band, by the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from softmesh.cost.calibration import Estimate
+from softmesh.cost.calibration_files import default_calibration
+from softmesh.cost.workloads import Chain, Exchange
+from softmesh.systems.chip import WORMHOLE, Chip
+
+_PRICED = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+
+
+def predicted_line(
+    collective: str, shape: Sequence[int], wraps: Sequence[bool], links: int, size: int, chip: Chip = WORMHOLE
+) -> str | None:
+    """One sentence; None for a collective that has no law. `size` is what each device brings along.
+
+    >>> predicted_line("barrier", (8,), (True,), 1, 65536)
+    """
+    parts = []
+    for extent, closes in zip(shape, wraps, strict=True):
+        if collective not in _PRICED or extent < 2:
+            continue
+        whole = size * extent if collective == "all_gather" else size
+        parts.append(Exchange(collective, chip, extent, links, closes and extent > 2, whole))
+        size = whole if collective == "all_gather" else -(-size // extent) if collective == "reduce_scatter" else size
+    if not parts:
+        return None
+    made = default_calibration().estimate(parts[0] if len(parts) == 1 else Chain(collective, tuple(parts)))
+    each = f"{links} link{'s' if links > 1 else ''} between neighbours"
+    return f"predicted on {chip.arch_name}, {each}: {_micro(made.seconds)} ({_band(made)})"
+
+
+def _band(made: Estimate) -> str:
+    return f"{_micro(made.low)} to {_micro(made.high)}"
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us"
