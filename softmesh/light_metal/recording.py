@@ -139,6 +139,10 @@ class LightMetalReplay:
             raise ArgumentError(f"LightMetalReplay.create(): binary must be a LightMetalBinary, got {binary!r}.")
         return LightMetalReplay(binary, device)
 
+    def __repr__(self) -> str:
+        mesh = "a mesh of its own" if self._device is None else repr(self._device)
+        return f"LightMetalReplay({len(self._blobs)} values, on {mesh})"
+
     def run(self) -> bool:
         """Make the recorded calls; whether all of them did what they should. A warning tells what went wrong."""
         opened = None
