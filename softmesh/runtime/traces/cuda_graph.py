@@ -187,11 +187,12 @@ class _Part:
             if hasattr(memory, "writable"):
                 memory.writable()  # a copy is made before, or each replay would begin with what was copied
         before = [(memory.data, memory.dist) for memory in memories]
-        graph = torch.cuda.CUDAGraph()
+        graph, usual = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with recording(), small_too(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 made = self._function(*memories)
         except (RuntimeError, ValueError, TypeError) as error:
+            torch.cuda.set_stream(usual)  # torch leaves that of the capture behind where its end fails, too
             for memory, (data, dist) in zip(memories, before, strict=True):
                 memory.data, memory.dist = data, dist
             torch.cuda.synchronize()
