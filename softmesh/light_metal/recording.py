@@ -1,4 +1,4 @@
-"""light_metal_begin_capture to light_metal_end_capture, and LightMetalReplay, which makes the recorded calls again."""
+"""Records calls from light_metal_begin_capture to light_metal_end_capture; LightMetalReplay makes them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU does in one kernel of ours where torch needs several, or is held up: for large data, and by Triton.
+"""Fused GPU kernels in Triton for large data, where torch takes several launches or is slower than memory.
 
 Triton comes with torch's builds for CUDA, and wants a C compiler when a kernel first runs. Where one of the two is not
 there torch does the work: the values are the same, to the rounding of fp32. Small data is left to torch, whose launches

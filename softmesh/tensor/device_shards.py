@@ -1,4 +1,4 @@
-"""The pieces of a tensor as tensors of their own: taken apart by device, put together, distributed and aggregated."""
+"""Shards as tensors of their own: taken apart by device, put together, distributed and aggregated."""
 
 from __future__ import annotations
 

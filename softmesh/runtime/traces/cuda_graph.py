@@ -19,7 +19,7 @@ import torch
 
 from softmesh.errors import GpuRemark
 from softmesh.native.gpu_kernels import small_too
-from softmesh.runtime.gpu_graphs import note_replay, recording
+from softmesh.runtime.gpu_value_cache import note_replay, recording
 from softmesh.runtime.traces.replay_codegen import SOURCE_NAME, ReplayCode
 from softmesh.runtime.traces.steps import Act, Constant, Memory, Step
 from softmesh.storage_owners import storage_owners
