@@ -230,6 +230,9 @@ class HostBuffer:
         self._shape = MeshShape(dist.mesh)
         self._shards = dict(zip(dist.coordinates(), get_device_tensors(tensor), strict=True))
 
+    def __repr__(self) -> str:
+        return f"HostBuffer({self._shape}, {len(self._shards)} pieces)"
+
     def shape(self) -> MeshShape:
         return self._shape
 

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from softmesh.report.drawing import hue_wheel
-from softmesh.report.wiring.wiring_model import Cell, Group, Path, State, Wire, Wiring, printable
+from softmesh.report.wiring.wiring_model import POSITIONS, Cell, Group, Path, State, Wire, Wiring, printable
 
 # The canvas: characters on a grid, each with a style.
 
@@ -101,10 +101,13 @@ class WiringPicture:
             for part in draw(wiring, number, options.max_width - 4)
         ]
         yield from flowed(parts, options.max_width).lines()
+        if draw is boxed and wiring.has_positions:
+            yield Text(POSITIONS)
         yield from (Text(printable(line)) for line in self._words())
 
     def _words(self) -> Iterator[str]:
         yield from _said_of_cables(self.wiring)
+        yield from _sections(self.wiring)
         yield from _between_groups(self.wiring)
         yield from _hosts_said(self.wiring)
         yield from _odd_wires(self.wiring)
@@ -179,6 +182,10 @@ def _dot(group: Group, cell: Cell) -> str:
         return "✗" if cell.state is State.DOWN else "·"
     is_matched = cell.colour is not None and group.colour is None
     return _DIGITS[(cell.colour or 0) % len(_DIGITS)] if is_matched else "■"
+
+
+def _sections(wiring: Wiring) -> Iterator[str]:
+    yield from (f"{section.name}: {wiring.groups_named(section.groups)}" for section in wiring.sections)
 
 
 def _said_of_cables(wiring: Wiring) -> Iterator[str]:
