@@ -257,6 +257,7 @@ with _collector_paused():
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
     from softmesh.tensor.from_buffer import from_buffer
+    from softmesh.tensor.from_torch_values import from_torch
     from softmesh.tensor.mappers import (
         Mapper,
         MeshMapperConfig,
@@ -287,7 +288,6 @@ with _collector_paused():
         copy_device_to_host_tensor,
         copy_host_to_device_tensor,
         from_device,
-        from_torch,
         to_device,
         to_torch,
     )

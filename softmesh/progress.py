@@ -1,4 +1,4 @@
-"""Progress bars of long work, on the error stream: nothing is shown, and nothing loaded, where that is no terminal."""
+"""Progress bars of long work, on the error stream; without a terminal nothing is shown, and nothing loaded."""
 
 from __future__ import annotations
 

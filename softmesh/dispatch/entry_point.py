@@ -109,7 +109,7 @@ class EntryPoint:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            if kwargs and cuda_streams.are_several() and (queue := cuda_streams.other_queue(kwargs)) is not None:
+            if kwargs and cuda_streams.SEVERAL_QUEUES and (queue := cuda_streams.other_queue(kwargs)) is not None:
                 with cuda_streams.on_queue(queue):
                     return self(*args, **kwargs)
             if INTERCEPTORS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -332,14 +332,17 @@ class Planner:
             devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
+        plan.doubts += tuple(self._doubts_of_splits(local, dists, found))
+
+    def _doubts_of_splits(self, local: Local, dists: list[Distribution], found: list[Distribution]) -> Iterable[str]:
+        """Splits under which the op computes something, and probably not what was meant."""
         if self.op.name in ALONG_A_DIM:
-            plan.doubts += tuple(of_split_dims(self.op.name, dists, found[0]))
-        elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
-            shapes = [tuple(tensor.shape) for tensor in self.tensors]
-            labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]
-            plan.doubts += tuple(
-                of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
-            )
+            return of_split_dims(self.op.name, dists, found[0])
+        if len(dists) < 2 or not (local.broadcast_rank or self.op.name in PRODUCTS):
+            return ()
+        labels = [self._operand_label(at) or "" for at, it in enumerate(self.data) if isinstance(it, torch.Tensor)]
+        shapes = [tuple(tensor.shape) for tensor in self.tensors]
+        return of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

@@ -489,6 +489,7 @@ from softmesh.tensor.files import (
     load_tensor as load_tensor,
 )
 from softmesh.tensor.from_buffer import from_buffer as from_buffer
+from softmesh.tensor.from_torch_values import from_torch as from_torch
 from softmesh.tensor.mappers import (
     MeshMapperConfig as MeshMapperConfig,
     ReplicateTensorToMesh as ReplicateTensorToMesh,
@@ -528,7 +529,6 @@ from softmesh.tensor.transfer import (
     copy_device_to_host_tensor as copy_device_to_host_tensor,
     copy_host_to_device_tensor as copy_host_to_device_tensor,
     from_device as from_device,
-    from_torch as from_torch,
     to_device as to_device,
     to_torch as to_torch,
 )

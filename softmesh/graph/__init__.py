@@ -8,7 +8,6 @@ import sys
 from contextlib import ExitStack
 from types import ModuleType
 
-from softmesh.graph.capture_durations import extract_operation_durations, extract_total_duration_from_graph
 from softmesh.graph.comparison_records import (
     COMPARISON_RECORDS_SIDECAR_SUFFIX,
     flush_comparison_records_to_db,
@@ -23,10 +22,12 @@ from softmesh.graph.extraction import (
     count_intermediate_and_output_tensors,
     extract_calltrace,
     extract_levelized_graph,
+    extract_operation_durations,
     extract_output_info,
     extract_output_tensors,
     extract_peak_L1_memory_usage,
     extract_resource_usage_per_core,
+    extract_total_duration_from_graph,
 )
 from softmesh.graph.python_io import RECORDS as _python_io_data
 from softmesh.graph.python_io import (

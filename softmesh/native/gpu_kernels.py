@@ -1,4 +1,4 @@
-"""What a GPU does in one kernel of ours where torch needs several, or is held up: for large data, and by Triton.
+"""Fused GPU kernels in Triton for large data, where torch takes several launches or is slower than memory.
 
 Triton comes with torch's builds for CUDA, and wants a C compiler when a kernel first runs. Where one of the two is not
 there torch does the work: the values are the same, to the rounding of fp32. Small data is left to torch, whose launches
@@ -150,15 +150,12 @@ def gpu_gated(gate: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
 
 def gpu_rotation(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor | None:
     """x * cos + (neighbouring columns (a, b) as (-b, a)) * sin of bfloat16, all of one rank; None where it is not."""
-    is_whole = x.is_cuda and all(y.dtype is torch.bfloat16 and y.stride(-1) == 1 for y in (x, cos, sin))
-    if not is_whole or any(y.requires_grad for y in (x, cos, sin)) or not (_THREAD.small_too or x.nbytes >= _LARGE):
-        return None
-    if any(
-        y.dim() != x.dim() or any(n not in (1, m) for m, n in zip(x.shape, y.shape, strict=True)) for y in (cos, sin)
-    ):
+    if not x.is_cuda or not (_THREAD.small_too or x.nbytes >= _LARGE):
         return None
     dims = [i for i, n in enumerate(x.shape[:-1]) if n > 1]
-    if len(dims) > 3 or not x.numel() or cos.shape[-1] != x.shape[-1] or sin.shape[-1] != x.shape[-1]:
+    if len(dims) > 3 or not x.numel() or not _has_plain_rows(x):
+        return None
+    if not _is_factor(cos, x) or not _is_factor(sin, x):
         return None
     kernels = _kernels()
     if kernels is None:
@@ -167,6 +164,17 @@ def gpu_rotation(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch
     with _on(x.device):
         kernels.rotate(*(_in_three_dims(y, dims) for y in (x, cos, sin)), found)
     return found
+
+
+def _has_plain_rows(y: torch.Tensor) -> bool:
+    return y.dtype is torch.bfloat16 and y.stride(-1) == 1 and not y.requires_grad
+
+
+def _is_factor(y: torch.Tensor, x: torch.Tensor) -> bool:
+    """Whether it has a row for each of x's, or one for several along some dims."""
+    if y.dim() != x.dim() or y.shape[-1] != x.shape[-1] or not _has_plain_rows(y):
+        return False
+    return all(n in (1, m) for m, n in zip(x.shape, y.shape, strict=True))
 
 
 def _in_three_dims(y: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Ways between a GPU and the host for what travels on to other ranks: over pinned memory, which the card reads itself.
+"""Copies between a GPU and the host through pinned memory, for values that travel on to other ranks.
 
 Ranks of one machine exchange bytes in memory of the host, so device memory comes there first. Pageable memory would be
 copied once more on the way, by the driver.

@@ -1,4 +1,4 @@
-"""Tensors without values: memory for one on a mesh or on the host, and the way to give it back."""
+"""Allocates tensors without writing values, on a mesh or on the host, and deallocates them."""
 
 from __future__ import annotations
 

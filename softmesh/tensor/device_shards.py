@@ -1,4 +1,4 @@
-"""The pieces of a tensor as tensors of their own: taken apart by device, put together, distributed and aggregated."""
+"""Shards as tensors of their own: taken apart by device, put together, distributed and aggregated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import round_to
+from softmesh.tensor.from_torch_values import split_by_mapper
 from softmesh.tensor.mappers import TensorToMesh
 from softmesh.tensor.persistent_results import warn_if_overwritten
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, split_by_mapper, to_device
+from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, to_device
 from softmesh.tensor.undefined import warn_if_undefined
 
 

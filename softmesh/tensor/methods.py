@@ -18,6 +18,7 @@ from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.device_shards import get_device_tensors
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import Mapper
 from softmesh.tensor.padding import check_host, host_layout, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
@@ -28,7 +29,6 @@ from softmesh.tensor.transfer import (
     copy_device_to_host_tensor,
     copy_host_to_device_tensor,
     from_device,
-    from_torch,
     to_device,
     to_torch,
 )

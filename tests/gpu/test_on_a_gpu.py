@@ -116,6 +116,7 @@ def test_a_step_that_reads_back_cuts_the_graph_and_is_named(mesh: ttnn.MeshDevic
     (remark,) = [str(one.message) for one in told if issubclass(one.category, GpuRemark)]
     assert "is replayed as 2 CUDA graphs, cut at 1 of its 3 steps" in remark
     assert "layer_norm: " in remark
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
 def test_queues_are_streams_and_events_order_them(mesh: ttnn.MeshDevice):

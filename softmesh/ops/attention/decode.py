@@ -30,7 +30,7 @@ from softmesh.ops.attention.sdpa_core import (
 )
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
-from softmesh.runtime.gpu_graphs import is_graphed, once_in_a_graph
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _DECODE = "transformer.scaled_dot_product_attention_decode"

@@ -20,7 +20,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.runtime.cpu_block_cache import BIG, empty_result
-from softmesh.runtime.gpu_graphs import is_graphed, once_in_a_graph
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 from softmesh.tensor.spec import make_spec
 

@@ -36,7 +36,7 @@ from softmesh.ops.attention.page_tables import (
 )
 from softmesh.ops.attention.sdpa_core import TUNING, check_groups, check_key_heads, check_value_width, group
 from softmesh.ops.operand_checks import check_one_shape
-from softmesh.runtime.gpu_graphs import is_graphed
+from softmesh.runtime.gpu_value_cache import is_graphed
 
 # -- attention that reads each block in place -------------------------------------------------------
 #

@@ -14,7 +14,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
-from softmesh.runtime.gpu_graphs import is_graphed
+from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 

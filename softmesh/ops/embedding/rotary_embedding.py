@@ -20,7 +20,7 @@ from softmesh.native.gpu_kernels import gpu_rotation
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
-from softmesh.runtime.gpu_graphs import is_graphed
+from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
 

@@ -20,7 +20,7 @@ from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
-from softmesh.runtime.gpu_graphs import is_graphed, read_once
+from softmesh.runtime.gpu_value_cache import is_graphed, read_once
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.implicit_operands import chosen_devices

@@ -38,7 +38,7 @@ from softmesh.ops.kv_cache.kv_cache import (
     writing_rule,
 )
 from softmesh.placement import rules
-from softmesh.runtime.gpu_graphs import is_graphed, once_in_a_graph, read_once
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph, read_once
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.convert import round_to
 

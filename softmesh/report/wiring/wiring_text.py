@@ -195,6 +195,12 @@ def _said_of_cables(wiring: Wiring) -> Iterator[str]:
         yield from _listed(
             [f"{wiring.cell_name(wire.a)} ── {wiring.cell_name(wire.b)} {wire.count_text}" for wire in odd]
         )
+    yield from _said_of_rounds(wiring)
+    if any(group.colour is None for group in wiring.groups):
+        yield from _listed(list(wiring.meshes))
+
+
+def _said_of_rounds(wiring: Wiring) -> Iterator[str]:
     rounds = [wire for wire in wiring.wires if wiring.path_of(wire) is Path.ROUND]
     if not all(wire.is_unused for wire in rounds):
         boxed_ = "; numbers at the rim are the chips they lead to" if wiring.size <= _MOST_BOXED else ""
@@ -203,8 +209,6 @@ def _said_of_cables(wiring: Wiring) -> Iterator[str]:
         unused = sum(len(wire.lanes) for wire in wiring.wires if wire.is_unused)
         going = sum(len(wire.lanes) for wire in rounds if wire.is_unused)
         yield f"{unused} links are not used{f', {going} of them go round' if going else ''}"
-    if any(group.colour is None for group in wiring.groups):
-        yield from _listed(list(wiring.meshes))
 
 
 def _between_groups(wiring: Wiring) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Memory of the card that holds the values of the chips: what is left of it, and the error when it runs out.
+"""Memory of the GPU that holds the chips' values: how much is left, and the error when it runs out.
 
 Told apart from the memory of the modelled chips, which runs out by itself (`out_of_memory`): a card of 140 GiB holds
 eight chips of 12 GiB, and not thirty-two.

@@ -19,7 +19,7 @@ import torch
 
 from softmesh.errors import GpuRemark
 from softmesh.native.gpu_kernels import small_too
-from softmesh.runtime.gpu_graphs import note_replay, recording
+from softmesh.runtime.gpu_value_cache import note_replay, recording
 from softmesh.runtime.traces.replay_codegen import SOURCE_NAME, ReplayCode
 from softmesh.runtime.traces.steps import Act, Constant, Memory, Step
 from softmesh.storage_owners import storage_owners
@@ -187,24 +187,32 @@ class _Part:
             if hasattr(memory, "writable"):
                 memory.writable()  # a copy is made before, or each replay would begin with what was copied
         before = [(memory.data, memory.dist) for memory in memories]
-        graph = torch.cuda.CUDAGraph()
+        graph, usual = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with recording(), small_too(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 made = self._function(*memories)
         except (RuntimeError, ValueError, TypeError) as error:
+            torch.cuda.set_stream(usual)  # torch leaves that of the capture behind where its end fails, too
             for memory, (data, dist) in zip(memories, before, strict=True):
                 memory.data, memory.dist = data, dist
             torch.cuda.synchronize()
-            return self.first + self._failing_step(error), str(error).partition("\n")[0]
+            at, cause = self._failing_step(error)
+            return self.first + at, str(cause).partition("\n")[0]
         self._graph, self._made = graph, list(made)
         for slot, memory, (data, dist) in zip(self._slots, memories, before, strict=True):
             self._places[slot] = _Place(data, memory.data, memory.dist)
             memory.data, memory.dist = data, dist
         return None
 
-    def _failing_step(self, error: BaseException) -> int:
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == SOURCE_NAME]
-        return self._lines.get(lines[-1], 0) if lines else 0
+    def _failing_step(self, error: BaseException) -> tuple[int, BaseException]:
+        """The step that failed, and how: the end of a capture that failed is an error by itself."""
+        seen: BaseException | None = error
+        while seen is not None:
+            lines = [line for frame, line in walk_tb(seen.__traceback__) if frame.f_code.co_filename == SOURCE_NAME]
+            if lines:
+                return self._lines.get(lines[-1], 0), seen
+            seen = seen.__context__
+        return 0, error
 
 
 def _needs_host(step: Step) -> bool:

@@ -1,6 +1,7 @@
-"""Reading back from a GPU, which waits for it: never while a graph is recorded, and of what is unchanged once only.
+"""Caches values read back from a GPU, or computed within a CUDA graph, until something is written to their tensors.
 
-All layers of a model ask where the same positions lie on the same pages: within a graph such numbers are made once.
+A read waits for the card, and cannot be while a graph is recorded. All layers of a model ask where the same positions
+lie on the same pages: within a graph such numbers are made once.
 """
 
 from __future__ import annotations
