@@ -1,0 +1,75 @@
+"""Pairs the ops of two runs: by name, line and order first, and in what is left by name and size.
+
+Collectives that only the mesh has are taken out of the sequence, so that the rest of it reads as on one device.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from difflib import SequenceMatcher
+
+from softmesh.diff.assembly import whole_shape
+from softmesh.diff.recording import READS, Entry, Recording
+
+Key = Callable[[Entry], Hashable]
+_SAME_NAME = {"add_": "add", "multiply_": "multiply", "subtract_": "subtract", "mul": "multiply", "sub": "subtract"}
+
+
+def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
+    """For entries of one run, those of the other that are the same op."""
+    sends = {entry.name for entry in theirs.entries if entry.sends}
+    ours = [entry for entry in mine.entries if not entry.sends or entry.name in sends]
+    lines = {_line(entry) for entry in theirs.entries}
+    shared = sum(_line(entry) in lines for entry in ours)
+    first: Key = _line if 2 * shared > len(ours) else _name
+    pairs = _matched(ours, theirs.entries, first)
+    return _filled(ours, theirs.entries, pairs)
+
+
+def _line(entry: Entry) -> Hashable:
+    return _name(entry), entry.site.file, entry.site.line
+
+
+def _name(entry: Entry) -> str:
+    return "read" if entry.name in READS else _SAME_NAME.get(entry.name, entry.name)
+
+
+def _size(entry: Entry) -> Hashable:
+    shape = whole_shape(entry.outputs[0])
+    return _name(entry), None if shape is None else tuple(n for n in shape if n != 1)
+
+
+def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:
+    matcher = SequenceMatcher(None, [key(one) for one in ours], [key(one) for one in theirs], autojunk=False)
+    return {
+        ours[a + step].number: theirs[b + step].number
+        for a, b, count in matcher.get_matching_blocks()
+        for step in range(count)
+    }
+
+
+def _filled(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int]) -> dict[int, int]:
+    """Between two pairs, ops of the same name and size that are as many on both sides are pairs too."""
+    taken = set(pairs.values())
+    gaps: list[tuple[list[Entry], list[Entry]]] = [([], [])]
+    position = 0
+    for entry in ours:
+        partner = pairs.get(entry.number)
+        if partner is None:
+            gaps[-1][0].append(entry)
+            continue
+        gaps[-1][1].extend(one for one in theirs[position:partner] if one.number not in taken)
+        position = partner + 1
+        gaps.append(([], []))
+    gaps[-1][1].extend(one for one in theirs[position:] if one.number not in taken)
+    found = dict(pairs)
+    for own, other in gaps:
+        sizes: dict[Hashable, tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
+        for side, entries in enumerate((own, other)):
+            for entry in entries:
+                sizes[_size(entry)][side].append(entry)
+        for left, right in sizes.values():
+            if len(left) == len(right):
+                found.update((a.number, b.number) for a, b in zip(left, right, strict=True))
+    return found
