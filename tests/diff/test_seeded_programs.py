@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import seeded_cases
 import seeded_gpt
 import seeded_llama
 import torch
@@ -56,3 +57,16 @@ def test_the_llama_is_that_of_torch(mesh: tuple[int, int]) -> None:
 def test_the_gpt_trains_as_on_one_device(mesh: tuple[int, int]) -> None:
     expected = seeded_gpt.run(seeded_gpt.Form(mesh=(1, 1), steps=3))
     torch.testing.assert_close(seeded_gpt.run(seeded_gpt.Form(mesh=mesh, steps=3)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::softmesh.errors.SoftmeshWarning")
+def test_every_mistake_changes_what_comes_out() -> None:
+    right: dict[object, list[torch.Tensor]] = {}
+    for case in seeded_cases.MISTAKES:
+        one_device = case.form.on_one_device()
+        if one_device not in right:
+            right[one_device] = case.program.run(one_device)
+        pairs = zip(case.program.run(case.form), right[one_device], strict=True)
+        same = (a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=2e-4) for a, b in pairs)
+        assert case.lines, case.name
+        assert not all(same), case.name
