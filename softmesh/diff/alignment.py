@@ -42,7 +42,12 @@ def _line(entry: Entry) -> Hashable:
 
 
 def _name(entry: Entry) -> str:
-    return "read" if entry.name in READS else _SAME_NAME.get(entry.name, entry.name)
+    return "read" if entry.name in READS else same_name(entry.name)
+
+
+def same_name(op: str) -> str:
+    """One name for ops that compute the same."""
+    return _SAME_NAME.get(op, op)
 
 
 def _form(entry: Entry) -> Hashable:

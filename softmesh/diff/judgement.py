@@ -26,6 +26,7 @@ from softmesh.placement.placements import LOCAL, Partial
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _SMALL = 0.05
+_NEAR = 32  # ops before and after
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
@@ -65,9 +66,12 @@ class Judged:
 class Judgement:
     """Of all ops; `first` is the one to blame."""
 
-    def __init__(self, mine: Recording, theirs: Recording, tolerances: Tolerances) -> None:
+    def __init__(
+        self, mine: Recording, theirs: Recording, tolerances: Tolerances, pairs: dict[int, int] | None = None
+    ) -> None:
         self.mine, self.theirs, self._tolerances = mine, theirs, tolerances
-        self.pairs = aligned(mine, theirs)
+        self.pairs = aligned(mine, theirs) if pairs is None else pairs
+        tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
         self._levels: dict[int, float] = {}  # by value: the accepted error
@@ -83,12 +87,14 @@ class Judgement:
 
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
-        other = None if partner is None else self.theirs.entries[partner]
+        other = None if partner is None else self._with_same_inputs(entry, self.theirs.entries[partner])
         judged = Judged(entry, other)
         if self.parted:
             return judged
         self._expect(entry, other)
         judged.brought = sum({one.value: self._levels.get(one.value, 0.0) for one in entry.inputs}.values())
+        if entry.name in READS and entry.inputs[0].value not in self._levels:
+            judged.brought = max(self._levels.values(), default=0.0)  # a replay left it there: as good as the worst
         for at, output in enumerate(entry.outputs):
             should = self.expected.get(output.number)
             if should is not None:
@@ -98,6 +104,20 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _with_same_inputs(self, entry: Entry, other: Entry) -> Entry:
+        """The partner, or one near it that reads what this op reads: programs may do two things in either order."""
+        wanted = [
+            self.expected[one.value].stored.number if one.value in self.expected else None for one in entry.inputs
+        ]
+        if None in wanted or not wanted or wanted == [one.value for one in other.inputs]:
+            return other
+        near = self.theirs.entries[max(0, other.number - _NEAR) : other.number + _NEAR]
+        fitting = (one for one in near if one.name == other.name and wanted == [each.value for each in one.inputs])
+        found = next(fitting, other)
+        if found is not other:
+            self.pairs[entry.number] = found.number
+        return found
 
     def _expect(self, entry: Entry, other: Entry | None) -> None:
         if entry.name in READS and other is not None and other.outputs:
@@ -233,7 +253,20 @@ class Judgement:
             after = [reader for number in made for reader in readers[number] if reader is not one]
             one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = not self._is_rearranged(one)
+                one.is_carried = not (self._is_rearranged(one) or self._goes_on_otherwise(one, readers))
+
+    def _goes_on_otherwise(self, judged: Judged, readers: dict[int, list[Judged]]) -> bool:
+        """Whether ops that only the program has make the rest of it, as where an activation is an op of its own."""
+        waiting, seen = [judged], {judged.entry.number}
+        while waiting:
+            one = waiting.pop()
+            for reader in (reader for output in one.entry.outputs for reader in readers[output.number]):
+                if reader.partner is None and not reader.entry.sends:
+                    return True
+                if reader.entry.sends and reader.entry.number not in seen:
+                    seen.add(reader.entry.number)
+                    waiting.append(reader)
+        return False
 
     def _blamed(self) -> Judged | None:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
