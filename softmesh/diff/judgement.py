@@ -68,6 +68,7 @@ class Judgement:
         self.pairs = aligned(mine, theirs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
@@ -81,7 +82,7 @@ class Judgement:
 
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
-        other = None if partner is None else self.theirs.entries[partner]
+        other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
         judged = Judged(entry, other)
         if self.parted:
             return judged
@@ -96,6 +97,11 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _gradient_partner(self, entry: Entry) -> Entry | None:
+        """The gradient that came back to the same value of the reference."""
+        should = None if entry.gradient_of is None else self.expected.get(entry.gradient_of)
+        return None if should is None else self._gradients.get(should.stored.number)
 
     def _expect(self, entry: Entry, other: Entry | None) -> None:
         if entry.name in READS and other is not None and other.outputs:
@@ -113,6 +119,7 @@ class Judgement:
         expected = whole_of(self.theirs, should.stored)
         if value is None or expected is None:
             return
+        expected = expected if judged.entry.scale == 1 else expected * judged.entry.scale
         found = measured(value, expected, judged.entry.outputs[at].dtype)
         if found is None:
             judged.unfit = judged.measure is None
@@ -229,7 +236,8 @@ class Judgement:
                 continue
             made = [] if one.entry.name in READS else [output.number for output in one.entry.outputs]
             after = [reader for number in made for reader in readers[number] if reader is not one]
-            one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
+            is_off = one.verdict in wrong or any(number in self._off for number in made)
+            one.is_carried = any(reader.is_carried for reader in after) if after else is_off
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
                 one.is_carried = not self._is_rearranged(one)
 
