@@ -6,14 +6,24 @@ Collectives that only the mesh has are taken out of the sequence, so that the re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from softmesh.diff.assembly import whole_shape
 from softmesh.diff.recording import READS, Entry, Recording
 
 Key = Callable[[Entry], Hashable]
-_SAME_NAME = {"add_": "add", "multiply_": "multiply", "subtract_": "subtract", "mul": "multiply", "sub": "subtract"}
+_SAME_NAME = {
+    "add_": "add",
+    "multiply_": "multiply",
+    "mul": "multiply",
+    "subtract_": "subtract",
+    "sub": "subtract",
+    "rms_norm_post_all_gather": "rms_norm",
+    "layer_norm_post_all_gather": "layer_norm",
+}
+
+_NORMS = ("rms_norm", "layer_norm")
 
 
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
@@ -35,9 +45,15 @@ def _name(entry: Entry) -> str:
     return "read" if entry.name in READS else _SAME_NAME.get(entry.name, entry.name)
 
 
-def _size(entry: Entry) -> Hashable:
+def _form(entry: Entry) -> Hashable:
+    """With how many inputs: one that also adds a bias is another op. Norms in two steps read statistics beside."""
+    name = _name(entry)
+    return name, None if name in _NORMS else len(entry.inputs)
+
+
+def _size(entry: Entry) -> tuple[int, ...] | None:
     shape = whole_shape(entry.outputs[0])
-    return _name(entry), None if shape is None else tuple(n for n in shape if n != 1)
+    return None if shape is None else tuple(n for n in shape if n != 1)
 
 
 def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:
@@ -65,11 +81,21 @@ def _filled(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int
     gaps[-1][1].extend(one for one in theirs[position:] if one.number not in taken)
     found = dict(pairs)
     for own, other in gaps:
-        sizes: dict[Hashable, tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
-        for side, entries in enumerate((own, other)):
-            for entry in entries:
-                sizes[_size(entry)][side].append(entry)
-        for left, right in sizes.values():
-            if len(left) == len(right):
-                found.update((a.number, b.number) for a, b in zip(left, right, strict=True))
+        found.update(_alike(own, other))
     return found
+
+
+def _alike(own: Sequence[Entry], other: Sequence[Entry]) -> Iterator[tuple[int, int]]:
+    forms: dict[Hashable, tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
+    for side, entries in enumerate((own, other)):
+        for entry in entries:
+            forms[_form(entry)][side].append(entry)
+    for left, right in forms.values():
+        sizes = [[_size(entry) for entry in entries] for entries in (left, right)]
+        if len(left) == len(right) and all(a == b or a is None for a, b in zip(*sizes, strict=True)):
+            yield from ((a.number, b.number) for a, b in zip(left, right, strict=True))
+            continue
+        for size in set(sizes[0]) - {None}:
+            a, b = ([one for one in entries if _size(one) == size] for entries in (left, right))
+            if len(a) == len(b):
+                yield from ((one.number, same.number) for one, same in zip(a, b, strict=True))

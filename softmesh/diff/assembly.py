@@ -157,11 +157,3 @@ def _by_chip(wrong: torch.Tensor, expected: torch.Tensor, lead: int) -> torch.Te
     size = expected.reshape(*expected.shape[:lead], -1).norm(dim=-1)
     usual = size.square().mean().sqrt()
     return off / size.clamp(min=max(float(usual), 1e-30))
-
-
-def has_same_values(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
-    """In whatever order."""
-    if ours.numel() != theirs.numel():
-        return False
-    mine, yours = ours.flatten().float().sort().values, theirs.flatten().float().sort().values
-    return float((mine - yours).norm()) <= tolerance * float(yours.norm())

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.diff.assembly import has_same_values, like, measured, value_of, whole_of
+from softmesh.diff.assembly import like, measured, value_of, whole_of
 from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.train.equivalence.values import Value, whole
 
 _CLOSE = 0.05  # the relative error that an explanation may leave, at most
-_MOST_ELEMENTS = 1 << 22  # of values that orders are looked for in
 _SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4)
 
 
@@ -114,14 +114,13 @@ def _wrong_collective(case: Case) -> Finding | None:
     own = words[axis] if isinstance(axis, int) and axis < len(words) else None
     others = [(at, word) for at, word in enumerate(words) if word is not REPLICATE and at != axis and grid[at] > 1]
     reduces = any(name in entry.name for name in ("reduce", "rs"))
+    partial = next((at for at, word in others if isinstance(word, Partial)), None)
+    if reduces and own is not None and not isinstance(own, Partial) and partial is not None:
+        return Finding(
+            Cause.WRONG_AXIS,
+            f"it adds up along mesh axis {axis} ({own!r}), and the partial sums lie along axis {partial}.",
+        )
     if reduces and own is REPLICATE and isinstance(axis, int) and grid[axis] > 1:
-        partial = next((at for at, word in others if isinstance(word, Partial)), None)
-        if partial is not None:
-            return Finding(
-                Cause.WRONG_AXIS,
-                f"it adds up along mesh axis {axis}, where all hold the same, and the partial sums lie along axis "
-                f"{partial}.",
-            )
         return Finding(
             Cause.DOUBLE_REDUCE,
             f"it adds up {grid[axis]} equal values: devices along mesh axis {axis} hold the whole already.",
@@ -177,7 +176,7 @@ def _other_input(case: Case) -> Finding | None:
         if value is None or should is None:
             continue
         off = measured(value, should, None)
-        if off is None or off.severity <= max(4 * case.judged.band, 1e-5):
+        if off is None or off.severity <= min(max(4 * case.judged.band, 1e-5), _CLOSE):
             continue
         known = judgement.expected.get(mine.value)
         if known is not None and known.stored.number == yours.value:
@@ -186,8 +185,8 @@ def _other_input(case: Case) -> Finding | None:
         wanted = makers.get(yours.value)
         instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
         place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
-        stale = "cache" in case.entry.name or "cache" in (wanted.name if wanted is not None else "")
-        cause = Cause.STALE_CACHE if stale else Cause.OTHER_INPUT
+        is_cache = wanted is not None and "cache" in wanted.name
+        cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
         return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
     return None
 
@@ -201,21 +200,38 @@ def _bias(case: Case) -> Finding | None:
     if len(words) != case.value.dist.lead:
         return None
     found = whole("a sum", Value(case.value.data, case.value.dist.with_placements(words)))
-    times = math.prod(case.grid[axis] for axis in axes) - 1
-    if times < 1:
+    devices = math.prod(case.grid[axis] for axis in axes)
+    if devices < 2:
         return None
     for at, operand in enumerate(case.entry.inputs):
         words = operand.dist.placements
         if at and all(words[axis] is REPLICATE for axis in axes if axis < len(words)):
             bias = whole_of(case.judgement.mine, operand)
-            if bias is None or not _broadcasts(bias, found) or not case.same(found - times * bias):
+            if bias is None or not _broadcasts(bias, found):
                 continue
-            return Finding(
-                Cause.DOUBLE_REDUCE,
-                f"input {at} is whole on every device and is added {times + 1} times, once to each partial sum: add it "
-                "after the reduction, or on one device.",
-            )
+            if case.same(found - (devices - 1) * bias) or case.same(found - devices * bias):
+                return _added_often(at, devices)
     return None
+
+
+def _bias_of_contributions(case: Case) -> Finding | None:
+    """By placements alone, where there is nothing to compare with: partial sums with a whole third input."""
+    if case.expected is not None or len(case.entry.inputs) < 3:
+        return None
+    axes = {axis for words in case.words[:2] for axis, word in enumerate(words) if isinstance(word, Shard)}
+    axes = {axis for axis in axes if axis < len(case.made) and case.made[axis] is LOCAL}
+    third = case.words[2]
+    if axes and all(axis < len(third) and third[axis] is REPLICATE for axis in axes):
+        return _added_often(2, math.prod(case.grid[axis] for axis in axes))
+    return None
+
+
+def _added_often(at: int, devices: int) -> Finding:
+    return Finding(
+        Cause.DOUBLE_REDUCE,
+        f"input {at} is whole on every device and is added {devices} times, once to each partial sum: add it after the "
+        "reduction, or on one device.",
+    )
 
 
 def _broadcasts(small: torch.Tensor, large: torch.Tensor) -> bool:
@@ -232,9 +248,18 @@ def _other_argument(case: Case) -> Finding | None:
     other = [
         f"{name}={ours.get(name)!r} where the reference has {theirs.get(name)!r}"
         for name in sorted({*ours, *theirs})
-        if ours.get(name) != theirs.get(name)
+        if ours.get(name) != theirs.get(name) and not _is_share(ours.get(name), theirs.get(name), case.grid)
     ]
     return Finding(Cause.OTHER_ARGUMENT, f"called with {', '.join(other)}.") if other else None
+
+
+def _is_share(ours: object, theirs: object, grid: tuple[int, ...]) -> bool:
+    """Sizes and counts are those of one device's share."""
+    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
+        return all(a == b or _is_share(a, b, grid) for a, b in zip(ours, theirs, strict=True))
+    if type(ours) is not int or type(theirs) is not int:
+        return False
+    return any(ours * n == theirs for n in (*grid, math.prod(grid)) if n > 1) and theirs != 0
 
 
 # -- about the numbers -------------------------------------------------------------------------------
@@ -272,7 +297,7 @@ def _offset(case: Case) -> Finding | None:
     for dim in range(expected.dim()):
         for shift in _SHIFTS:
             count = expected.shape[dim] - abs(shift)
-            if count < max(2, abs(shift)):
+            if count < 4 * abs(shift):
                 continue
             ours = found.narrow(dim, max(shift, 0), count).float()
             theirs = expected.narrow(dim, max(-shift, 0), count).float()
@@ -295,22 +320,23 @@ def _transposed(case: Case) -> Finding | None:
 
 
 def _reordered(case: Case) -> Finding | None:
-    found, expected = case.found, case.expected
-    if found is None or expected is None or found.numel() != expected.numel() or found.numel() > _MOST_ELEMENTS:
+    found, expected, value = case.found, case.expected, case.value
+    if found is None or expected is None or value is None or found.numel() != expected.numel():
         return None
-    if not has_same_values(found, expected, max(2 * case.judged.band, 1e-6)):
+    dealt = out_of_order(value, found, expected.reshape(found.shape))
+    if dealt is not None and dealt[1]:
+        devices = " and ".join(map(str, dealt[1]))
+        return Finding(
+            Cause.REORDERED,
+            f"devices {devices} along mesh axis {dealt[0]} hold parts of the reference that are others'.",
+        )
+    dim = is_reordered(found, expected.reshape(found.shape), min(2 * case.judged.band, _CLOSE))
+    if dim is None:
         return None
-    dims = [dim for dim in range(expected.dim()) if _is_permuted(found.reshape(expected.shape), expected, dim, case)]
-    where = f"along dim {dims[0]} " if dims else ""
+    where = "" if dim < 0 else f"along dim {dim} "
     return Finding(
         Cause.REORDERED, f"{where}it has the values of the reference in another order: shards, heads or pages swapped."
     )
-
-
-def _is_permuted(found: torch.Tensor, expected: torch.Tensor, dim: int, case: Case) -> bool:
-    sums = [one.float().movedim(dim, 0).flatten(1).norm(dim=1).sort().values for one in (found, expected)]
-    sizes = expected.shape[dim] > 1 and float((sums[0] - sums[1]).norm()) <= 1e-3 * float(sums[1].norm())
-    return sizes and not torch.equal(*(one.movedim(dim, 0).flatten(1).sum(1) for one in (found, expected)))
 
 
 # -- about the programs ------------------------------------------------------------------------------
@@ -375,12 +401,13 @@ _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _undefined,
     _coarse,
     _wrong_collective,
-    _bias,
     _partial,
+    _bias,
+    _bias_of_contributions,
     _shard_only,
     _other_input,
-    _multiple,
     _other_argument,
+    _multiple,
     _offset,
     _transposed,
     _reordered,

@@ -11,6 +11,7 @@ import torch
 from softmesh.arguments import described, refused
 from softmesh.diff.causes import Case, explained
 from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import Recording, recorded
 from softmesh.diff.result import Cause, Comparison, Divergence, Figures, OpDifference, Verdict
 from softmesh.diff.tolerances import Tolerances
@@ -134,13 +135,14 @@ def divergence(judgement: Judgement, judged: Judged) -> Divergence:
     measure, entry = judged.measure, judged.entry
     figures = Figures(math.inf, 0.0, math.inf, math.inf) if measure is None else measure.figures
     everywhere = entry.outputs[judged.output].dist.coordinates()
-    coords = everywhere if measure is None else _wrong_chips(judged, everywhere)
+    case = Case(judgement, judged)
+    coords = everywhere if measure is None else _wrong_chips(case, everywhere)
     return Divergence(
         entry.number,
         entry.name,
         entry.site,
         coords,
-        _box(Case(judgement, judged)),
+        _box(case),
         figures.pcc,
         figures.max_error,
         figures.ulp,
@@ -152,8 +154,13 @@ def divergence(judgement: Judgement, judged: Judged) -> Divergence:
     )
 
 
-def _wrong_chips(judged: Judged, everywhere: tuple[MeshCoordinate, ...]) -> tuple[MeshCoordinate, ...]:
+def _wrong_chips(case: Case, everywhere: tuple[MeshCoordinate, ...]) -> tuple[MeshCoordinate, ...]:
+    judged, found, expected = case.judged, case.found, case.expected
     assert judged.measure is not None
+    if not case.entry.inputs and found is not None and expected is not None and found.numel() == expected.numel():
+        dealt = out_of_order(judged.measure.value, found, expected.reshape(found.shape))
+        if dealt is not None and dealt[1] and len(tuple(everywhere[0])) > dealt[0]:
+            return tuple(coord for coord in everywhere if coord[dealt[0]] in dealt[1])
     band = max(judged.band, judged.severity / 100)
     return tuple(coord for coord, error in judged.measure.errors if error > band) or everywhere
 

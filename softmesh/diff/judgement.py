@@ -15,8 +15,9 @@ from typing import NamedTuple
 import torch
 
 from softmesh.diff.alignment import aligned
-from softmesh.diff.assembly import Measure, has_same_values, measured, value_of, whole_of
+from softmesh.diff.assembly import Measure, measured, value_of, whole_of
 from softmesh.diff.golden_values import inherited_error
+from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.recording import READS, Entry, Recording
 from softmesh.diff.result import Verdict
 from softmesh.diff.tolerances import GROWTH, Tolerances, unit
@@ -24,6 +25,7 @@ from softmesh.diff.value_store import Stored
 from softmesh.placement.placements import LOCAL, Partial
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
+_SMALL = 0.05
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
@@ -76,7 +78,7 @@ class Judgement:
         for entry in mine.entries:
             self.judged.append(self._judge(entry))
         self._trace_on()
-        self.first = next((one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried), None)
+        self.first = self._blamed()
 
     # -- one op ----------------------------------------------------------------------------------
 
@@ -241,6 +243,37 @@ class Judgement:
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
                 one.is_carried = not self._is_rearranged(one)
 
+    def _blamed(self) -> Judged | None:
+        """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
+        another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
+        wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
+        first = next((one for one in wrong if not self._is_dealt(one)), wrong[0] if wrong else None)
+        return None if first is None else self._apart_before(first)
+
+    def _is_dealt(self, judged: Judged) -> bool:
+        if judged.entry.inputs or judged.measure is None or judged.expected is None:
+            return False
+        ours, theirs = whole_of(self.mine, judged.entry.outputs[0]), whole_of(self.theirs, judged.expected.stored)
+        if ours is None or theirs is None or ours.numel() != theirs.numel():
+            return False
+        dealt = out_of_order(judged.measure.value, ours, theirs.reshape(ours.shape))
+        return dealt is not None and not dealt[1]
+
+    def _apart_before(self, judged: Judged) -> Judged:
+        """The first op on the way to it that was not compared and made of one value something of each device's own."""
+        makers = {output.number: one for one in self.judged for output in one.entry.outputs}
+        found, waiting, seen = judged, [judged], {judged.entry.number}
+        while waiting:
+            for operand in waiting.pop().entry.inputs:
+                maker = makers.get(operand.value)
+                if maker is None or maker.verdict is not Verdict.NOT_COMPARED or maker.entry.number in seen:
+                    continue
+                seen.add(maker.entry.number)
+                waiting.append(maker)
+                if falls_apart(maker.entry) and maker.entry.number < found.entry.number:
+                    found = maker
+        return found
+
     def _is_rearranged(self, judged: Judged) -> bool:
         """Whether what is off may come right again: only its order or its size is another, or it is nobody's whole.
 
@@ -254,4 +287,16 @@ class Judgement:
         theirs = whole_of(self.theirs, judged.expected.stored)
         if ours is None or theirs is None:
             return True
-        return has_same_values(ours, theirs, max(judged.band, 1e-6))
+        return is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
+
+
+def falls_apart(entry: Entry) -> bool:
+    """Whether devices hold something of their own only after the op."""
+    if entry.name.endswith("pre_all_gather"):
+        return False  # what it is for
+    made = entry.outputs[0].dist.placements
+    return any(
+        word is LOCAL
+        and not any(axis < len(one.dist.placements) and one.dist.placements[axis] is LOCAL for one in entry.inputs)
+        for axis, word in enumerate(made)
+    )
