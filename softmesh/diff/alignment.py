@@ -29,7 +29,7 @@ _NORMS = ("rms_norm", "layer_norm")
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     """For entries of one run, those of the other that are the same op."""
     sends = {entry.name for entry in theirs.entries if entry.sends}
-    ours = [entry for entry in mine.entries if not entry.sends or entry.name in sends]
+    ours = [one for one in mine.entries if (not one.sends or one.name in sends) and one.gradient_of is None]
     lines = {_line(entry) for entry in theirs.entries}
     shared = sum(_line(entry) in lines for entry in ours)
     first: Key = _line if 2 * shared > len(ours) else _name

@@ -72,16 +72,19 @@ def whole_shape(stored: Stored) -> tuple[int, ...] | None:
 
 
 def readings(value: Value, expected: torch.Tensor) -> Iterator[Value]:
-    """The value with every word in place of Local that the sizes allow."""
+    """The value with every word in place of Local, or of a Shard that does not fit, that the sizes allow."""
     local = value.data.shape[value.dist.lead :]
     choices: list[list[Placement]] = []
     for axis, word in enumerate(value.words):
-        if word is not LOCAL:
-            choices.append([word])
-            continue
         n = value.data.shape[axis]
         dims = [d for d in range(len(local)) if d < expected.dim() and local[d] * n == expected.shape[d]]
-        choices.append([LOCAL, *map(Shard, dims), Partial("sum")])
+        if isinstance(word, Shard) and n > 1 and dims and word.dim % len(local) not in dims:
+            choices.append([word, *map(Shard, dims)])  # of a dim with one element, it does not matter which one
+        elif word is not LOCAL:
+            choices.append([word])
+        else:
+            means = [Partial("avg")] if expected.numel() == 1 else []  # a loss that each device has of its own rows
+            choices.append([LOCAL, *map(Shard, dims), Partial("sum"), *means])
     for words in itertools.islice(itertools.product(*choices), _MOST_READINGS):
         yield Value(value.data, value.dist.with_placements(words))
 

@@ -74,6 +74,7 @@ class Judgement:
         tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
@@ -87,7 +88,10 @@ class Judgement:
 
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
-        other = None if partner is None else self._with_same_inputs(entry, self.theirs.entries[partner])
+        if partner is None:
+            other = self._gradient_partner(entry)
+        else:
+            other = self._with_same_inputs(entry, self.theirs.entries[partner])
         judged = Judged(entry, other)
         if self.parted:
             return judged
@@ -119,6 +123,11 @@ class Judgement:
             self.pairs[entry.number] = found.number
         return found
 
+    def _gradient_partner(self, entry: Entry) -> Entry | None:
+        """The gradient that came back to the same value of the reference."""
+        should = None if entry.gradient_of is None else self.expected.get(entry.gradient_of)
+        return None if should is None else self._gradients.get(should.stored.number)
+
     def _expect(self, entry: Entry, other: Entry | None) -> None:
         if entry.name in READS and other is not None and other.outputs:
             self.expected.setdefault(entry.outputs[0].number, Expected(other.outputs[0], other))
@@ -135,6 +144,7 @@ class Judgement:
         expected = whole_of(self.theirs, should.stored)
         if value is None or expected is None:
             return
+        expected = expected if judged.entry.scale == 1 else expected * judged.entry.scale
         found = measured(value, expected, judged.entry.outputs[at].dtype)
         if found is None:
             judged.unfit = judged.measure is None
@@ -251,7 +261,8 @@ class Judgement:
                 continue
             made = [] if one.entry.name in READS else [output.number for output in one.entry.outputs]
             after = [reader for number in made for reader in readers[number] if reader is not one]
-            one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
+            is_off = one.verdict in wrong or any(number in self._off for number in made)
+            one.is_carried = any(reader.is_carried for reader in after) if after else is_off
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
                 one.is_carried = not (self._is_rearranged(one) or self._goes_on_otherwise(one, readers))
 
@@ -272,7 +283,9 @@ class Judgement:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
         another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
         wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
-        first = next((one for one in wrong if not self._is_dealt(one)), wrong[0] if wrong else None)
+        first = next((one for one in wrong if not self._is_dealt(one)), None)
+        if first is None and any(one.verdict is Verdict.INHERITED and one.is_carried for one in self.judged):
+            first = next(iter(wrong), None)
         return None if first is None else self._apart_before(first)
 
     def _is_dealt(self, judged: Judged) -> bool:

@@ -5,69 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from softmesh.callsite import CallSite
+from softmesh.diff.entries import Entry, Given, Operand, Recording
+from softmesh.diff.gradient_recording import GradientRecorder
 from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
-from softmesh.placement.distribution import Distribution
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command, observe
+from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.tensor.tensor import Tensor
 
 READS = ("to_torch", "from_device")  # what comes to the host is compared as if these had made it
 _SILENT = ("deallocate", "get_device_tensors")
 _SEED = 0
+_SAMPLES = 16
 _MOVING = (
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
 )
-
-
-class Operand(NamedTuple):
-    """What an op read: a value of the run, as the op saw it (a view of it may have another shape)."""
-
-    value: int
-    shape: tuple[int, ...]  # with the dims of the distribution
-    dist: Distribution
-
-
-class Given(NamedTuple):
-    """In the arguments of a call, the n-th tensor that the op read."""
-
-    at: int
-
-
-@dataclass
-class Entry:
-    """One op of a run."""
-
-    number: int
-    name: str
-    site: CallSite
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Stored, ...]
-    arguments: dict[str, object]
-    sends: bool  # whether devices read of each other: a collective
-    within: tuple[str, ...]
-    module: str = ""
-    call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # as called, `Given` in place of tensors
-
-
-@dataclass
-class Recording:
-    """All ops of one run, and how it ended."""
-
-    store: ValueStore
-    entries: list[Entry] = field(default_factory=list)
-    mesh: tuple[int, ...] = ()
-    error: BaseException | None = None
-    result: object = None
 
 
 class Recorder:
@@ -78,7 +38,8 @@ class Recorder:
         self._module_of = module_of
         self._is_reference = is_reference
         self._is_silent = False
-        self._known: dict[tuple[int, int], int] = {}  # by memory: the value that it holds
+        self._known: dict[tuple[int, int], tuple[int, str]] = {}  # by memory: the value in it, and some of it
+        self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
 
     def called(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
@@ -110,7 +71,7 @@ class Recorder:
         finally:
             self._is_silent = False
         data = made.view_data()
-        self._known[data.data_ptr(), data.numel()] = number
+        self._known[data.data_ptr(), data.numel()] = number, _sample(data)
         return made
 
     def on_command(self, command: Command) -> None:
@@ -124,38 +85,43 @@ class Recorder:
         run = self.run
         if command.device is not None:
             run.mesh = max(run.mesh, tuple(command.device.shape), key=lambda shape: (_product(shape), shape))
-        inputs = tuple(self._operand(tensor) for tensor in command.inputs)
+        written = {id(tensor.storage) for tensor in command.outputs}
+        inputs = tuple(self._operand(tensor, id(tensor.storage) in written) for tensor in command.inputs)
         if command.name in READS:
             made = tuple(run.store.values[operand.value] for operand in inputs)
         else:
             made = tuple(self._put(tensor) for tensor in outputs)
         op = OPERATIONS.get(command.name)
-        run.entries.append(
-            Entry(
-                len(run.entries),
-                command.name,
-                command.site,
-                inputs,
-                made,
-                _plain(dict(command.arguments)),
-                op is not None and op.reads_other_devices,
-                command.within,
-                self._module_of() if self._module_of is not None else "",
-                self._call_of(command),
-            )
+        entry = Entry(
+            len(run.entries),
+            command.name,
+            command.site,
+            inputs,
+            made,
+            _plain(dict(command.arguments)),
+            op is not None and op.reads_other_devices,
+            command.within,
+            self._module_of() if self._module_of is not None else "",
+            self._call_of(command),
         )
+        run.entries.append(entry)
+        if GRADIENTS.in_use and command.name not in READS:
+            self.gradients.note(entry, command.inputs, outputs)
 
-    def _operand(self, tensor: CommandTensor) -> Operand:
+    def _operand(self, tensor: CommandTensor, is_written: bool = False) -> Operand:
+        """What was read; of a tensor that the op has written to by now, the value before."""
         data = tensor.view_data()
-        number = self._known.get((data.data_ptr(), data.numel()))
-        if number is None:
-            number = self._put(tensor).number
+        known = self._known.get((data.data_ptr(), data.numel()))
+        is_same = known is not None and (
+            is_written or known[1] == _sample(data)
+        )  # memory may be another tensor's by now
+        number = known[0] if known is not None and is_same else self._put(tensor).number
         return Operand(number, tuple(data.shape), tensor.view_distribution())
 
     def _put(self, tensor: CommandTensor) -> Stored:
         data = tensor.view_data()
         stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype)
-        self._known[data.data_ptr(), data.numel()] = stored.number
+        self._known[data.data_ptr(), data.numel()] = stored.number, _sample(data)
         return stored
 
     def _call_of(self, command: Command) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -164,6 +130,12 @@ class Recorder:
         _, args, kwargs = self._calls[-1]
         tensors = list(command.inputs)
         return _without_tensors(args, tensors), _without_tensors(kwargs, tensors)
+
+
+def _sample(data: torch.Tensor) -> str:
+    """Some of the values, to tell whether memory holds what it did."""
+    flat = data.detach().as_strided((data.numel(),), (1,)) if data.is_contiguous() else data.detach().flatten()
+    return str(flat[:: max(1, len(flat) // _SAMPLES)][: _SAMPLES + 1].tolist())
 
 
 def _product(shape: tuple[int, ...]) -> int:
@@ -209,7 +181,8 @@ def recorded(
     """
     run = Recording(ValueStore())
     recorder = Recorder(run, module_of, is_reference)
-    with same_random_numbers(), observe(recorder), intercepting(recorder.called):
+    watching = recorder.gradients.watching()
+    with same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
         try:
             run.result = program()
         except Exception as error:
