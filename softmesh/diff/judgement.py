@@ -50,6 +50,7 @@ class Judged:
     brought: float = 0.0  # the error of what it read
     verdict: Verdict = Verdict.NOT_COMPARED
     is_carried: bool = False
+    may_be_carried: bool = False  # to ops that were not compared
     unfit: bool = False  # there is a reference, and no reading has its size
 
     @property
@@ -70,8 +71,12 @@ class Judgement:
         self.pairs = aligned(mine, theirs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._by_inputs = {
+            (one.name, *(each.value for each in one.inputs)): one for one in theirs.entries if one.inputs
+        }
         self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
         self._levels: dict[int, float] = {}  # by value: the accepted error
+        self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
         self.judged: list[Judged] = []
@@ -85,11 +90,15 @@ class Judgement:
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
         other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
+        if other is not None and other.site != entry.site:
+            other = self._reader_of_the_same(entry) or other
         judged = Judged(entry, other)
         if self.parted:
             return judged
         self._expect(entry, other)
-        judged.brought = sum({one.value: self._levels.get(one.value, 0.0) for one in entry.inputs}.values())
+        judged.brought = sum({one.value: self._levels.get(one.value, self._worst) for one in entry.inputs}.values())
+        if entry.gradient_of is not None:
+            judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
             should = self.expected.get(output.number)
             if should is not None:
@@ -99,6 +108,11 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _reader_of_the_same(self, entry: Entry) -> Entry | None:
+        """Ops of other lines are paired by order only: one that reads what this one reads is the better partner."""
+        known = [self.expected.get(one.value) for one in entry.inputs]
+        return self._by_inputs.get((entry.name, *(None if one is None else one.stored.number for one in known)))
 
     def _gradient_partner(self, entry: Entry) -> Entry | None:
         """The gradient that came back to the same value of the reference."""
@@ -215,6 +229,7 @@ class Judgement:
         """What later ops are told of this value."""
         if judged.verdict in (Verdict.EXACT, Verdict.ROUNDING):
             self._levels[number] = judged.severity
+            self._worst = max(self._worst, judged.severity)
         elif judged.verdict is Verdict.NOT_COMPARED:
             self._levels[number] = judged.brought
             wrong = [self._off[one.value] for one in judged.entry.inputs if one.value in self._off]
@@ -238,8 +253,11 @@ class Judgement:
                 continue
             made = [] if one.entry.name in READS else [output.number for output in one.entry.outputs]
             after = [reader for number in made for reader in readers[number] if reader is not one]
-            is_off = one.verdict in wrong or any(number in self._off for number in made)
-            one.is_carried = any(reader.is_carried for reader in after) if after else is_off
+            is_end = one.verdict in wrong or any(number in self._off for number in made)
+            one.may_be_carried = any(reader.may_be_carried for reader in after) if after else is_end
+            one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
+            if one.verdict is Verdict.MISTAKE and not one.is_carried and one.may_be_carried:
+                one.is_carried = not self._is_dealt(one)
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
                 one.is_carried = not self._is_rearranged(one)
 

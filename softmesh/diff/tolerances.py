@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from softmesh.diff.assembly import value_of
-from softmesh.diff.recording import Entry, Recording
+from softmesh.diff.entries import Entry, Recording
+from softmesh.diff.gradient_recording import MOVED
 from softmesh.hardware.enums import DataType
 from softmesh.placement.placements import Partial
 
@@ -20,6 +21,7 @@ UNITS: dict[object, float] = {
 }
 GROWTH = 4.0  # what an op may make of the relative errors of its inputs before it is looked at closely
 _ROOM = 2.0
+_OF_A_STEP = 0.1  # of how far a step moves a parameter: it may divide by gradients that are nearly zero
 _COARSEST_UNASKED = UNITS[DataType.BFLOAT8_B]
 _NEAR = 2.0**10  # a dtype that is coarser by more than this is another choice of precision
 
@@ -43,6 +45,9 @@ class Tolerances:
         own = unit(entry.outputs[at].dtype)
         read = max((unit(run.store.values[operand.value].dtype) for operand in entry.inputs), default=0.0)
         allowed = self._allowed(max(own, read / 2), theirs)
+        moved = entry.arguments.get(MOVED)
+        if isinstance(moved, float):
+            return max(allowed, _OF_A_STEP * moved)
         if own == 0.0 and not entry.inputs:
             return 0.0  # numbers that the host wrote
         return _ROOM * allowed * _accumulation(run, entry, allowed) * self._cancellation(run, entry, at)
