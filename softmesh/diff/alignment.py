@@ -13,6 +13,7 @@ from softmesh.diff.assembly import whole_shape
 from softmesh.diff.recording import READS, Entry, Recording
 
 Key = Callable[[Entry], Hashable]
+_UNIFIED = "distributed."
 _SAME_NAME = {
     "add_": "add",
     "multiply_": "multiply",
@@ -29,7 +30,8 @@ _NORMS = ("rms_norm", "layer_norm")
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     """For entries of one run, those of the other that are the same op."""
     sends = {entry.name for entry in theirs.entries if entry.sends}
-    ours = [one for one in mine.entries if (not one.sends or one.name in sends) and one.gradient_of is None]
+    own = (one for one in _results(mine) if not one.sends or _unified(one) or one.name in sends)
+    ours = [one for one in own if one.gradient_of is None]
     lines = {_line(entry) for entry in theirs.entries}
     shared = sum(_line(entry) in lines for entry in ours)
     first: Key = _line if 2 * shared > len(ours) else _name
@@ -37,12 +39,26 @@ def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     return _filled(ours, theirs.entries, pairs)
 
 
+def _results(run: Recording) -> Iterator[Entry]:
+    """The ops, and of those that a unified op calls the last one: its result."""
+    for at, entry in enumerate(run.entries):
+        after = run.entries[at + 1] if at + 1 < len(run.entries) else None
+        if not _unified(entry) or after is None or (_unified(after), after.site) != (_unified(entry), entry.site):
+            yield entry
+
+
+def _unified(entry: Entry) -> str:
+    """The unified op that called it."""
+    return entry.within[0] if entry.within and entry.within[0].startswith(_UNIFIED) else ""
+
+
 def _line(entry: Entry) -> Hashable:
     return _name(entry), entry.site.file, entry.site.line
 
 
 def _name(entry: Entry) -> str:
-    return "read" if entry.name in READS else same_name(entry.name)
+    name = _unified(entry).removeprefix(_UNIFIED) or entry.name
+    return "read" if name in READS else same_name(name)
 
 
 def same_name(op: str) -> str:

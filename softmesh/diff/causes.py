@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from softmesh.diff.assembly import like, measured, value_of, whole_of
+from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.result import Cause
@@ -37,6 +38,8 @@ class Case:
         self.entry, self.partner = judged.entry, judged.partner
         self.value = value_of(judgement.mine, self.entry.outputs[judged.output])
         expected = None if judged.expected is None else whole_of(judgement.theirs, judged.expected.stored)
+        if expected is not None and self.entry.scale != 1:
+            expected = expected * self.entry.scale
         self.expected = None if expected is None or self.value is None else like(expected, self.value)
         self.found = whole_of(judgement.mine, self.entry.outputs[judged.output])
         self.words = [one.dist.placements for one in self.entry.inputs]
@@ -158,6 +161,10 @@ def _shard_only(case: Case) -> Finding | None:
     found = case.input_axes(Shard)
     if not found:
         return None
+    if case.partner is not None and case.partner.name == case.entry.name:
+        other = _other_input(case) or _other_argument(case)
+        if other is not None:
+            return other
     axis, word = found[0]
     assert isinstance(word, Shard)
     return Finding(
@@ -183,6 +190,8 @@ def _other_input(case: Case) -> Finding | None:
             continue
         makers = {value.number: one for one in judgement.theirs.entries for value in one.outputs}
         wanted = makers.get(yours.value)
+        if known is None and wanted is None:
+            continue
         instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
         place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
         is_cache = wanted is not None and "cache" in wanted.name
@@ -260,6 +269,14 @@ def _is_share(ours: object, theirs: object, grid: tuple[int, ...]) -> bool:
     if type(ours) is not int or type(theirs) is not int:
         return False
     return any(ours * n == theirs for n in (*grid, math.prod(grid)) if n > 1) and theirs != 0
+
+
+def _of_training(case: Case) -> Finding | None:
+    if not is_of_training(case.entry):
+        return None
+    found, expected = case.found, case.expected
+    ratio = None if found is None or expected is None else ratio_of(found, expected)
+    return Finding(*training_cause(case.entry, ratio))
 
 
 # -- about the numbers -------------------------------------------------------------------------------
@@ -349,7 +366,7 @@ def _missing(case: Case) -> Finding | None:
         return None
     taken = set(judgement.pairs.values())
     before = [one for one in judgement.theirs.entries[: partner.number] if one.number not in taken]
-    last = next((one for one in reversed(before) if not one.sends), None)
+    last = next((one for one in reversed(before) if not one.sends and one.gradient_of is None), None)
     if last is None:
         return None
     cause = Cause.STALE_CACHE if "cache" in last.name else Cause.OTHER_PROGRAM
@@ -400,6 +417,7 @@ def _short(dtype: object) -> str:
 _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _undefined,
     _coarse,
+    _of_training,
     _wrong_collective,
     _partial,
     _bias,

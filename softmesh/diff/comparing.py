@@ -105,10 +105,11 @@ def _raised(error: BaseException) -> str:
 def _lengths(judgement: Judgement) -> list[str]:
     """What only one of the programs has, collectives aside."""
     taken = set(judgement.pairs.values())
-    ours = [one for one in judgement.mine.entries if one.number not in judgement.pairs and not one.sends]
-    theirs = [one for one in judgement.theirs.entries if one.number not in taken and not one.sends]
+    ours = [one for one in judgement.mine.entries if one.number not in judgement.pairs]
+    theirs = [one for one in judgement.theirs.entries if one.number not in taken]
     notes = []
-    for side, left in (("program", ours), ("reference", theirs)):
+    for side, entries in (("program", ours), ("reference", theirs)):
+        left = [one for one in entries if not one.sends and one.gradient_of is None]
         if left:
             shown = ", ".join(f"{one.name} ({one.site})" for one in left[:4])
             more = f" and {len(left) - 4} more" if len(left) > 4 else ""

@@ -26,6 +26,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.train.module import PHASE_WATCHERS, Phase
 
 GRADIENT = "gradient of "
+MOVED = "moved"  # an argument of a step: how far it moved the parameter, by its size
 
 
 class GradientRecorder:
@@ -38,6 +39,7 @@ class GradientRecorder:
         self._held: dict[str, Operand] = {}  # by parameter: its gradient, as the last phase left it
         self._tapped: dict[int, tuple[int, Entry | None]] = {}  # by node of torch's graph: the value, and what made it
         self._nodes: list[object] = []  # keeps what `_tapped` knows by id
+        self._old: dict[str, int] = {}  # by parameter: its value before a step
         self._losses = 1  # of the backward pass: how many devices have one of their own
         self._gradients: dict[int, Operand] = {}  # by value: the one that came back to it
         self._readers: dict[int, list[Entry]] = defaultdict(list)
@@ -89,15 +91,20 @@ class GradientRecorder:
     def told(self, phase: Phase, who: str, params: Mapping[str, Tensor]) -> None:
         site = user_call_site()
         for name, tensor in params.items():
+            if phase is Phase.BEFORE_STEP:
+                self._old[name] = self._known(tensor).value
             gradient = tensor.storage.gradient
             if phase is Phase.STEP:
                 inputs = tuple(one for one in (self._held.pop(name, None),) if one is not None)
-                self._add(f"{who}.step", site, inputs, self._put(tensor), module=name)
+                before = self._run.store.load(self._run.store.values[self._old.pop(name)])
+                data = tensor.view_data().detach()
+                moved = float((data - before).float().norm()) / max(float(data.float().norm()), 1e-30)
+                self._add(f"{who}.step", site, inputs, self._put(tensor), module=name, arguments={MOVED: moved})
             elif gradient is not None:
-                before = self._held.get(name) or self._gradients.get(self._known(tensor).value)
+                earlier = self._held.get(name) or self._gradients.get(self._known(tensor).value)
                 stored = self._put(gradient_tensor(tensor.storage, tensor, gradient))
                 named = phase.value if phase is not Phase.BEFORE_STEP else f"{GRADIENT}{who}.step"
-                self._add(named, site, () if before is None else (before,), stored, module=name)
+                self._add(named, site, () if earlier is None else (earlier,), stored, module=name)
                 self._held[name] = Operand(stored.number, stored.shape, stored.dist)
 
     def _add(
@@ -107,11 +114,12 @@ class GradientRecorder:
         inputs: tuple[Operand, ...],
         stored: Stored,
         module: str = "",
+        arguments: dict[str, object] | None = None,
         gradient_of: int | None = None,
         scale: float = 1.0,
     ) -> None:
         entries = self._run.entries
-        entry = Entry(len(entries), name, site, inputs, (stored,), {}, False, (), module)
+        entry = Entry(len(entries), name, site, inputs, (stored,), arguments or {}, False, (), module)
         entry.gradient_of, entry.scale = gradient_of, scale
         entries.append(entry)
 

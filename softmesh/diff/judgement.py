@@ -26,7 +26,6 @@ from softmesh.placement.placements import LOCAL, Partial
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _SMALL = 0.05
-_NEAR = 32  # ops before and after
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
@@ -51,6 +50,7 @@ class Judged:
     brought: float = 0.0  # the error of what it read
     verdict: Verdict = Verdict.NOT_COMPARED
     is_carried: bool = False
+    may_be_carried: bool = False  # to ops that were not compared
     unfit: bool = False  # there is a reference, and no reading has its size
 
     @property
@@ -71,11 +71,14 @@ class Judgement:
     ) -> None:
         self.mine, self.theirs, self._tolerances = mine, theirs, tolerances
         self.pairs = aligned(mine, theirs) if pairs is None else pairs
-        tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._by_inputs = {
+            (one.name, *(each.value for each in one.inputs)): one for one in theirs.entries if one.inputs
+        }
         self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
         self._levels: dict[int, float] = {}  # by value: the accepted error
+        self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
         self.judged: list[Judged] = []
@@ -88,17 +91,16 @@ class Judgement:
 
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
-        if partner is None:
-            other = self._gradient_partner(entry)
-        else:
-            other = self._with_same_inputs(entry, self.theirs.entries[partner])
+        other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
+        if other is not None and other.site != entry.site:
+            other = self._reader_of_the_same(entry) or other
         judged = Judged(entry, other)
         if self.parted:
             return judged
         self._expect(entry, other)
-        judged.brought = sum({one.value: self._levels.get(one.value, 0.0) for one in entry.inputs}.values())
-        if entry.name in READS and entry.inputs[0].value not in self._levels:
-            judged.brought = max(self._levels.values(), default=0.0)  # a replay left it there: as good as the worst
+        judged.brought = sum({one.value: self._levels.get(one.value, self._worst) for one in entry.inputs}.values())
+        if entry.gradient_of is not None:
+            judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
             should = self.expected.get(output.number)
             if should is not None:
@@ -109,19 +111,10 @@ class Judgement:
                 self._note(output.number, judged)
         return judged
 
-    def _with_same_inputs(self, entry: Entry, other: Entry) -> Entry:
-        """The partner, or one near it that reads what this op reads: programs may do two things in either order."""
-        wanted = [
-            self.expected[one.value].stored.number if one.value in self.expected else None for one in entry.inputs
-        ]
-        if None in wanted or not wanted or wanted == [one.value for one in other.inputs]:
-            return other
-        near = self.theirs.entries[max(0, other.number - _NEAR) : other.number + _NEAR]
-        fitting = (one for one in near if one.name == other.name and wanted == [each.value for each in one.inputs])
-        found = next(fitting, other)
-        if found is not other:
-            self.pairs[entry.number] = found.number
-        return found
+    def _reader_of_the_same(self, entry: Entry) -> Entry | None:
+        """Ops of other lines are paired by order only: one that reads what this one reads is the better partner."""
+        known = [self.expected.get(one.value) for one in entry.inputs]
+        return self._by_inputs.get((entry.name, *(None if one is None else one.stored.number for one in known)))
 
     def _gradient_partner(self, entry: Entry) -> Entry | None:
         """The gradient that came back to the same value of the reference."""
@@ -238,6 +231,7 @@ class Judgement:
         """What later ops are told of this value."""
         if judged.verdict in (Verdict.EXACT, Verdict.ROUNDING):
             self._levels[number] = judged.severity
+            self._worst = max(self._worst, judged.severity)
         elif judged.verdict is Verdict.NOT_COMPARED:
             self._levels[number] = judged.brought
             wrong = [self._off[one.value] for one in judged.entry.inputs if one.value in self._off]
@@ -261,31 +255,19 @@ class Judgement:
                 continue
             made = [] if one.entry.name in READS else [output.number for output in one.entry.outputs]
             after = [reader for number in made for reader in readers[number] if reader is not one]
-            is_off = one.verdict in wrong or any(number in self._off for number in made)
-            one.is_carried = any(reader.is_carried for reader in after) if after else is_off
+            is_end = one.verdict in wrong or any(number in self._off for number in made)
+            one.may_be_carried = any(reader.may_be_carried for reader in after) if after else is_end
+            one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
+            if one.verdict is Verdict.MISTAKE and not one.is_carried and one.may_be_carried:
+                one.is_carried = not self._is_dealt(one)
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = not (self._is_rearranged(one) or self._goes_on_otherwise(one, readers))
-
-    def _goes_on_otherwise(self, judged: Judged, readers: dict[int, list[Judged]]) -> bool:
-        """Whether ops that only the program has make the rest of it, as where an activation is an op of its own."""
-        waiting, seen = [judged], {judged.entry.number}
-        while waiting:
-            one = waiting.pop()
-            for reader in (reader for output in one.entry.outputs for reader in readers[output.number]):
-                if reader.partner is None and not reader.entry.sends:
-                    return True
-                if reader.entry.sends and reader.entry.number not in seen:
-                    seen.add(reader.entry.number)
-                    waiting.append(reader)
-        return False
+                one.is_carried = not self._is_rearranged(one)
 
     def _blamed(self) -> Judged | None:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
         another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
         wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
-        first = next((one for one in wrong if not self._is_dealt(one)), None)
-        if first is None and any(one.verdict is Verdict.INHERITED and one.is_carried for one in self.judged):
-            first = next(iter(wrong), None)
+        first = next((one for one in wrong if not self._is_dealt(one)), wrong[0] if wrong else None)
         return None if first is None else self._apart_before(first)
 
     def _is_dealt(self, judged: Judged) -> bool:

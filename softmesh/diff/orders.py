@@ -46,6 +46,8 @@ def out_of_order(value: Value, found: torch.Tensor, expected: torch.Tensor) -> t
     On one device the parts (queries, keys, values) stand one after the other; on several, each device's shares do.
     None where the columns are no such thing.
     """
+    if not expected.is_floating_point():
+        return None  # small numbers are found again anywhere
     for axis, word in enumerate(value.words):
         if not isinstance(word, Shard) or found.shape != expected.shape:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,8 +85,8 @@ class Recorder:
         run = self.run
         if command.device is not None:
             run.mesh = max(run.mesh, tuple(command.device.shape), key=lambda shape: (_product(shape), shape))
-        written = {id(tensor.storage) for tensor in command.outputs}
-        inputs = tuple(self._operand(tensor, id(tensor.storage) in written) for tensor in command.inputs)
+        written = {tensor.view_data().data_ptr() for tensor in command.outputs}
+        inputs = tuple(self._operand(tensor, written) for tensor in command.inputs)
         if command.name in READS:
             made = tuple(run.store.values[operand.value] for operand in inputs)
         else:
@@ -108,13 +108,11 @@ class Recorder:
         if GRADIENTS.in_use and command.name not in READS:
             self.gradients.note(entry, command.inputs, outputs)
 
-    def _operand(self, tensor: CommandTensor, is_written: bool = False) -> Operand:
-        """What was read; of a tensor that the op has written to by now, the value before."""
+    def _operand(self, tensor: CommandTensor, written: Collection[int] = ()) -> Operand:
+        """What the tensor held; where the op wrote in place, before it did."""
         data = tensor.view_data()
         known = self._known.get((data.data_ptr(), data.numel()))
-        is_same = known is not None and (
-            is_written or known[1] == _sample(data)
-        )  # memory may be another tensor's by now
+        is_same = known is not None and (data.data_ptr() in written or known[1] == _sample(data))  # or another's by now
         number = known[0] if known is not None and is_same else self._put(tensor).number
         return Operand(number, tuple(data.shape), tensor.view_distribution())
 

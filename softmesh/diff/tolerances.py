@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from softmesh.diff.assembly import value_of
-from softmesh.diff.recording import Entry, Recording
+from softmesh.diff.entries import Entry, Recording
+from softmesh.diff.gradient_recording import MOVED
 from softmesh.hardware.enums import DataType
 from softmesh.placement.placements import Partial
 
@@ -21,9 +21,8 @@ UNITS: dict[object, float] = {
 }
 GROWTH = 4.0  # what an op may make of the relative errors of its inputs before it is looked at closely
 _ROOM = 2.0
-_ADAPTIVE = 64.0  # a step that is divided by the gradient's own size takes the rounding of small ones for large ones
+_OF_A_STEP = 0.1  # of how far a step moves a parameter: it may divide by gradients that are nearly zero
 _COARSEST_UNASKED = UNITS[DataType.BFLOAT8_B]
-_MANY = 0.2
 _NEAR = 2.0**10  # a dtype that is coarser by more than this is another choice of precision
 
 
@@ -38,16 +37,6 @@ class Tolerances:
     def __init__(self, given: float | None, lifted: bool) -> None:
         self._given = given
         self.lifted = lifted
-        self.is_coarser = False
-
-    def look_at(self, mine: Recording, theirs: Recording, pairs: Mapping[int, int]) -> None:
-        """Where many results have a coarser type than the reference's, the program is in another precision."""
-        kinds = [
-            (unit(mine.entries[ours].outputs[0].dtype), unit(theirs.entries[other].outputs[0].dtype))
-            for ours, other in pairs.items()
-        ]
-        kinds = [(ours, other) for ours, other in kinds if ours and other]
-        self.is_coarser = sum(ours > other for ours, other in kinds) > _MANY * len(kinds)
 
     def of_rounding(self, run: Recording, entry: Entry, at: int, theirs: object) -> float:
         """What the op itself may add to the error of its output."""
@@ -56,17 +45,19 @@ class Tolerances:
         own = unit(entry.outputs[at].dtype)
         read = max((unit(run.store.values[operand.value].dtype) for operand in entry.inputs), default=0.0)
         allowed = self._allowed(max(own, read / 2), theirs)
+        moved = entry.arguments.get(MOVED)
+        if isinstance(moved, float):
+            return max(allowed, _OF_A_STEP * moved)
         if own == 0.0 and not entry.inputs:
             return 0.0  # numbers that the host wrote
-        adaptive = _ADAPTIVE if entry.name.endswith(".step") and not entry.name.startswith("SGD") else 1.0
-        return adaptive * _ROOM * allowed * _accumulation(run, entry, allowed) * self._cancellation(run, entry, at)
+        return _ROOM * allowed * _accumulation(run, entry, allowed) * self._cancellation(run, entry, at)
 
     def _allowed(self, ours: float, theirs: object) -> float:
         reference = unit(theirs)
         if self.lifted or reference == 0.0 or ours <= reference:
             return max(ours, reference)
-        is_near = self.is_coarser or ours / reference < _NEAR
-        return ours if is_near and ours <= _COARSEST_UNASKED else reference
+        is_near = ours <= _COARSEST_UNASKED and ours / reference < _NEAR
+        return ours if is_near else reference
 
     @staticmethod
     def _cancellation(run: Recording, entry: Entry, at: int) -> float:

@@ -72,11 +72,12 @@ def marked_lines(program: ModuleType) -> dict[str, set[int]]:
 
 
 def llama(mistake: str, ops: str, *causes: Cause, mesh: tuple[int, int] = ROW_OF_8, **more: tuple[int, ...]) -> Case:
-    return Case(seeded_llama.Form(mesh=mesh, mistake=mistake), tuple(ops.split()), causes, **more)
+    return Case(seeded_llama.Form(mesh=mesh, mistake=mistake), tuple(ops.split("|")), causes, **more)
 
 
 def gpt(mistake: str, ops: str, *causes: Cause, mesh: tuple[int, int] = TWO_ROWS, **more: tuple[int, ...]) -> Case:
-    return Case(seeded_gpt.Form(mesh=mesh, mistake=mistake), tuple(ops.split()), causes, **more)
+    steps = 2 if mistake == "gradients kept" else 1
+    return Case(seeded_gpt.Form(mesh=mesh, steps=steps, mistake=mistake), tuple(ops.split("|")), causes, **more)
 
 
 _PREFILL, _DECODE = (
@@ -90,7 +91,7 @@ MISTAKES = (
     llama("scattered and gathered along other dims", "all_gather", Cause.WRONG_DIM),
     llama("attention not reduced", "add", Cause.PARTIAL_SUM),
     llama("mlp not reduced", "add", Cause.PARTIAL_SUM, mesh=GALAXY),
-    llama("gate not reduced", "mul multiply", Cause.PARTIAL_SUM, mesh=TWO_ROWS),
+    llama("gate not reduced", "mul|multiply", Cause.PARTIAL_SUM, mesh=TWO_ROWS),
     llama("reduce along the wrong axis", "all_reduce", Cause.WRONG_AXIS, mesh=TWO_ROWS),
     llama("reduced twice", "all_reduce", Cause.DOUBLE_REDUCE),
     llama("statistics not gathered", "rms_norm_post_all_gather", Cause.SHARD_ONLY, mesh=GALAXY),
@@ -115,6 +116,22 @@ MISTAKES = (
     llama("rope off by one", "from_torch", Cause.OFFSET, mesh=GALAXY),
     llama("decode rope off by one", "from_torch", Cause.OTHER_VALUES, Cause.OFFSET),
     llama("residual after the norm", "add", Cause.OTHER_INPUT),
+    gpt("forward not reduced", "add", Cause.PARTIAL_SUM),
+    gpt("bias of every device", "linear", Cause.DOUBLE_REDUCE),
+    gpt("attention's scale", _PREFILL, Cause.OTHER_ARGUMENT, mesh=GALAXY),
+    gpt("future seen", _PREFILL, Cause.OTHER_ARGUMENT),
+    gpt("keys and values swapped", _PREFILL, Cause.OTHER_INPUT),
+    gpt("residual of the norm", "add", Cause.OTHER_INPUT, mesh=GALAXY),
+    gpt("places off by one", "from_torch", Cause.OFFSET),
+    gpt("targets off by one", "from_torch", Cause.OFFSET),
+    gpt("batch out of order", "from_torch", Cause.REORDERED, Cause.OFFSET),
+    gpt("attention's gradient not reduced", "gradient of add", Cause.PARTIAL_SUM),
+    gpt("mlp's gradient not reduced", "gradient of add", Cause.PARTIAL_SUM, mesh=GALAXY),
+    gpt("gradient reduced twice", "gradient of linear", Cause.DOUBLE_REDUCE, mesh=ROW_OF_8),
+    gpt("gradients not synchronised", "gradient of SGD.step", Cause.PARTIAL_SUM),
+    gpt("gradients not averaged", "sync_gradients", Cause.WRONG_SCALE, mesh=GALAXY),
+    gpt("gradients kept", "sync_gradients", Cause.OTHER_VALUES),
+    gpt("learning rate", "SGD.step", Cause.OTHER_ARGUMENT),
 )
 
 _Llama, _GPT = seeded_llama.Form, seeded_gpt.Form
@@ -165,6 +182,5 @@ WRITTEN_OTHERWISE: dict[str, tuple[AnyForm, AnyForm]] = {
     "unified ops": (_Llama(TWO_ROWS, unified=True), _Llama((1, 1))),
     "a trace": (_Llama(traced=True), _Llama((1, 1))),
     "weights in bfp8": (_Llama(weights_dtype=_BFP8), _Llama((1, 1))),
-    "bf16 against float32": (_Llama(TWO_ROWS), _Llama((1, 1), dtype=_FP32)),
     "logits gathered": (_GPT(gathers=True), _GPT((1, 1))),
 }

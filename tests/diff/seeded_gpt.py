@@ -75,15 +75,12 @@ class Block(train.Module):
         if self.form.scatters:
             return train.all_gather(train.reduce_scatter(x, 3, "tp"), 3, "tp", gradients="replicated")
         once = not self.wrong("gradient reduced twice")
-        return train.all_reduce(x, "tp", noop_backward=once)  # gradient reduced twice
+        return train.all_reduce(x, "tp", noop_backward=once)
 
     def attention(self, x: ttnn.Tensor) -> ttnn.Tensor:
         if not self.wrong("attention's gradient not reduced"):
             x = train.broadcast(x, "tp")
-        q, k, v = (
-            self.heads(ttnn.linear(x, weight, transpose_b=True))  # attention's gradient not reduced
-            for weight in (self.q, self.k, self.v)
-        )
+        q, k, v = (self.heads(ttnn.linear(x, weight, transpose_b=True)) for weight in (self.q, self.k, self.v))
         if self.wrong("keys and values swapped"):
             k, v = v, k
         scale = FEATURES**-0.5 if self.wrong("attention's scale") else HEAD**-0.5
@@ -96,15 +93,15 @@ class Block(train.Module):
     def mlp(self, x: ttnn.Tensor) -> ttnn.Tensor:
         if not self.wrong("mlp's gradient not reduced"):
             x = train.broadcast(x, "tp")
-        inner = ttnn.gelu(ttnn.linear(x, self.up, transpose_b=True))  # mlp's gradient not reduced
+        inner = ttnn.gelu(ttnn.linear(x, self.up, transpose_b=True))
         if self.wrong("bias of every device"):
             return self.summed(ttnn.linear(inner, self.down, bias=self.bias, transpose_b=True))  # bias of every device
-        partial = ttnn.linear(inner, self.down, transpose_b=True)
+        partial = ttnn.linear(inner, self.down, transpose_b=True)  # gradient reduced twice
         total = partial if self.wrong("forward not reduced") else self.summed(partial)
         return ttnn.add(total, self.bias)  # forward not reduced
 
     def forward(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        x = ttnn.add(x, self.attention(self.norm_1(x)))
+        x = ttnn.add(x, self.attention(self.norm_1(x)))  # mlp's gradient not reduced
         own = self.norm_2(x)
         return ttnn.add(own if self.wrong("residual of the norm") else x, self.mlp(own))  # residual of the norm
 
@@ -117,20 +114,21 @@ class GPT(train.Module):
         places = first.normal(1, 1, TOKENS, FEATURES, std=0.5)
         if form.mistake == "places off by one":
             places = places.roll(1, 2)
-        self.places = train.parameter(places, mesh, dtype=form.dtype)
+        self.places = train.parameter(places, mesh, dtype=form.dtype)  # places off by one
         self.blocks = [Block(mesh, form, first) for _ in range(form.blocks)]
         self.norm = train.LayerNorm(mesh, FEATURES, first)
         head = first.normal(1, 1, VOCABULARY, FEATURES, std=FEATURES**-0.5)
         self.head = train.parameter(head, mesh, {"tp": 2}, form.dtype)
 
     def forward(self, ids: ttnn.Tensor, targets: ttnn.Tensor) -> ttnn.Tensor:
-        x = ttnn.add(ttnn.to_layout(self.characters(ids), ttnn.TILE_LAYOUT), self.places)  # places off by one
+        characters = ttnn.to_layout(self.characters(ids), ttnn.TILE_LAYOUT)
+        x = ttnn.add(characters, self.places)  # attention's gradient not reduced
         for block in self.blocks:
             x = block(x)
         logits = ttnn.linear(train.broadcast(self.norm(x), "tp"), self.head, transpose_b=True)
         if self.form.gathers:
             return train.cross_entropy(train.all_gather(logits, 3, "tp", gradients="replicated"), targets)
-        return train.vocab_parallel_cross_entropy(logits, targets, "tp")  # targets off by one
+        return train.vocab_parallel_cross_entropy(logits, targets, "tp")
 
 
 def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,7 +147,7 @@ def synchronise(model: GPT, form: Form) -> None:
     if form.mistake == "gradients not averaged":
         train.sync_gradients(model, axes=["dp"], average=False)  # gradients not averaged
     elif form.mistake != "gradients not synchronised":
-        train.sync_gradients(model, axes=["dp"], mode=form.sync)
+        train.sync_gradients(model, axes=["dp"], mode=form.sync)  # gradients kept
     if form.clips:
         train.clip_grad_norm(model, 1.0)
 
@@ -166,6 +164,7 @@ def run(form: Form) -> list[torch.Tensor]:
                 targets = targets.roll(1, 1)
             if form.mistake == "batch out of order":
                 targets = targets.roll(BATCH // form.mesh[0], 0)
+            # targets off by one, batch out of order
             placed = [train.on_mesh(part, mesh, {"dp": 0}, ttnn.uint32) for part in (ids, targets)]
             loss = model(*placed)
             loss.backward()
