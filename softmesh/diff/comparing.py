@@ -10,10 +10,11 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.diff.causes import Case, explained
+from softmesh.diff.comparison import Comparison
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import Recording, recorded
-from softmesh.diff.result import Cause, Comparison, Divergence, Figures, OpDifference, Verdict
+from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
 from softmesh.diff.tolerances import Tolerances
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate

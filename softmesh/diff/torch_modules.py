@@ -14,8 +14,8 @@ import torch
 
 from softmesh.callsite import CallSite
 from softmesh.diff.comparing import compared
+from softmesh.diff.comparison import Comparison
 from softmesh.diff.recording import READS, Entry, Recording, recorded
-from softmesh.diff.result import Comparison
 from softmesh.diff.value_store import ValueStore
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import HOST
