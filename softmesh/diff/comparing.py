@@ -40,7 +40,7 @@ def compare(
     if inputs is not None or isinstance(reference, torch.nn.Module):
         from softmesh.diff.torch_modules import compare_modules
 
-        return compare_modules(program, reference, inputs, names or {}, tolerance)
+        return compare_modules(program, reference, inputs, names or {}, tolerance, compared)
     theirs = recorded(reference, is_reference=True)
     if theirs.error is not None:
         raise MeshError(f"compare: the reference raised {_raised(theirs.error)}.") from theirs.error
