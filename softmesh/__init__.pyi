@@ -35,6 +35,7 @@ from softmesh.cores import (
     split_work_to_cores as split_work_to_cores,
 )
 from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
+from softmesh.diff.comparing import assert_same as assert_same, compare as compare
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,
     register_pre_operation_hook as register_pre_operation_hook,
@@ -532,6 +533,7 @@ from softmesh import config_serialization as config_serialization
 from softmesh import core as core
 from softmesh import database as database
 from softmesh import device as device
+from softmesh import diff as diff
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access
 from softmesh import experimental as experimental

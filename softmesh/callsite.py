@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _BETWEEN = (functools.__file__, contextlib.__file__)
-_CUSTOM_GRADIENTS = os.path.join(os.sep, "torch", "autograd", "function.py")  # by name: launchers load no torch
+_BACKWARD_PASS = tuple(  # by name: launchers load no torch
+    os.path.join(os.sep, "torch", *path)
+    for path in (("autograd", "function.py"), ("autograd", "graph.py"), ("autograd", "__init__.py"), ("_tensor.py",))
+)
 _PROGRAMS = (_PACKAGE + "demo", _PACKAGE + "bench" + os.sep)  # written as a user would
 
 
@@ -52,8 +55,8 @@ def call_site_of(frame: FrameType) -> CallSite:
 
 
 def is_ours(file: str) -> bool:
-    """Of the package, or between two of its frames: cached properties, context managers and custom gradients are."""
-    is_between = file in _BETWEEN or file.endswith(_CUSTOM_GRADIENTS)
+    """Of the package, or between two of its frames: cached properties, context managers and backward passes are."""
+    is_between = file in _BETWEEN or file.endswith(_BACKWARD_PASS)
     return is_between or (file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS))
 
 

@@ -183,10 +183,12 @@ SUBMODULES = {"cluster": "runtime.cluster", "distributed": "distributed"}
 # Names that load when first asked for: a module of the package, or a function of one.
 LAZY = {
     "apply_device_delay": "runtime.dispatch_modes",
+    "assert_same": "diff.comparing",
     "attach_golden_function": "ops.golden.golden_functions",
     "cb_descriptor_from_sharded_tensor": "kernels.program.program_descriptor",
     "CBDescriptor": "kernels.program.program_descriptor",
     "CBFormatDescriptor": "kernels.program.program_descriptor",
+    "compare": "diff.comparing",
     "compute_fabric_connection_rt_args": "kernels.program.packed_args",
     "compute_program_descriptor_hash": "kernels.program.program_descriptor",
     "ComputeConfigDescriptor": "kernels.program.kernel_descriptor",
@@ -198,6 +200,7 @@ LAZY = {
     "create_matmul_attributes": "ops.device_operations",
     "database": "",
     "DataMovementConfigDescriptor": "kernels.program.kernel_descriptor",
+    "diff": "",
     "disable_asynchronous_slow_dispatch": "runtime.dispatch_modes",
     "DispatchAlgorithm": "hardware.enums",
     "DistributedLayerNormStage": "ops.device_operations",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from weakref import ref
 
 import torch
@@ -141,10 +142,15 @@ def backward(tensor: Tensor, gradient: Tensor | None = None, retain_graph: bool 
     backward_all([tensor], [gradient], retain_graph)
 
 
+BACKWARD_WATCHERS: list[Callable[[Sequence[Tensor]], None]] = []  # told from where gradients are about to be sent back
+
+
 def backward_all(tensors: list[Tensor], gradients: list[Tensor | None], retain_graph: bool = False) -> None:
     """Gradients from several tensors in one pass."""
     values = [_checked_start(tensor) for tensor in tensors]
     seeds = [_seed(*pair) for pair in zip(tensors, gradients, strict=True)]
+    for watcher in BACKWARD_WATCHERS:
+        watcher(tensors)
     run_backward(values, seeds, retain_graph)
 
 

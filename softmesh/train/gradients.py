@@ -24,7 +24,7 @@ from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import note_summed, summed_over, warn_if_summed
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label, axis_number, listed
-from softmesh.train.module import Parameters, is_first_holder, named
+from softmesh.train.module import Parameters, Phase, is_first_holder, named, tell_phase
 
 MODES = ("host", "fabric")
 
@@ -65,6 +65,7 @@ def sync_gradients(
                 calls += 1
                 count += tensor.logical_volume() * data.itemsize
         note_summed(tensor.storage, known)
+    tell_phase(Phase.SYNC, "sync_gradients", by_name)
     shared = [
         (tensor, axis)
         for name, tensor in by_name.items()
@@ -145,6 +146,7 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
         factor = max_norm / total
         for tensor, gradient in zip(by_name.values(), gradients, strict=True):
             tensor.storage.gradient = gradient * factor
+    tell_phase(Phase.CLIP, "clip_grad_norm", by_name)
     return total
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +25,23 @@ def parameter(
 ) -> Tensor:
     """A tensor that is trained: the whole of it given, split along mesh axes (axis: dim) or the same everywhere."""
     return requires_grad_(on_mesh(values, mesh, splits, dtype, Layout.TILE))
+
+
+class Phase(enum.Enum):
+    """What happens to all parameters at once, between one forward pass and the next."""
+
+    SYNC = "sync_gradients"
+    CLIP = "clip_grad_norm"
+    BEFORE_STEP = "gradients of the step"
+    STEP = "step"
+
+
+PHASE_WATCHERS: list[Callable[[Phase, str, Mapping[str, Tensor]], None]] = []  # told of each phase when it is over
+
+
+def tell_phase(phase: Phase, who: str, params: Mapping[str, Tensor]) -> None:
+    for watcher in PHASE_WATCHERS:
+        watcher(phase, who, params)
 
 
 WATCHERS: list[Callable[[Module, tuple[Any, ...], dict[str, Any]], Any]] = []  # the last one makes the calls

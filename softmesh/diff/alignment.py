@@ -1,0 +1,122 @@
+"""Pairs the ops of two runs: by name, line and order first, and in what is left by name and size.
+
+Collectives that only the mesh has are taken out of the sequence, so that the rest of it reads as on one device.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from softmesh.diff.assembly import whole_shape
+from softmesh.diff.recording import READS, Entry, Recording
+
+Key = Callable[[Entry], Hashable]
+_UNIFIED = "distributed."
+_SAME_NAME = {
+    "add_": "add",
+    "multiply_": "multiply",
+    "mul": "multiply",
+    "subtract_": "subtract",
+    "sub": "subtract",
+    "rms_norm_post_all_gather": "rms_norm",
+    "layer_norm_post_all_gather": "layer_norm",
+}
+
+_NORMS = ("rms_norm", "layer_norm")
+
+
+def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
+    """For entries of one run, those of the other that are the same op."""
+    sends = {entry.name for entry in theirs.entries if entry.sends}
+    own = (one for one in _results(mine) if not one.sends or _unified(one) or one.name in sends)
+    ours = [one for one in own if one.gradient_of is None]
+    lines = {_line(entry) for entry in theirs.entries}
+    shared = sum(_line(entry) in lines for entry in ours)
+    first: Key = _line if 2 * shared > len(ours) else _name
+    pairs = _matched(ours, theirs.entries, first)
+    return _filled(ours, theirs.entries, pairs)
+
+
+def _results(run: Recording) -> Iterator[Entry]:
+    """The ops, and of those that a unified op calls the last one: its result."""
+    for at, entry in enumerate(run.entries):
+        after = run.entries[at + 1] if at + 1 < len(run.entries) else None
+        if not _unified(entry) or after is None or (_unified(after), after.site) != (_unified(entry), entry.site):
+            yield entry
+
+
+def _unified(entry: Entry) -> str:
+    """The unified op that called it."""
+    return entry.within[0] if entry.within and entry.within[0].startswith(_UNIFIED) else ""
+
+
+def _line(entry: Entry) -> Hashable:
+    return _name(entry), entry.site.file, entry.site.line
+
+
+def _name(entry: Entry) -> str:
+    name = _unified(entry).removeprefix(_UNIFIED) or entry.name
+    return "read" if name in READS else same_name(name)
+
+
+def same_name(op: str) -> str:
+    """One name for ops that compute the same."""
+    return _SAME_NAME.get(op, op)
+
+
+def _form(entry: Entry) -> Hashable:
+    """With how many inputs: one that also adds a bias is another op. Norms in two steps read statistics beside."""
+    name = _name(entry)
+    return name, None if name in _NORMS else len(entry.inputs)
+
+
+def _size(entry: Entry) -> tuple[int, ...] | None:
+    shape = whole_shape(entry.outputs[0])
+    return None if shape is None else tuple(n for n in shape if n != 1)
+
+
+def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:
+    matcher = SequenceMatcher(None, [key(one) for one in ours], [key(one) for one in theirs], autojunk=False)
+    return {
+        ours[a + step].number: theirs[b + step].number
+        for a, b, count in matcher.get_matching_blocks()
+        for step in range(count)
+    }
+
+
+def _filled(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int]) -> dict[int, int]:
+    """Between two pairs, ops of the same name and size that are as many on both sides are pairs too."""
+    taken = set(pairs.values())
+    gaps: list[tuple[list[Entry], list[Entry]]] = [([], [])]
+    position = 0
+    for entry in ours:
+        partner = pairs.get(entry.number)
+        if partner is None:
+            gaps[-1][0].append(entry)
+            continue
+        gaps[-1][1].extend(one for one in theirs[position:partner] if one.number not in taken)
+        position = partner + 1
+        gaps.append(([], []))
+    gaps[-1][1].extend(one for one in theirs[position:] if one.number not in taken)
+    found = dict(pairs)
+    for own, other in gaps:
+        found.update(_alike(own, other))
+    return found
+
+
+def _alike(own: Sequence[Entry], other: Sequence[Entry]) -> Iterator[tuple[int, int]]:
+    forms: dict[Hashable, tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
+    for side, entries in enumerate((own, other)):
+        for entry in entries:
+            forms[_form(entry)][side].append(entry)
+    for left, right in forms.values():
+        sizes = [[_size(entry) for entry in entries] for entries in (left, right)]
+        if len(left) == len(right) and all(a == b or a is None for a, b in zip(*sizes, strict=True)):
+            yield from ((a.number, b.number) for a, b in zip(left, right, strict=True))
+            continue
+        for size in set(sizes[0]) - {None}:
+            a, b = ([one for one in entries if _size(one) == size] for entries in (left, right))
+            if len(a) == len(b):
+                yield from ((one.number, same.number) for one, same in zip(a, b, strict=True))

@@ -1,0 +1,159 @@
+"""Puts a value of the mesh together by its placement, and measures how far it is from what it should be.
+
+`Shard` is concatenated, `Partial` combined, `Replicate` is one copy. Of `Local`, where each device holds something of
+its own, every reading that fits the size of the reference is tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from softmesh.diff.recording import Operand, Recording
+from softmesh.diff.result import Figures
+from softmesh.diff.value_store import Stored
+from softmesh.hardware.enums import DataType
+from softmesh.mesh import MeshCoordinate
+from softmesh.placement.pieces import along_the_mesh
+from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
+from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
+from softmesh.train.equivalence.values import Value, spread, whole
+
+_ROW = 8.0  # of the largest error of a row, what counts like an error of the whole: noise has rows that are worse
+_STEPS = {DataType.BFLOAT16: 8, DataType.FLOAT32: 24, DataType.BFLOAT8_B: 7, DataType.BFLOAT4_B: 3}
+_MOST_READINGS = 64
+
+
+class Measure(NamedTuple):
+    """How far a value is off, by the reading of it that fits best."""
+
+    figures: Figures
+    severity: float  # the relative error, or that of the worst row where it stands out
+    errors: tuple[tuple[MeshCoordinate, float], ...]
+    value: Value  # as it was read
+
+
+def value_of(run: Recording, what: Stored | Operand) -> Value | None:
+    """What devices hold, in a type that sums can be made in; None where it was not kept."""
+    stored = run.store.values[what.value] if isinstance(what, Operand) else what
+    if not stored.is_kept:
+        return None
+    data = run.store.load(stored)
+    if isinstance(what, Operand) and tuple(data.shape) != what.shape:
+        if data.numel() != math.prod(what.shape):
+            return None
+        data = data.reshape(what.shape)
+    data = data.float() if data.is_floating_point() else data.long()
+    return Value(*along_the_mesh(data, what.dist))
+
+
+def whole_of(run: Recording, what: Stored | Operand) -> torch.Tensor | None:
+    """The one tensor; None where there is no such thing."""
+    value = value_of(run, what)
+    if value is None or LOCAL in value.words:
+        return None
+    return whole("a value", value)
+
+
+def whole_shape(stored: Stored) -> tuple[int, ...] | None:
+    """By placement; None where each device holds something of its own."""
+    shape = list(stored.shape[stored.dist.lead :])
+    for word, n in zip(stored.dist.placements, stored.dist.grid, strict=True):
+        if word is LOCAL:
+            return None
+        if isinstance(word, Shard):
+            at = word.dim % len(shape)
+            shape[at] = shape[at] * n if word.size is None else word.size
+    return tuple(shape)
+
+
+def readings(value: Value, expected: torch.Tensor) -> Iterator[Value]:
+    """The value with every word in place of Local, or of a Shard that does not fit, that the sizes allow."""
+    local = value.data.shape[value.dist.lead :]
+    choices: list[list[Placement]] = []
+    for axis, word in enumerate(value.words):
+        n = value.data.shape[axis]
+        dims = [d for d in range(len(local)) if d < expected.dim() and local[d] * n == expected.shape[d]]
+        if isinstance(word, Shard) and n > 1 and dims and word.dim % len(local) not in dims:
+            choices.append([word, *map(Shard, dims)])  # of a dim with one element, it does not matter which one
+        elif word is not LOCAL:
+            choices.append([word])
+        else:
+            means = [Partial("avg")] if expected.numel() == 1 else []  # a loss that each device has of its own rows
+            choices.append([LOCAL, *map(Shard, dims), Partial("sum"), *means])
+    for words in itertools.islice(itertools.product(*choices), _MOST_READINGS):
+        yield Value(value.data, value.dist.with_placements(words))
+
+
+def like(expected: torch.Tensor, value: Value) -> torch.Tensor:
+    """The reference with as many dims as the value has, where those that differ have one element."""
+    wanted = value.data.dim() - value.dist.lead
+    while expected.dim() > wanted and expected.shape[0] == 1:
+        expected = expected[0]
+    while expected.dim() < wanted:
+        expected = expected[None]
+    return expected
+
+
+def measured(value: Value, expected: torch.Tensor, dtype: object) -> Measure | None:
+    """None where no reading has the size of the reference."""
+    expected = like(expected, value)
+    best: Measure | None = None
+    for reading in readings(value, expected):
+        found = _measure(reading, expected, dtype)
+        if found is not None and (best is None or found.severity < best.severity):
+            best = found
+    return best
+
+
+def _measure(value: Value, expected: torch.Tensor, dtype: object) -> Measure | None:
+    found, dist = value.combined()
+    dealt = spread(expected, dist)
+    if dealt is None or dealt.shape[dist.lead :] != found.shape[dist.lead :]:
+        return None
+    if not found.numel():
+        return Measure(Figures(0.0, 1.0, 0.0, 0.0), 0.0, (), value)
+    is_exact = not expected.is_floating_point() and not found.is_floating_point()
+    dealt = dealt.float().expand_as(found)
+    found = found.float()
+    wrong = (found - dealt).masked_fill((found == dealt) | (found.isnan() & dealt.isnan()), 0.0)
+    wrong = wrong.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
+    sure = dealt.nan_to_num(0.0, 0.0, 0.0)
+    if is_exact:
+        error = severity = float((wrong != 0).float().mean())
+        severity = 1.0 if error else 0.0
+    else:
+        error, severity = _relative(wrong, sure)
+    largest = float(wrong.abs().max())
+    size = float(sure.abs().max())
+    steps = 2.0 ** (math.floor(math.log2(size)) + 1 - _STEPS.get(dtype, 24)) if size > 0 else 1.0  # type: ignore[call-overload]
+    pcc = pearson_correlation_coefficient(sure, found.nan_to_num(0.0, 0.0, 0.0)) if math.isfinite(largest) else 0.0
+    by_chip = _by_chip(wrong, sure, dist.lead).expand(dist.grid).flatten().tolist()
+    errors = tuple(zip(dist.coordinates(), by_chip, strict=True))
+    return Measure(Figures(error, pcc, largest, largest / steps), severity, errors, value)
+
+
+def _relative(wrong: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
+    """Of the whole; and of the worst row, where it stands out."""
+    size = float(expected.norm())
+    off = float(wrong.norm())
+    error = 0.0 if off == 0 else off / size if size > 0 else math.inf
+    width = expected.shape[-1]
+    rows = wrong.reshape(-1, width).norm(dim=1)
+    sizes = expected.reshape(-1, width).norm(dim=1)
+    usual = float(sizes.square().mean().sqrt())
+    if usual == 0 or not math.isfinite(error):
+        return error, error
+    worst = float((rows / sizes.clamp(min=usual)).max())
+    return error, max(error, worst / _ROW)
+
+
+def _by_chip(wrong: torch.Tensor, expected: torch.Tensor, lead: int) -> torch.Tensor:
+    off = wrong.reshape(*wrong.shape[:lead], -1).norm(dim=-1)
+    size = expected.reshape(*expected.shape[:lead], -1).norm(dim=-1)
+    usual = size.square().mean().sqrt()
+    return off / size.clamp(min=max(float(usual), 1e-30))

@@ -1,0 +1,435 @@
+"""Looks for the likely cause of a wrong value, by trying explanations on it until one fits.
+
+The first questions are about the call itself (placements of its inputs, arguments, what it reads), the later ones
+about the numbers (a multiple, shifted, transposed, in another order).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from softmesh.diff.assembly import like, measured, value_of, whole_of
+from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
+from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.orders import is_reordered, out_of_order
+from softmesh.diff.result import Cause
+from softmesh.diff.tolerances import unit
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.train.equivalence.values import Value, whole
+
+_CLOSE = 0.05  # the relative error that an explanation may leave, at most
+_SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4)
+
+
+class Finding(NamedTuple):
+    cause: Cause
+    text: str
+
+
+class Case:
+    """A wrong op with all that explanations look at."""
+
+    def __init__(self, judgement: Judgement, judged: Judged) -> None:
+        self.judgement, self.judged = judgement, judged
+        self.entry, self.partner = judged.entry, judged.partner
+        self.value = value_of(judgement.mine, self.entry.outputs[judged.output])
+        expected = None if judged.expected is None else whole_of(judgement.theirs, judged.expected.stored)
+        if expected is not None and self.entry.scale != 1:
+            expected = expected * self.entry.scale
+        self.expected = None if expected is None or self.value is None else like(expected, self.value)
+        self.found = whole_of(judgement.mine, self.entry.outputs[judged.output])
+        self.words = [one.dist.placements for one in self.entry.inputs]
+        self.made: tuple[Placement, ...] = self.entry.outputs[judged.output].dist.placements
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        return self.entry.outputs[self.judged.output].dist.grid
+
+    def fits(self, other: torch.Tensor) -> bool:
+        """Whether the value is this one, within what rounding and the inputs explain."""
+        if self.value is None:
+            return False
+        found = measured(self.value, other, self.entry.outputs[self.judged.output].dtype)
+        return found is not None and found.severity <= min(max(2 * self.judged.band, 1e-5), _CLOSE)
+
+    def same(self, found: torch.Tensor) -> bool:
+        """Whether this is what the value should be."""
+        if self.expected is None or found.numel() != self.expected.numel():
+            return False
+        expected = self.expected.float()
+        off = float((found.reshape(expected.shape).float() - expected).norm())
+        return off <= min(max(2 * self.judged.band, 1e-5), _CLOSE) * float(expected.norm())
+
+    def input_axes(self, kind: type[Placement]) -> list[tuple[int, Placement]]:
+        """Axes along which an input has such a placement and the result is nobody's piece."""
+        return [
+            (axis, word)
+            for words in self.words
+            for axis, word in enumerate(words)
+            if isinstance(word, kind) and axis < len(self.made) and self.made[axis] is LOCAL
+        ]
+
+
+def explained(judgement: Judgement, judged: Judged) -> Finding:
+    case = Case(judgement, judged)
+    for explanation in _EXPLANATIONS:
+        found = explanation(case)
+        if found is not None:
+            return found
+    return Finding(Cause.UNKNOWN, "what it reads agrees with the reference, and what it makes of it does not.")
+
+
+# -- about the call ----------------------------------------------------------------------------------
+
+
+def _undefined(case: Case) -> Finding | None:
+    if case.value is None or not case.value.data.is_floating_point():
+        return None
+    is_wild = not bool(case.value.data.isfinite().all())
+    if not is_wild or (case.expected is not None and not bool(case.expected.isfinite().all())):
+        return None
+    return Finding(Cause.UNDEFINED, "it holds NaN or infinite values, and the reference's are finite.")
+
+
+def _coarse(case: Case) -> Finding | None:
+    judged = case.judged
+    if judged.expected is None or judged.measure is None:
+        return None
+    ours, theirs = case.entry.outputs[judged.output].dtype, judged.expected.stored.dtype
+    if not unit(ours) > 2 * unit(theirs) > 0 or judged.severity > 2 * unit(ours):
+        return None
+    return Finding(
+        Cause.LOST_PRECISION, f"its result is {_short(ours)} where the reference's is {_short(theirs)}: rounding to it."
+    )
+
+
+def _wrong_collective(case: Case) -> Finding | None:
+    """Moves data along an axis or a dim that its input is not split along."""
+    entry = case.entry
+    if not entry.sends or not case.words:
+        return None
+    words, grid = case.words[0], entry.inputs[0].dist.grid
+    axis = entry.arguments.get("cluster_axis")
+    own = words[axis] if isinstance(axis, int) and axis < len(words) else None
+    others = [(at, word) for at, word in enumerate(words) if word is not REPLICATE and at != axis and grid[at] > 1]
+    reduces = any(name in entry.name for name in ("reduce", "rs"))
+    partial = next((at for at, word in others if isinstance(word, Partial)), None)
+    if reduces and own is not None and not isinstance(own, Partial) and partial is not None:
+        return Finding(
+            Cause.WRONG_AXIS,
+            f"it adds up along mesh axis {axis} ({own!r}), and the partial sums lie along axis {partial}.",
+        )
+    if reduces and own is REPLICATE and isinstance(axis, int) and grid[axis] > 1:
+        return Finding(
+            Cause.DOUBLE_REDUCE,
+            f"it adds up {grid[axis]} equal values: devices along mesh axis {axis} hold the whole already.",
+        )
+    dim = entry.arguments.get("dim")
+    split = own if isinstance(own, Shard) else next((word for _, word in others if isinstance(word, Shard)), None)
+    if "gather" in entry.name and isinstance(dim, int) and isinstance(split, Shard):
+        rank = len(entry.inputs[0].shape) - entry.inputs[0].dist.lead
+        if own is not split:
+            return Finding(
+                Cause.WRONG_AXIS,
+                f"it gathers along mesh axis {axis}, and its input is split along another: {_words(words)}.",
+            )
+        if dim % rank != split.dim % rank:
+            return Finding(
+                Cause.WRONG_DIM, f"it gathers along dim {dim % rank}, and its input is split along dim {split.dim}."
+            )
+    return None
+
+
+def _partial(case: Case) -> Finding | None:
+    found = case.input_axes(Partial)
+    if not found:
+        return None
+    axis = found[0][0]
+    maker = _maker(case, lambda words: axis < len(words) and isinstance(words[axis], Partial))
+    return Finding(
+        Cause.PARTIAL_SUM,
+        f"{maker} leaves a partial sum along mesh axis {axis}, and {case.entry.name} takes it for the whole: "
+        f"an all_reduce or reduce_scatter along axis {axis} is missing between the two.",
+    )
+
+
+def _shard_only(case: Case) -> Finding | None:
+    found = case.input_axes(Shard)
+    if not found:
+        return None
+    if case.partner is not None and case.partner.name == case.entry.name:
+        other = _other_input(case) or _other_argument(case)
+        if other is not None:
+            return other
+    axis, word = found[0]
+    assert isinstance(word, Shard)
+    return Finding(
+        Cause.SHARD_ONLY,
+        f"each device has its slice of dim {word.dim} only (mesh axis {axis}), and {case.entry.name} works on it as if "
+        "it were all: gather first, or combine what the devices find.",
+    )
+
+
+def _other_input(case: Case) -> Finding | None:
+    partner, judgement = case.partner, case.judgement
+    if partner is None or len(partner.inputs) != len(case.entry.inputs):
+        return None
+    for at, (mine, yours) in enumerate(zip(case.entry.inputs, partner.inputs, strict=True)):
+        value, should = value_of(judgement.mine, mine), whole_of(judgement.theirs, yours)
+        if value is None or should is None:
+            continue
+        off = measured(value, should, None)
+        if off is None or off.severity <= min(max(4 * case.judged.band, 1e-5), _CLOSE):
+            continue
+        known = judgement.expected.get(mine.value)
+        if known is not None and known.stored.number == yours.value:
+            continue
+        makers = {value.number: one for one in judgement.theirs.entries for value in one.outputs}
+        wanted = makers.get(yours.value)
+        if known is None and wanted is None:
+            continue
+        instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
+        place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
+        is_cache = wanted is not None and "cache" in wanted.name
+        cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
+        return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
+    return None
+
+
+def _bias(case: Case) -> Finding | None:
+    """A whole tensor added to every contribution of a sum."""
+    if case.value is None or case.expected is None or not case.value.data.is_floating_point():
+        return None
+    axes = [axis for axis, word in enumerate(case.made) if isinstance(word, Partial) or word is LOCAL]
+    words = tuple(Partial("sum") if word is LOCAL else word for word in case.made)
+    if len(words) != case.value.dist.lead:
+        return None
+    found = whole("a sum", Value(case.value.data, case.value.dist.with_placements(words)))
+    devices = math.prod(case.grid[axis] for axis in axes)
+    if devices < 2:
+        return None
+    for at, operand in enumerate(case.entry.inputs):
+        words = operand.dist.placements
+        if at and all(words[axis] is REPLICATE for axis in axes if axis < len(words)):
+            bias = whole_of(case.judgement.mine, operand)
+            if bias is None or not _broadcasts(bias, found):
+                continue
+            if case.same(found - (devices - 1) * bias) or case.same(found - devices * bias):
+                return _added_often(at, devices)
+    return None
+
+
+def _bias_of_contributions(case: Case) -> Finding | None:
+    """By placements alone, where there is nothing to compare with: partial sums with a whole third input."""
+    if case.expected is not None or len(case.entry.inputs) < 3:
+        return None
+    axes = {axis for words in case.words[:2] for axis, word in enumerate(words) if isinstance(word, Shard)}
+    axes = {axis for axis in axes if axis < len(case.made) and case.made[axis] is LOCAL}
+    third = case.words[2]
+    if axes and all(axis < len(third) and third[axis] is REPLICATE for axis in axes):
+        return _added_often(2, math.prod(case.grid[axis] for axis in axes))
+    return None
+
+
+def _added_often(at: int, devices: int) -> Finding:
+    return Finding(
+        Cause.DOUBLE_REDUCE,
+        f"input {at} is whole on every device and is added {devices} times, once to each partial sum: add it after the "
+        "reduction, or on one device.",
+    )
+
+
+def _broadcasts(small: torch.Tensor, large: torch.Tensor) -> bool:
+    try:
+        return torch.broadcast_shapes(small.shape, large.shape) == large.shape
+    except RuntimeError:
+        return False
+
+
+def _other_argument(case: Case) -> Finding | None:
+    if case.partner is None or not case.partner.inputs:
+        return None
+    ours, theirs = case.entry.arguments, case.partner.arguments
+    other = [
+        f"{name}={ours.get(name)!r} where the reference has {theirs.get(name)!r}"
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name) and not _is_share(ours.get(name), theirs.get(name), case.grid)
+    ]
+    return Finding(Cause.OTHER_ARGUMENT, f"called with {', '.join(other)}.") if other else None
+
+
+def _is_share(ours: object, theirs: object, grid: tuple[int, ...]) -> bool:
+    """Sizes and counts are those of one device's share."""
+    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
+        return all(a == b or _is_share(a, b, grid) for a, b in zip(ours, theirs, strict=True))
+    if type(ours) is not int or type(theirs) is not int:
+        return False
+    return any(ours * n == theirs for n in (*grid, math.prod(grid)) if n > 1) and theirs != 0
+
+
+def _of_training(case: Case) -> Finding | None:
+    if not is_of_training(case.entry):
+        return None
+    found, expected = case.found, case.expected
+    ratio = None if found is None or expected is None else ratio_of(found, expected)
+    return Finding(*training_cause(case.entry, ratio))
+
+
+# -- about the numbers -------------------------------------------------------------------------------
+
+
+def _multiple(case: Case) -> Finding | None:
+    expected, measure = case.expected, case.judged.measure
+    if expected is None or measure is None or not expected.is_floating_point() or expected.numel() < 2:
+        return None
+    found = case.found
+    if found is None or found.numel() != expected.numel():
+        return None
+    size = float(expected.square().sum())
+    ratio = float((found.reshape(expected.shape) * expected).sum()) / size if size > 0 else 0.0
+    if not abs(ratio) > 1e-6 or abs(ratio - 1) < 1e-3 or not case.fits(expected * ratio):
+        return None
+    axes = [axis for axis, n in enumerate(case.grid) if n > 1 and abs(ratio - n) < 0.02 * n]
+    if axes and case.entry.sends:
+        return Finding(Cause.DOUBLE_REDUCE, f"it is {ratio:.3g} times the reference: the size of mesh axis {axes[0]}.")
+    hint = _other_argument(case)
+    return Finding(
+        Cause.WRONG_SCALE, f"it is {ratio:.4g} times the reference{'' if hint is None else f': {hint.text}'}"
+    )
+
+
+def _offset(case: Case) -> Finding | None:
+    found, expected = case.found, case.expected
+    if found is None or expected is None or found.numel() != expected.numel():
+        return None
+    found = found.reshape(expected.shape)
+    if not expected.is_floating_point():
+        step = (found - expected).unique()
+        if len(step) == 1 and expected.numel() and int(step[0]):
+            return Finding(Cause.OFFSET, f"every number is {int(step[0]):+d} off.")
+    for dim in range(expected.dim()):
+        for shift in _SHIFTS:
+            count = expected.shape[dim] - abs(shift)
+            if count < 4 * abs(shift):
+                continue
+            ours = found.narrow(dim, max(shift, 0), count).float()
+            theirs = expected.narrow(dim, max(-shift, 0), count).float()
+            if float((ours - theirs).norm()) <= max(2 * case.judged.band, 1e-5) * float(theirs.norm()):
+                return Finding(Cause.OFFSET, f"along dim {dim} everything stands {shift:+d} positions off.")
+    return None
+
+
+def _transposed(case: Case) -> Finding | None:
+    value, expected = case.value, case.expected
+    if value is None or expected is None or expected.dim() < 2:
+        return None
+    if case.found is not None and case.same(case.found.transpose(-1, -2).contiguous()):
+        return Finding(Cause.TRANSPOSED, "its last two dims are swapped.")
+    swapped = Value(value.data.transpose(-1, -2), value.dist)
+    found = measured(swapped, expected, None)
+    if found is not None and found.severity <= max(2 * case.judged.band, 1e-5):
+        return Finding(Cause.TRANSPOSED, "what each device holds is transposed.")
+    return None
+
+
+def _reordered(case: Case) -> Finding | None:
+    found, expected, value = case.found, case.expected, case.value
+    if found is None or expected is None or value is None or found.numel() != expected.numel():
+        return None
+    dealt = out_of_order(value, found, expected.reshape(found.shape))
+    if dealt is not None and dealt[1]:
+        devices = " and ".join(map(str, dealt[1]))
+        return Finding(
+            Cause.REORDERED,
+            f"devices {devices} along mesh axis {dealt[0]} hold parts of the reference that are others'.",
+        )
+    dim = is_reordered(found, expected.reshape(found.shape), min(2 * case.judged.band, _CLOSE))
+    if dim is None:
+        return None
+    where = "" if dim < 0 else f"along dim {dim} "
+    return Finding(
+        Cause.REORDERED, f"{where}it has the values of the reference in another order: shards, heads or pages swapped."
+    )
+
+
+# -- about the programs ------------------------------------------------------------------------------
+
+
+def _missing(case: Case) -> Finding | None:
+    """An op of the reference that the program leaves out just before."""
+    judgement, partner = case.judgement, case.partner
+    if partner is None:
+        return None
+    taken = set(judgement.pairs.values())
+    before = [one for one in judgement.theirs.entries[: partner.number] if one.number not in taken]
+    last = next((one for one in reversed(before) if not one.sends and one.gradient_of is None), None)
+    if last is None:
+        return None
+    cause = Cause.STALE_CACHE if "cache" in last.name else Cause.OTHER_PROGRAM
+    return Finding(cause, f"the reference also runs {last.name} ({last.site}) before it, and the program does not.")
+
+
+def _size(case: Case) -> Finding | None:
+    if not case.judged.unfit or case.expected is None or case.value is None:
+        return None
+    local = tuple(case.value.data.shape[case.value.dist.lead :])
+    return Finding(
+        Cause.WRONG_DIM,
+        f"each device holds {local} placed {_words(case.made)}, which does not make up the reference's "
+        f"{tuple(case.expected.shape)}.",
+    )
+
+
+def _other_values(case: Case) -> Finding | None:
+    if case.entry.inputs or case.judged.measure is None:
+        return None
+    unlike = abs(case.judged.measure.figures.pcc) < 0.1
+    hint = " They have nothing in common: are random numbers seeded?" if unlike else ""
+    return Finding(Cause.OTHER_VALUES, f"the host put other numbers on the devices than the reference's.{hint}")
+
+
+def _maker(case: Case, wanted: Callable[[tuple[Placement, ...]], bool]) -> str:
+    """The op that first left its result like this, on the way to the wrong one."""
+    entries = case.judgement.mine.entries
+    makers = {value.number: one for one in entries for value in one.outputs}
+    entry, found = case.entry, None
+    while True:
+        source = next((one for one in entry.inputs if wanted(one.dist.placements)), None)
+        maker = None if source is None else makers.get(source.value)
+        if maker is None or maker.number >= entry.number:
+            break
+        entry = found = maker
+    return "a tensor" if found is None else f"{found.name} ({found.site})"
+
+
+def _words(words: tuple[Placement, ...]) -> str:
+    return ", ".join(f"axis {axis}: {word!r}" for axis, word in enumerate(words))
+
+
+def _short(dtype: object) -> str:
+    return str(getattr(dtype, "name", dtype)).lower()
+
+
+_EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
+    _undefined,
+    _coarse,
+    _of_training,
+    _wrong_collective,
+    _partial,
+    _bias,
+    _bias_of_contributions,
+    _shard_only,
+    _other_input,
+    _other_argument,
+    _multiple,
+    _offset,
+    _transposed,
+    _reordered,
+    _size,
+    _missing,
+    _other_values,
+)

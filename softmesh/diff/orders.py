@@ -1,0 +1,93 @@
+"""Finds values again that stand in another order: slices of a dim, and parts of a fused weight dealt out to devices."""
+
+from __future__ import annotations
+
+import torch
+
+from softmesh.placement.placements import Shard
+from softmesh.train.equivalence.values import Value
+
+_MOST_SLICES = 1024
+_MOST_ELEMENTS = 1 << 22
+
+
+def slice_order(found: torch.Tensor, expected: torch.Tensor, dim: int, tolerance: float) -> list[int] | None:
+    """Where each slice along `dim` stands in the reference; None where they are not the same slices."""
+    count = expected.shape[dim]
+    if not 1 < count <= _MOST_SLICES or expected.numel() > _MOST_ELEMENTS or found.shape != expected.shape:
+        return None
+    ours, theirs = (one.movedim(dim, 0).flatten(1).float() for one in (found, expected))
+    units = [one / one.norm(dim=1, keepdim=True).clamp(min=1e-30) for one in (ours, theirs)]
+    order = (units[0] @ units[1].T).argmax(1)
+    if len(order.unique()) != count:
+        return None
+    off = float((ours - theirs[order]).norm())
+    return order.tolist() if off <= tolerance * float(theirs.norm()) else None
+
+
+def is_reordered(found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> int | None:
+    """The dim along which slices stand in another order; -1: element by element; None: they are other values."""
+    if found.numel() != expected.numel():
+        return None
+    if found.shape == expected.shape:
+        for dim in range(expected.dim()):
+            order = slice_order(found, expected, dim, tolerance)
+            if order is not None and order != sorted(order):
+                return dim
+    if expected.numel() > _MOST_ELEMENTS:
+        return None
+    same = torch.equal(found.flatten().sort().values.float(), expected.flatten().sort().values.float())
+    return -1 if same else None
+
+
+def out_of_order(value: Value, found: torch.Tensor, expected: torch.Tensor) -> tuple[int, list[int]] | None:
+    """A fused weight, of which each device has its share of every part: (mesh axis, devices that have another share).
+
+    On one device the parts (queries, keys, values) stand one after the other; on several, each device's shares do.
+    None where the columns are no such thing.
+    """
+    if not expected.is_floating_point():
+        return None  # small numbers are found again anywhere
+    for axis, word in enumerate(value.words):
+        if not isinstance(word, Shard) or found.shape != expected.shape:
+            continue
+        dim = word.dim % expected.dim()
+        places = _places(found, expected, dim)
+        if places is not None:
+            wrong = _dealt_otherwise(places.reshape(value.dist.grid[axis], -1))
+            if wrong is not None:
+                return axis, wrong
+    return None
+
+
+def _places(found: torch.Tensor, expected: torch.Tensor, dim: int) -> torch.Tensor | None:
+    """Where each slice stands in the reference, by a number that tells slices apart."""
+    ours, theirs = (one.movedim(dim, 0).flatten(1).double() for one in (found, expected))
+    draw = torch.Generator().manual_seed(0)
+    weight = torch.randn(ours.shape[1], dtype=torch.float64, generator=draw)
+    a, b = ours @ weight, theirs @ weight
+    first, second = a.sort(), b.sort()
+    if not torch.allclose(first.values, second.values, rtol=1e-9, atol=1e-9):
+        return None
+    places = torch.empty_like(first.indices)
+    places[first.indices] = second.indices
+    return places
+
+
+def _dealt_otherwise(shares: torch.Tensor) -> list[int] | None:
+    """Devices that do not follow the pattern which most do; None where no pattern fits more than half."""
+    devices, count = shares.shape
+    best: list[int] | None = None
+    for model in range(devices):
+        breaks = (shares[model].diff() != 1).nonzero().flatten() + 1
+        runs = torch.tensor_split(shares[model], breaks)
+        if len(runs) > max(4, count // 8):
+            continue
+        wrong = []
+        for device in range(devices):
+            moved = torch.cat([run + (device - model) * len(run) for run in runs])
+            if not torch.equal(moved, shares[device]):
+                wrong.append(device)
+        if best is None or len(wrong) < len(best):
+            best = wrong
+    return best if best is not None and 2 * len(best) <= devices else None

@@ -1,0 +1,188 @@
+"""Records a run for comparison: its ops in order, with what each read and wrote."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from softmesh.diff.entries import Entry, Given, Operand, Recording
+from softmesh.diff.gradient_recording import GradientRecorder
+from softmesh.diff.value_store import Stored, ValueStore
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.errors import MeshError
+from softmesh.runtime.command_tensor import CommandTensor
+from softmesh.runtime.commands import Command, observe
+from softmesh.runtime.grad_mode import GRADIENTS
+from softmesh.tensor.tensor import Tensor
+
+READS = ("to_torch", "from_device")  # what comes to the host is compared as if these had made it
+_SILENT = ("deallocate", "get_device_tensors")
+_SEED = 0
+_SAMPLES = 16
+_MOVING = (
+    *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
+    *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
+)
+
+
+class Recorder:
+    """Reads the stream of commands, and the calls that lead to them, and keeps every value in a file."""
+
+    def __init__(self, run: Recording, module_of: Callable[[], str] | None, is_reference: bool) -> None:
+        self.run = run
+        self._module_of = module_of
+        self._is_reference = is_reference
+        self._is_silent = False
+        self._known: dict[tuple[int, int], tuple[int, str]] = {}  # by memory: the value in it, and some of it
+        self.gradients = GradientRecorder(run, self._put, self._operand)
+        self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
+
+    def called(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+        self._calls.append((op, args, kwargs))
+        try:
+            return proceed(*args, **kwargs)
+        except MeshError:
+            alone = self._alone(op, (*args, *kwargs.values()))
+            if alone is None:
+                raise
+            return self._copied(alone)
+        finally:
+            self._calls.pop()
+
+    def _alone(self, op: EntryPoint, given: Sequence[Any]) -> Tensor | None:
+        """What a collective would move that is called on one device, where it is refused and has nothing to do."""
+        if not (self._is_reference and op.reads_other_devices and op.name.rpartition(".")[2] in _MOVING):
+            return None
+        tensor = next((one for one in given if isinstance(one, Tensor)), None)
+        device = None if tensor is None else tensor.storage.device
+        return tensor if device is not None and device.get_num_devices() == 1 else None
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        """The same value in memory of its own: programs free what a collective has read."""
+        number = self._operand(tensor).value
+        self._is_silent = True
+        try:
+            made: Tensor = OPERATIONS["clone"](tensor)
+        finally:
+            self._is_silent = False
+        data = made.view_data()
+        self._known[data.data_ptr(), data.numel()] = number, _sample(data)
+        return made
+
+    def on_command(self, command: Command) -> None:
+        if self._is_silent:
+            return
+        if command.name == "execute_trace":
+            self._known.clear()  # what it wrote, it does not say
+        outputs = command.inputs if command.name in READS else command.outputs
+        if not outputs or command.name in _SILENT:
+            return
+        run = self.run
+        if command.device is not None:
+            run.mesh = max(run.mesh, tuple(command.device.shape), key=lambda shape: (_product(shape), shape))
+        written = {tensor.view_data().data_ptr() for tensor in command.outputs}
+        inputs = tuple(self._operand(tensor, written) for tensor in command.inputs)
+        if command.name in READS:
+            made = tuple(run.store.values[operand.value] for operand in inputs)
+        else:
+            made = tuple(self._put(tensor) for tensor in outputs)
+        op = OPERATIONS.get(command.name)
+        entry = Entry(
+            len(run.entries),
+            command.name,
+            command.site,
+            inputs,
+            made,
+            _plain(dict(command.arguments)),
+            op is not None and op.reads_other_devices,
+            command.within,
+            self._module_of() if self._module_of is not None else "",
+            self._call_of(command),
+        )
+        run.entries.append(entry)
+        if GRADIENTS.in_use and command.name not in READS:
+            self.gradients.note(entry, command.inputs, outputs)
+
+    def _operand(self, tensor: CommandTensor, written: Collection[int] = ()) -> Operand:
+        """What the tensor held; where the op wrote in place, before it did."""
+        data = tensor.view_data()
+        known = self._known.get((data.data_ptr(), data.numel()))
+        is_same = known is not None and (data.data_ptr() in written or known[1] == _sample(data))  # or another's by now
+        number = known[0] if known is not None and is_same else self._put(tensor).number
+        return Operand(number, tuple(data.shape), tensor.view_distribution())
+
+    def _put(self, tensor: CommandTensor) -> Stored:
+        data = tensor.view_data()
+        stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype)
+        self._known[data.data_ptr(), data.numel()] = stored.number, _sample(data)
+        return stored
+
+    def _call_of(self, command: Command) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if not self._calls or self._calls[-1][0].name != command.name:
+            return None
+        _, args, kwargs = self._calls[-1]
+        tensors = list(command.inputs)
+        return _without_tensors(args, tensors), _without_tensors(kwargs, tensors)
+
+
+def _sample(data: torch.Tensor) -> str:
+    """Some of the values, to tell whether memory holds what it did."""
+    flat = data.detach().as_strided((data.numel(),), (1,)) if data.is_contiguous() else data.detach().flatten()
+    return str(flat[:: max(1, len(flat) // _SAMPLES)][: _SAMPLES + 1].tolist())
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
+
+
+def _without_tensors(nest: Any, tensors: list[CommandTensor]) -> Any:
+    if isinstance(nest, Tensor):
+        return next((Given(at) for at, tensor in enumerate(tensors) if tensor is nest), None)
+    if isinstance(nest, dict):
+        return {name: _without_tensors(item, tensors) for name, item in nest.items()}
+    return type(nest)(_without_tensors(item, tensors) for item in nest) if type(nest) in (list, tuple) else nest
+
+
+def _plain(arguments: dict[str, object]) -> dict[str, object]:
+    """What can be compared between two runs."""
+    kinds = (bool, int, float, str, list, tuple)
+    return {name: value for name, value in arguments.items() if isinstance(value, kinds)}
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """Both runs draw the same, and whoever called goes on where they were."""
+    python = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        random.seed(_SEED)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+
+
+def recorded(
+    program: Callable[[], object], module_of: Callable[[], str] | None = None, *, is_reference: bool = False
+) -> Recording:
+    """Run it; what it raises is kept with what it did until then.
+
+    In a reference on one device, collectives that are refused there hand on what they were given.
+    """
+    run = Recording(ValueStore())
+    recorder = Recorder(run, module_of, is_reference)
+    watching = recorder.gradients.watching()
+    with same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
+        try:
+            run.result = program()
+        except Exception as error:
+            run.error = error
+    return run

@@ -1,0 +1,116 @@
+"""What is told of single ops when two runs are compared: figures, verdicts, the first divergence and its cause."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from softmesh.callsite import CallSite
+from softmesh.mesh import MeshCoordinate
+
+_SHOWN = 8  # chips in a text
+
+
+class Cause(enum.Enum):
+    """Why an op's value is not that of the reference: the word in a report, and what it stands for."""
+
+    PARTIAL_SUM = "a partial sum taken for the whole"
+    SHARD_ONLY = "computed over a shard as if it were the whole"
+    WRONG_DIM = "gathered or split along another dim"
+    WRONG_AXIS = "reduced or gathered along another mesh axis"
+    DOUBLE_REDUCE = "added up more often than once"
+    WRONG_SCALE = "a multiple of what it should be"
+    REORDERED = "the right values in another order"
+    TRANSPOSED = "the right values, transposed"
+    OFFSET = "shifted by some positions"
+    STALE_CACHE = "a cache that was not written, or another page of it"
+    OTHER_ARGUMENT = "called with another argument"
+    OTHER_INPUT = "reads another tensor than the reference"
+    OTHER_VALUES = "other values were put on the devices"
+    LOST_PRECISION = "a coarser data type than the reference's"
+    UNDEFINED = "undefined values"
+    OTHER_PROGRAM = "the programs differ in their ops"
+    UNKNOWN = "no simple explanation fits the values"
+
+
+class Verdict(enum.Enum):
+    """Of one op: `ROUNDING` is what its dtypes explain, `INHERITED` what its inputs do, `MISTAKE` neither."""
+
+    EXACT = "exact"
+    ROUNDING = "within rounding"
+    INHERITED = "inherited"
+    REARRANGED = "kept in another order"
+    MISTAKE = "a mistake"
+    NOT_COMPARED = "not compared"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How far a value is off. `error` is relative: the norm of the difference to that of the reference."""
+
+    error: float
+    pcc: float
+    max_error: float
+    ulp: float  # the largest difference, in steps of the dtype at the reference's largest value
+
+
+@dataclass(frozen=True)
+class OpDifference:
+    """One op of the program beside the same of the reference."""
+
+    number: int
+    op: str
+    site: CallSite
+    verdict: Verdict
+    figures: Figures | None  # None where there is nothing to compare with
+    band: float  # what `figures.error` may be, by dtypes, accumulation and what the inputs bring
+    module: str = ""
+    errors: tuple[tuple[MeshCoordinate, float], ...] = ()  # of each chip
+    lost: float = 0.0  # the part of the error that the op itself adds
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.figures is None:
+            return f"{self.op} ({self.site}): {self.verdict.value}"
+        return f"{self.op} ({self.site}): off by {self.figures.error:.1e}, may be {self.band:.1e}: {self.verdict.value}"
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first op that is itself wrong: where it stands, on which chips, and what looks like the cause."""
+
+    number: int
+    op: str
+    site: CallSite
+    coords: tuple[MeshCoordinate, ...]
+    shard: tuple[slice, ...]  # where the whole tensor is off, by dims: the smallest box around it
+    pcc: float
+    max_error: float
+    ulp: float
+    error: float
+    band: float
+    cause: Cause
+    explanation: str
+    module: str = ""
+
+    def __str__(self) -> str:
+        inside = f" in {self.module}" if self.module else ""
+        box = ", ".join(f"{part.start}:{part.stop}" for part in self.shard)
+        return "\n".join(
+            [
+                f"First divergence: {self.op} at {self.site} ({self.site.function}){inside}, op {self.number}",
+                f"  chips    {chips_text(self.coords)}",
+                f"  indices  [{box}]",
+                f"  figures  PCC {self.pcc:.6f}, largest error {self.max_error:.3g} ({self.ulp:.0f} ulp), "
+                f"off by {self.error:.1e} where rounding explains {self.band:.1e}",
+                f"  cause    {self.cause.value}: {self.explanation}",
+            ]
+        )
+
+
+def chips_text(coords: Sequence[MeshCoordinate]) -> str:
+    if not coords:
+        return "none in particular"
+    shown = " ".join(str(tuple(coord)) for coord in coords[:_SHOWN])
+    return shown if len(coords) <= _SHOWN else f"{shown} and {len(coords) - _SHOWN} more"
