@@ -33,6 +33,7 @@ _ELSEWHERE = {
     "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
     "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
     "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
+    "diff": _Later("softmesh.program_diff.diff_command", "Name the first op that makes a mesh differ, and why."),
     "calibrate": _Later("softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine."),
     "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
     "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),

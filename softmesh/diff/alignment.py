@@ -58,7 +58,12 @@ def _line(entry: Entry) -> Hashable:
 
 def _name(entry: Entry) -> str:
     name = _unified(entry).removeprefix(_UNIFIED) or entry.name
-    return "read" if name in READS else _SAME_NAME.get(name, name)
+    return "read" if name in READS else same_name(name)
+
+
+def same_name(op: str) -> str:
+    """One name for ops that compute the same."""
+    return _SAME_NAME.get(op, op)
 
 
 def _form(entry: Entry) -> Hashable:

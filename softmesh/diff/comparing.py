@@ -71,9 +71,10 @@ def compared(
     against: str = "the reference",
     tolerance: float | None = None,
     lifted: bool = False,
+    pairs: dict[int, int] | None = None,
 ) -> Comparison:
     """Two recordings; what the program raised is a note beside a divergence, and is raised where there is none."""
-    judgement = Judgement(mine, theirs, Tolerances(tolerance, lifted))
+    judgement = Judgement(mine, theirs, Tolerances(tolerance, lifted), pairs)
     if not any(one.measure is not None or one.unfit for one in judgement.judged):
         if mine.error is not None:
             raise MeshError(f"compare: the program raised {_raised(mine.error)}.") from mine.error

@@ -141,7 +141,8 @@ class Comparison:
         if self.first is not None:
             lines = [str(self.first), f"{counted}; those before it agree within rounding."]
         else:
-            most = max((one.figures.error for one in compared if one.figures is not None), default=0.0)
+            known = [one for one in compared if one.verdict in (Verdict.EXACT, Verdict.ROUNDING)]
+            most = max((one.figures.error for one in known if one.figures is not None), default=0.0)
             lines = [f"No divergence: {counted}, off by at most {most:.1e}, all within rounding."]
         worst = self.worst()
         if worst:

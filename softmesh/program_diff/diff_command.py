@@ -1,0 +1,128 @@
+"""`softmesh diff`: runs a program and its reference, and names the first op that differs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from softmesh.alias import AliasRefused
+from softmesh.diff.comparing import compared
+from softmesh.diff.golden_run import golden_run
+from softmesh.diff.recording import Recording
+from softmesh.diff.report_page import page
+from softmesh.diff.result import Comparison
+from softmesh.diff.saved_tensors import matched, read_saved
+from softmesh.errors import MeshError, SoftmeshError
+from softmesh.program_diff.reference_forms import in_float32, on_one_device
+from softmesh.program_diff.script_runs import run_script
+from softmesh.systems.system_choice import MOCK_DESCRIPTOR, SYSTEM, chosen_machine
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "ignore_unknown_options": True}
+
+
+class _Refusal(click.ClickException):
+    """A mistake in how we were called, or a program that cannot be compared: one sentence, exit code 2."""
+
+    exit_code = 2
+
+
+@click.command(context_settings=_SETTINGS)
+@click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
+@click.option("--system", metavar="S", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
+@click.option(
+    "--against",
+    default="one-device",
+    show_default=True,
+    metavar="WHAT",
+    help="one-device, float32, golden, another FILE.py, a folder of dumped tensors, or a safetensors file.",
+)
+@click.option("--tolerance", type=click.FloatRange(min=0), help="A relative error, in place of those of the dtypes.")
+@click.option("--all", "show_all", is_flag=True, help="List every op, not only those that lose most.")
+@click.option("-o", "--output", metavar="FILE.html", help="Write a page: ops over chips, coloured by error.")
+@click.argument("file")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def diff(
+    file: str,
+    args: tuple[str, ...],
+    as_module: bool,
+    system: str | None,
+    against: str,
+    tolerance: float | None,
+    show_all: bool,
+    output: str | None,
+) -> None:
+    """Run a program and its reference, and name the first op whose value is not the reference's.
+
+    \b
+    softmesh diff model.py --system T3000 --against one-device
+    softmesh diff model.py --against old_model.py -o report.html
+    softmesh diff model.py --against tensors_of_a_card/
+
+    Exit code 1 where something diverges, 2 where the two cannot be compared. What the programs print goes to stderr.
+    """
+    try:
+        _check(file, as_module, against, output)
+        if system is not None:
+            os.environ[SYSTEM] = system
+            os.environ.pop(MOCK_DESCRIPTOR, None)
+            chosen_machine()
+        found = _compared(file, args, as_module, against, tolerance)
+    except (SoftmeshError, AliasRefused) as error:
+        raise _Refusal(str(error)) from None
+    if show_all:
+        for one in found.ops:
+            click.echo(f"{one.number:5}  {one}")
+    click.echo(str(found))
+    if output is not None:
+        Path(output).write_text(page(found, f"{file} against {against}"), encoding="utf-8")
+        click.echo(f"written: {output}")
+    sys.exit(0 if found.agrees else 1)
+
+
+def _check(file: str, as_module: bool, against: str, output: str | None) -> None:
+    if not as_module and not os.path.isfile(file):
+        raise MeshError(f"There is no file {file}.")
+    if against not in _FORMS and against != "golden" and not os.path.exists(against):
+        raise MeshError(
+            f"--against: there is no {against}. Take {', '.join(_FORMS)}, golden, a Python file, a folder of dumped "
+            "tensors or a safetensors file."
+        )
+    if output is not None and not Path(output).resolve().parent.is_dir():
+        raise MeshError(f"-o: there is no folder {Path(output).resolve().parent}.")
+
+
+_FORMS = {"one-device": on_one_device, "float32": in_float32}
+
+
+def _compared(file: str, args: tuple[str, ...], as_module: bool, against: str, tolerance: float | None) -> Comparison:
+    options: dict[str, Any] = {"against": against, "tolerance": tolerance}
+    if against in _FORMS:
+        form = _FORMS[against]
+        theirs = _sound(run_script(file, args, as_module, form=form, is_reference=True), f"{file} ({against})")
+        return compared(_run(file, args, as_module), theirs, lifted=against == "float32", **options)
+    if against == "golden":
+        mine = _run(file, args, as_module)
+        return compared(mine, golden_run(mine), pairs={one.number: one.number for one in mine.entries}, **options)
+    if against.endswith(".py"):
+        theirs = _sound(run_script(against, args, False, is_reference=True), against)
+        return compared(_run(file, args, as_module), theirs, **options)
+    saved = read_saved(against)
+    mine = _run(file, args, as_module)
+    return compared(mine, saved, pairs=matched(mine, saved), lifted=True, **options)
+
+
+def _run(file: str, args: tuple[str, ...], as_module: bool) -> Recording:
+    return run_script(file, args, as_module)
+
+
+def _sound(run: Recording, what: str) -> Recording:
+    if run.error is not None:
+        raise MeshError(
+            f"The reference, {what}, raised {type(run.error).__name__}: {run.error}\n"
+            "Nothing was compared. Give a reference that runs: --against FILE.py, golden, or saved tensors."
+        )
+    return run
