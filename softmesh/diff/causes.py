@@ -251,7 +251,7 @@ def _broadcasts(small: torch.Tensor, large: torch.Tensor) -> bool:
 
 
 def _other_argument(case: Case) -> Finding | None:
-    if case.partner is None:
+    if case.partner is None or not case.partner.inputs:
         return None
     ours, theirs = case.entry.arguments, case.partner.arguments
     other = [

@@ -26,7 +26,6 @@ from softmesh.placement.placements import LOCAL, Partial
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _SMALL = 0.05
-_NEAR = 32  # ops before and after
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
@@ -72,9 +71,11 @@ class Judgement:
     ) -> None:
         self.mine, self.theirs, self._tolerances = mine, theirs, tolerances
         self.pairs = aligned(mine, theirs) if pairs is None else pairs
-        tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._by_inputs = {
+            (one.name, *(each.value for each in one.inputs)): one for one in theirs.entries if one.inputs
+        }
         self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
@@ -90,10 +91,9 @@ class Judgement:
 
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
-        if partner is None:
-            other = self._gradient_partner(entry)
-        else:
-            other = self._with_same_inputs(entry, self.theirs.entries[partner])
+        other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
+        if other is not None and other.site != entry.site:
+            other = self._reader_of_the_same(entry) or other
         judged = Judged(entry, other)
         if self.parted:
             return judged
@@ -111,24 +111,15 @@ class Judgement:
                 self._note(output.number, judged)
         return judged
 
+    def _reader_of_the_same(self, entry: Entry) -> Entry | None:
+        """Ops of other lines are paired by order only: one that reads what this one reads is the better partner."""
+        known = [self.expected.get(one.value) for one in entry.inputs]
+        return self._by_inputs.get((entry.name, *(None if one is None else one.stored.number for one in known)))
+
     def _gradient_partner(self, entry: Entry) -> Entry | None:
         """The gradient that came back to the same value of the reference."""
         should = None if entry.gradient_of is None else self.expected.get(entry.gradient_of)
         return None if should is None else self._gradients.get(should.stored.number)
-
-    def _with_same_inputs(self, entry: Entry, other: Entry) -> Entry:
-        """The partner, or one near it that reads what this op reads: programs may do two things in either order."""
-        wanted = [
-            self.expected[one.value].stored.number if one.value in self.expected else None for one in entry.inputs
-        ]
-        if None in wanted or not wanted or wanted == [one.value for one in other.inputs]:
-            return other
-        near = self.theirs.entries[max(0, other.number - _NEAR) : other.number + _NEAR]
-        fitting = (one for one in near if one.name == other.name and wanted == [each.value for each in one.inputs])
-        found = next(fitting, other)
-        if found is not other:
-            self.pairs[entry.number] = found.number
-        return found
 
     def _expect(self, entry: Entry, other: Entry | None) -> None:
         if entry.name in READS and other is not None and other.outputs:
@@ -270,20 +261,7 @@ class Judgement:
             if one.verdict is Verdict.MISTAKE and not one.is_carried and one.may_be_carried:
                 one.is_carried = not self._is_dealt(one)
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = not (self._is_rearranged(one) or self._goes_on_otherwise(one, readers))
-
-    def _goes_on_otherwise(self, judged: Judged, readers: dict[int, list[Judged]]) -> bool:
-        """Whether ops that only the program has make the rest of it, as where an activation is an op of its own."""
-        waiting, seen = [judged], {judged.entry.number}
-        while waiting:
-            one = waiting.pop()
-            for reader in (reader for output in one.entry.outputs for reader in readers[output.number]):
-                if reader.partner is None and not reader.entry.sends:
-                    return True
-                if reader.entry.sends and reader.entry.number not in seen:
-                    seen.add(reader.entry.number)
-                    waiting.append(reader)
-        return False
+                one.is_carried = not self._is_rearranged(one)
 
     def _blamed(self) -> Judged | None:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is

@@ -57,7 +57,7 @@ def _dumped(folder: Path) -> list[tuple[str, torch.Tensor, object]]:
         raise MeshError(f"diff: {folder} holds no dumped tensors: files that end in {', '.join(_DUMPED)}.")
     if len(files) > _MOST_FILES:
         raise MeshError(f"diff: {folder} holds {len(files)} tensors, more than {_MOST_FILES}.")
-    found = []
+    found: list[tuple[str, torch.Tensor, object]] = []
     for file in files:
         tensor = load_tensor(file)
         assert isinstance(tensor, Tensor)
@@ -98,8 +98,8 @@ def matched(mine: Recording, saved: Recording) -> dict[int, int]:
 
 
 def _by_name(ops: list[Entry], saved: list[Entry]) -> dict[int, int]:
-    keys = [[same_name(entry.name) for entry in entries] for entries in (ops, saved)]
-    matcher = SequenceMatcher(None, *keys, autojunk=False)
+    ours, theirs = ([same_name(entry.name) for entry in entries] for entries in (ops, saved))
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     return {
         ops[a + step].number: saved[b + step].number
         for a, b, count in matcher.get_matching_blocks()

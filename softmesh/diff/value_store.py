@@ -55,7 +55,7 @@ class ValueStore:
         size = data.numel() * data.element_size()
         offset = -1 if self._size + size > self._most else self._size
         if offset >= 0 and size:
-            self._file.write(memoryview(data.reshape(-1).view(torch.uint8).numpy()))
+            self._file.write(data.reshape(-1).view(torch.uint8).numpy().data)
             self._size += size
         self.left_out += offset < 0
         stored = Stored(len(self.values), offset, tuple(data.shape), data.dtype, dist, dtype)
