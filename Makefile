@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs dist shell clean
+.PHONY: help demo test test-gpu check bench docs dist shell clean
 
 help:
 	@echo "make demo    set up .venv and watch a mesh work"
 	@echo "make test    set up .venv, lint, type-check and run the whole suite"
+	@echo "make test-gpu  the laws and the GPU's own tests, on a GPU: where PYTHON has a torch that finds one"
 	@echo "make check   ruff and mypy only"
 	@echo "make shell   a shell in which softmesh, tt-run and python are those of .venv"
 	@echo "make docs    the manual, in build/site/index.html"
@@ -34,6 +35,13 @@ check: $(READY)
 # One torch thread for each of the test workers: two pools on the same cores only get in each other's way.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# With the torch that finds the card, which is not that of .venv; the packages of requirements-dev.txt are needed too.
+test-gpu:
+	SOFTMESH_DEVICE=cuda $(PYTHON) -m pytest tests/gpu tests/unit/test_native_bfloat16.py tests/unit/test_ops_llm_caches.py \
+		tests/properties/test_products.py tests/properties/test_trace_laws.py tests/properties/test_collective_laws.py \
+		tests/properties/test_ops_on_meshes.py tests/properties/test_round_trips.py tests/properties/test_copy_on_write.py \
+		tests/properties/test_placements_tell_the_truth.py
 
 bench: $(READY)
 	$(BIN)/softmesh bench ops

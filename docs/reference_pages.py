@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
+import importlib
 import inspect
 import json
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +50,17 @@ FAMILIES = {
     "tensor": "Tensors and transfers",
 }
 OTHER = "Further ops"
+PACKAGES = {  # those that programs import from, beside the top namespace
+    "collectives": "Schedules of collectives as values: made, checked, run, drawn.",
+    "distributed": "Ops that plan their own communication.",
+    "graph": "What ran, captured as a graph.",
+    "kernels": "What kernels call, and the programs that hold them.",
+    "metal": "The low-level runtime: devices, buffers, queues, programs.",
+    "model_preprocessing": "Parameters of torch modules, prepared for a mesh.",
+    "operation_tracer": "Each op with its arguments, written to a file.",
+    "tracer": "A graph of the ops of a model, drawn.",
+    "train": "Training: modules, optimizers, data, parallel plans.",
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -80,6 +94,7 @@ def reference_pages() -> dict[str, str]:
     ops = operations()
     pages = {page_of(family): family_page(family, members) for family, members in ops.items()}
     pages["values"] = values_page()
+    pages |= {f"softmesh-{name}": package_page(name, about) for name, about in PACKAGES.items()}
     pages["command-line"] = command_line_page()
     pages["errors"] = errors_page()
     pages["index"] = index_page(ops)
@@ -108,7 +123,7 @@ def output_of(output: dict[str, Any]) -> str:
         return f"```text\n{''.join(output['text']).rstrip()}\n```"
     data = output.get("data", {})
     if "text/html" in data:
-        return f"<div>{''.join(data['text/html'])}</div>"
+        return f"<div style='overflow-x: auto'>{''.join(data['text/html'])}</div>"
     return f"```text\n{''.join(data['text/plain'])}\n```" if "text/plain" in data else ""
 
 
@@ -126,8 +141,9 @@ def operations() -> dict[str, dict[str, EntryPoint]]:
 def public_entry_points() -> Iterator[tuple[str, EntryPoint]]:
     seen = set()
     for module, prefix in namespaces():
-        for name, value in vars(module).items():
-            dotted = f"{prefix}{name}"
+        names = [*vars(module), *(LAZY if module is softmesh else ())]
+        for name in dict.fromkeys(names):
+            value, dotted = getattr(module, name), f"{prefix}{name}"
             if isinstance(value, EntryPoint) and not name.startswith("_") and dotted not in seen:
                 seen.add(dotted)
                 yield dotted, value
@@ -137,6 +153,9 @@ def namespaces() -> Iterator[tuple[Any, str]]:
     yield softmesh, "ttnn."
     for name in ("transformer", "experimental", "kv_cache", "distributed", "prim"):
         yield getattr(softmesh, name), f"ttnn.{name}."
+    for name, value in vars(softmesh.experimental).items():
+        if inspect.ismodule(value) and not name.startswith("_"):
+            yield value, f"ttnn.experimental.{name}."
 
 
 def family_of(op: EntryPoint) -> str:
@@ -165,6 +184,11 @@ def index_page(ops: dict[str, dict[str, EntryPoint]]) -> str:
     for family, members in ops.items():
         links = ", ".join(f"[{name}]({page_of(family)}.md#{name})" for name in members)
         parts += [f"## {family}", "", links, ""]
+    parts += [
+        "## Packages",
+        "",
+        *(f"* [softmesh.{name}](softmesh-{name}.md): {said}" for name, said in PACKAGES.items()),
+    ]
     return "\n".join(parts)
 
 
@@ -175,18 +199,39 @@ def values_page() -> str:
     """Classes, functions and constants of the top namespace that are no ops."""
     parts = ["# Values and types", ""]
     members = {name: getattr(softmesh, name) for name in (*vars(softmesh), *LAZY) if not name.startswith("_")}
+    shown = {name: value for name, value in members.items() if not isinstance(value, EntryPoint)}
+    return "\n".join(parts + described(shown, "ttnn"))
+
+
+def package_page(name: str, about: str) -> str:
+    """What a package offers: the names it lists, or those of ours that lie in it."""
+    package = importlib.import_module(f"softmesh.{name}")
+    names = getattr(package, "__all__", None) or [
+        name for name, value in vars(package).items() if getattr(value, "__module__", "").startswith("softmesh.")
+    ]
+    members = {name: getattr(package, name) for name in names if not name.startswith("_")}
+    return "\n".join([f"# softmesh.{name}", "", about, "", *described(members, f"softmesh.{name}")])
+
+
+def described(members: dict[str, Any], prefix: str) -> list[str]:
+    """A section for each: signature and docstring, or the value."""
+    parts: list[str] = []
     for name, value in sorted(members.items(), key=lambda item: item[0].lower()):
-        if isinstance(value, EntryPoint) or inspect.ismodule(value):
+        if inspect.ismodule(value):
             continue
         is_described = inspect.isclass(value) or inspect.isroutine(value)
+        is_described |= isinstance(value, EntryPoint)
         about = (inspect.getdoc(value) or "") if is_described else repr(value)[:300]
         signature = ""
         if is_described:
             with contextlib.suppress(TypeError, ValueError):
                 signature = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
-        text = "\n\n".join(filter(None, (f"ttnn.{name}{signature}", about)))
-        parts += [f"## ttnn.{name} {{ #ttnn.{name} }}", "", "```text", text.replace("```", "'''"), "```", ""]
-    return "\n".join(parts)
+        anchor = f"{prefix}.{name}"
+        signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)  # annotations that are kept as strings
+        call = textwrap.fill(f"{anchor}{signature}", 88, subsequent_indent="    ", break_long_words=False)
+        text = "\n\n".join(filter(None, (call, about)))
+        parts += [f"## {anchor} {{ #{anchor} }}", "", "```text", text.replace("```", "'''"), "```", ""]
+    return parts
 
 
 def command_line_page() -> str:
@@ -213,15 +258,22 @@ def errors_page() -> str:
         "# Errors and warnings",
         "",
         "Every class, and every message that is raised or warned with it, cause and remedy included; `{...}` stands "
-        "for what depends on the call. Search for the words of a message to find it.",
+        "for what depends on the call. Search for the words of a message to find it; the number before it is its "
+        "address: `errors.html#m-1a2b3c4d`.",
         "",
     ]
     for name, value in classes.items():
         bases = ", ".join(base.__name__ for base in value.__bases__)
         parts += [f"## {name} {{ #{name} }}", "", f"*{bases}.* {inspect.getdoc(value) or ''}", ""]
-        parts += [f"* `{text}`" for text in sorted(told.get(name, ()))]
+        parts += [f"* {message_anchor(name, text)} `{text}`" for text in sorted(told.get(name, ()))]
         parts.append("")
     return "\n".join(parts)
+
+
+def message_anchor(owner: str, text: str) -> str:
+    """An address for one message, which stays as long as its words do."""
+    number = hashlib.sha256(f"{owner}: {text}".encode()).hexdigest()[:8]
+    return f'<a id="m-{number}" href="#m-{number}">{number}</a>'
 
 
 def messages(names: set[str]) -> dict[str, set[str]]:

@@ -226,6 +226,15 @@ with _collector_paused():
         concat_mesh_to_tensor_composer,
         create_mesh_composer,
     )
+    from softmesh.tensor.device_allocation import allocate_tensor_on_device, allocate_tensor_on_host, deallocate
+    from softmesh.tensor.device_shards import (
+        aggregate_tensor,
+        combine_device_tensors,
+        distribute_tensor,
+        from_host_shards,
+        get_device_tensors,
+        placements,
+    )
     from softmesh.tensor.dtype import (
         ROW_MAJOR_LAYOUT,
         TILE_LAYOUT,
@@ -248,6 +257,7 @@ with _collector_paused():
     )
     from softmesh.tensor.files import as_tensor, dump_tensor, load_tensor
     from softmesh.tensor.from_buffer import from_buffer
+    from softmesh.tensor.from_torch_values import from_torch
     from softmesh.tensor.mappers import (
         Mapper,
         MeshMapperConfig,
@@ -274,20 +284,10 @@ with _collector_paused():
     from softmesh.tensor.tensor import StorageType, Tensor
     from softmesh.tensor.tile import Tile
     from softmesh.tensor.transfer import (
-        aggregate_tensor,
-        allocate_tensor_on_device,
-        allocate_tensor_on_host,
-        combine_device_tensors,
         compose,
         copy_device_to_host_tensor,
         copy_host_to_device_tensor,
-        deallocate,
-        distribute_tensor,
         from_device,
-        from_host_shards,
-        from_torch,
-        get_device_tensors,
-        placements,
         to_device,
         to_torch,
     )

@@ -263,3 +263,11 @@ def checked_function(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return cast(_Function, call)
+
+
+class ShowsFields:
+    """A repr of the public fields, for classes whose constructors are not those of a dataclass."""
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({fields})"

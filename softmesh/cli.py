@@ -168,7 +168,8 @@ def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
             raise _Refusal(str(error)) from None
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost"]
+_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost", "gpu"]
+_ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
 
 @commands.command(context_settings=_FORWARDING)
@@ -184,7 +185,7 @@ def bench(name: str, args: tuple[str, ...]) -> None:
     softmesh bench cost --measurements table.csv
     """
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
-    if where != "cpu" and not {"-h", "--help"} & set(args):
+    if where != "cpu" and name not in _ON_GPUS and not {"-h", "--help"} & set(args):
         raise _Refusal(
             f"bench measures the CPU, against peers that run there, and SOFTMESH_DEVICE={where} puts the mesh "
             "elsewhere; unset it."

@@ -1,4 +1,4 @@
-"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, a machine, training, a missing collective."""
+"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, training, a machine, a cost."""
 
 from __future__ import annotations
 
@@ -185,12 +185,36 @@ def train_on_any_mesh(console: Console) -> None:
         ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
+def tell_the_cost(console: Console) -> None:
+    """A tensor-parallel block on a T3000 that nobody owns: where its time would go, by laws fitted on measurements."""
+    ttnn.use_system("T3000")
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING)
+    try:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 8)) as mesh:
+            x = _to_mesh(torch.rand(1024, 1024), mesh, ttnn.ReplicateTensorToMesh(mesh))
+            w1 = _to_mesh(torch.rand(1024, 4096), mesh, ttnn.ShardTensorToMesh(mesh, dim=1))
+            w2 = _to_mesh(torch.rand(4096, 1024), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
+            with ttnn.estimate(mesh) as cost:
+                ttnn.all_reduce(ttnn.linear(ttnn.linear(x, w1, activation="gelu"), w2), cluster_axis=1)
+        for op in cost.by_op():
+            console.print(f"{op.name:11} {op.seconds * 1e6:6.0f} µs, bound by {op.bound.value}")
+        low, high = (seconds * 1e6 for seconds in cost.band)
+        console.print(f"in all {cost.seconds * 1e6:.0f} µs ({low:.0f} to {high:.0f}); for a file: softmesh estimate")
+        busiest = cost.busiest_link
+        assert busiest is not None
+        console.print(f"busiest link: {busiest.link}, {busiest.bytes / 2**20:.2f} MiB")
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+        ttnn.use_system(None)
+
+
 STEPS: tuple[Step, ...] = (
     split_a_tensor,
     run_data_parallel,
     forget_a_collective,
     train_on_any_mesh,
     break_a_link,
+    tell_the_cost,
     grow_to_a_thousand,
 )
 

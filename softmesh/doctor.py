@@ -119,7 +119,7 @@ def _environment() -> Finding:
     )
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 def doctor() -> None:
     """Tell what is installed, what is missing, and how to get it.
 

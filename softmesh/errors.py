@@ -51,6 +51,10 @@ class OutOfHostMemory(MeshError):
     """The machine that simulates the chips has no room left."""
 
 
+class OutOfGpuMemory(MeshError):
+    """The card that holds the values of the chips has no room for more."""
+
+
 class SanitizerError(MeshError):
     """In strict mode: what the sanitizer found."""
 

@@ -12,8 +12,8 @@ import sys
 from urllib.parse import urlsplit, urlunsplit
 
 from softmesh.graph.buffer_chunks import aggregate_pages_to_chunks as _aggregate_pages_to_chunks
-from softmesh.graph.capture_durations import extract_operation_durations, extract_total_duration_from_graph
 from softmesh.graph.comparison_records import COMPARISON_RECORDS_SIDECAR_SUFFIX, import_tensor_comparison_records
+from softmesh.graph.extraction import extract_operation_durations, extract_total_duration_from_graph
 from softmesh.graph.graph_import import import_devices, import_graph
 from softmesh.graph.graph_import import validate_graph_integrity as _validate_graph_integrity
 from softmesh.graph.report_database import (

@@ -431,7 +431,8 @@ class Package(ConfigHolder):
 
 
 def _let_stand_in(module: ModuleType, name: str) -> None:
-    """Unless it has a class or a __getattr__ of its own."""
-    if type(module) is ModuleType and "__getattr__" not in vars(module):
+    """Unless it answers for names that it lacks by itself."""
+    own = type(module)
+    if not hasattr(own, "__getattr__") and "__getattr__" not in vars(module):
         vars(module)["_below_ttnn"] = name
-        module.__class__ = _WithStandIns
+        module.__class__ = _WithStandIns if own is ModuleType else type(own.__name__, (own, _WithStandIns), {})

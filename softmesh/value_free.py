@@ -1,4 +1,4 @@
-"""Tensors without values: while `without_values` is on, large torch tensors are shapes only, and hold zeros.
+"""Runs programs without values: while `without_values` is on, large torch tensors are shapes only, and hold zeros.
 
 A large tensor is one number that is repeated without end (all strides are 0), so it takes no memory and can still be
 read, printed and compared. What would compute one, or compute with one, is asked for its shape and nothing more; small

@@ -54,13 +54,13 @@ def mpi() -> None:
 @pytest.fixture
 def idle_machine() -> Iterator[None]:
     """Nothing is open and no fabric is set, before the test and after it; then no machine is chosen either."""
-    _close_all()
+    _clear()
     yield
-    _close_all()
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+    _clear()
     ttnn.use_system(None)
 
 
-def _close_all() -> None:
+def _clear() -> None:
     for mesh in open_meshes():
         mesh.close()
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from softmesh.cli import commands
+from softmesh.processes.launcher.tt_run import tt_run
 from softmesh.project_template import written_files
 
 _NAMES = commands.list_commands(click.Context(commands))
@@ -29,6 +30,20 @@ def test_every_command_explains_itself(name, flag):
     assert result.exit_code == 0, result.output
     assert result.output.startswith(f"Usage: softmesh {name}")
     assert "Show this message and exit." in result.output
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_command_of_its_own_knows_both_flags(name):
+    command = commands.get_command(click.Context(commands), name)
+    if name not in commands.commands:
+        assert CliRunner().invoke(command, ["-h"]).exit_code == 0
+
+
+def test_tt_run_takes_h_before_a_program_and_leaves_that_of_the_program():
+    assert CliRunner().invoke(tt_run, ["-h"]).output.startswith("Usage: tt-run")
+    answer = CliRunner().invoke(tt_run, ["--rank-binding", "nosuch.yaml", "--dry-run", "python", "model.py", "-h"])
+    assert answer.exit_code == 1
+    assert "Usage" not in answer.output
 
 
 @pytest.mark.parametrize("name", _NAMES)

@@ -19,6 +19,8 @@ from tiny_gpt.model import Shape
 from tiny_gpt.ranks import PIPELINE, pipelined
 from tiny_gpt.text import Text
 
+from softmesh.progress import tracked
+
 NAMES = [*(form.name for form in FORMS), PIPELINE]
 TOLERANCE = 1e-4  # of a loss: each form rounds a little differently, at every step
 
@@ -38,7 +40,7 @@ def main() -> int:
     ways = {form.name: partial(losses, form, text, shape, plan) for form in FORMS}
     ways[PIPELINE] = partial(pipelined, plan)
     curves = []
-    for name in given.forms or NAMES:
+    for name in tracked(given.forms or NAMES, "training in each form"):
         began = time.perf_counter()
         seen = list(ways[name]())
         curves.append(Curve(name, seen, time.perf_counter() - began))

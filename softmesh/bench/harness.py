@@ -24,6 +24,8 @@ from rich.table import Table
 
 import softmesh as ttnn
 from softmesh.native.c_kernels import is_compiled
+from softmesh.progress import tracked
+from softmesh.runtime.native_bfloat16 import bfloat16_unit
 from softmesh.tensor.mappers import Mapper
 
 DTYPES = {"float32": (ttnn.float32, torch.float32), "bfloat16": (ttnn.bfloat16, torch.bfloat16)}
@@ -101,7 +103,7 @@ def interleave(
     seen: dict[str, list[float]] = {name: [] for name in peers}
     order = list(peers)
     end = time.perf_counter() + patience
-    for turn in range(warm_ups + rounds):
+    for turn in tracked(range(warm_ups + rounds), " and ".join(order)[:60]):
         for name in order:
             seconds = peers[name]()
             if turn >= warm_ups:
@@ -136,7 +138,8 @@ def machine() -> str:
     return (
         f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
         f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}"
+        f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}, "
+        f"bfloat16 products {'by ' + unit if (unit := bfloat16_unit()) else 'in fp32'}"
     )
 
 

@@ -1,19 +1,21 @@
 """A Llama over 1, 8 and 32 devices against the same model in plain torch on one.
 
-    softmesh bench llama [--quick] [--json] [--example PATH]
+    softmesh bench llama [--quick] [--json] [--example PATH] [--device cpu|cuda]
 
 The model is that of examples/llama, with random weights. It prefills the prompts of some users, and decodes one token
 of many users; decoding also as a trace. All devices together have the same to do, however many they are. On 32 each
 row of the mesh has users of its own; in the rows named 2-D, the four of a column share the hidden dim instead.
 
 torch has a plain cache in place of pages. In bfloat16 it computes in float32 and rounds after each step, as the chips
-do. All take turns in one run, and logits are compared with torch's.
+do. All take turns in one run, and logits are compared with torch's. With `--device cuda` the mesh lies on a GPU, and
+torch still on the CPU: `softmesh bench gpu` has a Llama in torch on the card.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,6 +39,7 @@ from softmesh.bench.harness import (
     timed,
     under_fabric,
 )
+from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
 
 # The workload. The example is no part of the installed package: it is found in the checkout, or where the user says.
@@ -85,15 +88,16 @@ def load_example(folder: Path) -> dict[str, Any]:
     try:
         with aliased():
             wanted = {
-                "model_args": "ModelArgs",
-                "checkpoint": "random_weights",
-                "tensor_parallel": "TensorParallel",
-                "model": "Transformer",
-                "generator": "Generator",
-                "reference": "TorchLlama",
+                "ModelArgs": "model_args",
+                "random_weights": "checkpoint",
+                "shapes": "checkpoint",
+                "TensorParallel": "tensor_parallel",
+                "Transformer": "model",
+                "Generator": "generator",
+                "TorchLlama": "reference",
             }
             return {
-                name: getattr(importlib.import_module(f"tt_llama.{module}"), name) for module, name in wanted.items()
+                name: getattr(importlib.import_module(f"tt_llama.{module}"), name) for name, module in wanted.items()
             }
     finally:
         sys.path.remove(str(folder))
@@ -325,6 +329,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="PATH",
         help="the folder examples/llama of a checkout",
     )
+    parser.add_argument("--device", metavar="NAME", help="where the mesh lies, as SOFTMESH_DEVICE says it: cpu, cuda")
     given = parser.parse_args(argv)
     if not (given.example / "tt_llama").is_dir():
         parser.error(
@@ -336,6 +341,13 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
+    if given.device is not None:
+        os.environ["SOFTMESH_DEVICE"] = given.device
+    try:
+        chosen_torch_device()
+    except ttnn.MeshError as error:
+        print(f"softmesh bench llama: {error}", file=sys.stderr)
+        return 2
     effort = QUICK if given.quick else Effort()
     example = load_example(given.example)
     with under_fabric():

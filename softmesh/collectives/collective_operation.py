@@ -41,7 +41,7 @@ from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
-from softmesh.strictness import is_lenient
+from softmesh.strictness import LENIENT
 from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.gradient_sums import GradientSums, warn_if_summed
@@ -240,7 +240,7 @@ def _fabric_key(call: BoundCall) -> list[Any]:
     device, names = call.device, call.signature.places
     wishes = [call.values[names[wish]] for wish in _ROUTE if wish in names]
     of_mesh = None if device is None else device.id()
-    return [*wishes, of_mesh, settings.serial, is_lenient(), CONFIG.strict_ccl_topology]
+    return [*wishes, of_mesh, settings.serial, LENIENT.get(), CONFIG.strict_ccl_topology]
 
 
 def _with_gradients(op: Operation, plan: Plan, call: BoundCall) -> tuple[torch.Tensor, ...]:

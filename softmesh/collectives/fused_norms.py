@@ -16,9 +16,9 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.data_movement.layout_conversion import copy
 from softmesh.ops.data_movement.shape_ops import permute, reshape
+from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 
 _COLUMNS = {"rms_norm": 32, "layer_norm": 64}  # of each device's statistics
 _ROPE = ("rope_cos", "rope_sin", "transformation_mat")

@@ -6,7 +6,7 @@ pass does. Any other is run once more on pieces that torch can derive, one for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -157,12 +157,7 @@ def _derived(
         )
     reload_values(tensor.view_data() for tensor in tensors)
     leaves = {id(tensor): _leaf_per_device(tensor) for tensor in tensors}
-    replaced = [
-        [leaves.get(id(item), item) for item in value]
-        if isinstance(value, list | tuple)
-        else leaves.get(id(value), value)
-        for value in values
-    ]
+    replaced = [_replaced(value, leaves) for value in values]
     names = op.definition.signature.named(replaced, range(len(replaced)))
     with natively(), torch.enable_grad():
         made = op(**{name: value for name, value in names.items() if value is not None})
@@ -178,6 +173,13 @@ def _derived(
     outs, seeds = zip(*pairs, strict=True) if pairs else ((), ())
     found = iter(torch.autograd.grad(outs, wanted, seeds, allow_unused=True) if outs else ())
     return [next(found, None) if piece.requires_grad else None for piece in data]
+
+
+def _replaced(value: Any, leaves: Mapping[int, Tensor]) -> Any:
+    """The leaf that stands for a tensor, also within a list."""
+    if isinstance(value, list | tuple):
+        return [leaves.get(id(item), item) for item in value]
+    return leaves.get(id(value), value)
 
 
 def _leaf_per_device(tensor: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from softmesh.placement.process_blocks import Block
 from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout
 from softmesh.processes.rank_grid import RankGrid
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.pinned_memory import over_host
 
 # The work of the most used collectives, split over the processes. Each process writes its pieces once, into memory
 # that all of them see (or sends them). A gathered result is then there already, laid out as one process would have
@@ -190,7 +191,7 @@ class RankSpan:
             return [block.narrowed(r, dist, self.axes) for r, dist in zip(result, moved.dists, strict=True)]
 
         shared = self._with_split_work(moved.compute, held[0], compute) if len(held) == 1 else compute
-        return replace(moved, compute=shared, dists=tuple(map(block.narrow, moved.dists)))
+        return replace(moved, compute=over_host(shared), dists=tuple(map(block.narrow, moved.dists)))
 
     def _with_split_work(self, compute: object, dist: Distribution, alone: Callable[..., Any]) -> Callable[..., Any]:
         """The collective with its work dealt out, where that can be; `alone` each process does all of it."""
@@ -218,5 +219,4 @@ class RankSpan:
     def _gathered_blocks(self, block: Block, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
         ranks = self.ranks
         assert ranks is not None
-        wide = block.widened(data, dist, self.axes, lambda d, axes: ranks.gather(d, axes, self.op))
-        return wide.to(data.device)
+        return block.widened(data, dist, self.axes, lambda d, axes: ranks.gather(d, axes, self.op))

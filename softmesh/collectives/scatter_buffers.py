@@ -33,10 +33,10 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 
 _INTERMEDIATE = "experimental.reduce_scatter_minimal_async_create_intermediate_buffer"
 _DIRECT = "experimental.reduce_scatter_minimal_direct"

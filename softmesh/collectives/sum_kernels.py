@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from softmesh.native.c_kernels import AddInto, is_plain, native_sum
-from softmesh.native.gpu_kernels import gpu_sum
+from softmesh.native.gpu_kernels import gpu_adder
 from softmesh.runtime.cpu_block_cache import BIG, empty_result
 
 # Where there is no native kernel, torch's kernels add up. torch's own sum over a leading dim of bfloat16 runs at a
@@ -170,15 +170,14 @@ def adder(shape: Sequence[int], dtype: torch.dtype, axes: Sequence[int]) -> Add:
     """The fastest way to add up data of this shape over these axes; for other than plain CPU data, torch's own."""
     over = tuple(axes)
     kernel, whole = _kernel(shape, dtype, over), torch.Size(shape)
-    stack, result = Stack.of(shape, over), shape_of_sums(shape, over)
-    if kernel is None and dtype.is_floating_point:
+    stack = Stack.of(shape, over) if dtype is torch.bfloat16 else None
+    on_gpu = stack and gpu_adder(*stack, shape_of_sums(shape, over))
+    if kernel is None and dtype.is_floating_point and on_gpu is None:
         return lambda data: _sum(data, over, True)
 
     def add(data: torch.Tensor) -> torch.Tensor:
-        if data.is_cuda and stack is not None and data.shape == whole:
-            found = gpu_sum(data, *stack)
-            if found is not None:
-                return found.view(result)
+        if on_gpu is not None and data.is_cuda and data.shape == whole and data.dtype is dtype:
+            return on_gpu(data)
         if kernel is None or data.shape != whole or data.dtype is not dtype or not is_plain(data):
             return data.sum(over, keepdim=True, dtype=dtype)
         return kernel(data.contiguous())

@@ -18,7 +18,7 @@ _REFUSED = 2
 _REASONS = 10
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("measurements", nargs=-1, type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The calibration to write, a YAML file.")
 def calibrate(measurements: tuple[str, ...], output: str) -> None:

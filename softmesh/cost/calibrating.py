@@ -6,9 +6,8 @@ is as wide as it must be for nine in ten of what it then predicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ _FEW = 10  # rows: fewer do not tell how wide a band must be
 _SEED = 23
 
 Rows = Sequence[Measurement]
-Work = Any
+Fits = dict[str, dict[str, LawFit]]
 
 
 def calibrated(
@@ -42,29 +41,47 @@ def calibrated(
     """
     used = usable(rows)
     bands = _bands(used, base) if with_bands else {}
-    fits = dict(base.fits) if base is not None else {}
-    for law, of in _fits(used, 1.0, base).items():
-        made = {key: replace(fit, band=bands.get((law, key), fit.band)) for key, fit in of.items()}
-        fits[law] = {**fits.get(law, {}), **made}
-    return Calibration(fits, tuple(sources))
+    fits = _assembled(_fits(used, base), base)
+    return Calibration(_banded(fits, bands), tuple(sources))
+
+
+def _banded(fits: Fits, bands: Mapping[tuple[str, str], float]) -> Fits:
+    return {
+        law: {key: replace(fit, band=bands.get((law, key), fit.band)) for key, fit in of.items()}
+        for law, of in fits.items()
+    }
 
 
 def usable(rows: Iterable[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.workload and not row.is_ceiling and not isinstance(row.workload, Chain)]
 
 
-def _fits(rows: Rows, band: float, base: Calibration | None = None) -> dict[str, dict[str, LawFit]]:
+Fitted = dict[tuple[str, str, tuple[tuple[str, int], ...]], LawFit]  # by law, key and the rows that were fitted
+
+
+def _fits(rows: Rows, base: Calibration | None = None, known: Fitted | None = None) -> Fits:
     """Laws of simple workloads first: composed ones are corrected on top of them."""
-    found: dict[str, dict[str, LawFit]] = {name: {} for name in LAWS}
-    simple = [row for row in rows if _is_simple(row.workload)]
-    for (name, key), group in _grouped(simple).items():
-        found[name][key] = _fit(LAWS[name], key, group, band, base)
-    below = Calibration({name: {**(base.fits.get(name, {}) if base else {}), **of} for name, of in found.items()})
+    known = {} if known is None else known
+    found: Fits = {}
+    for (name, key), group in _grouped([row for row in rows if _is_simple(row.workload)]).items():
+        at = name, key, tuple((row.table, row.line) for row in group)
+        if at not in known:
+            known[at] = _fit(LAWS[name], key, group, base)
+        found.setdefault(name, {})[key] = known[at]
+    below = Calibration(_assembled(found, base))
     for (name, key), group in _grouped([row for row in rows if not _is_simple(row.workload)]).items():
         formula = np.array([below.formula(_work(row)) for row in group])
         residuals = np.log([row.seconds for row in group]) - np.log(formula)
-        found[name][key] = LawFit({}, len(group), band, _points(LAWS[name], group, residuals))
-    return {name: of for name, of in found.items() if of}
+        found.setdefault(name, {})[key] = LawFit({}, len(group), 1.0, _points(LAWS[name], group, residuals))
+    return found
+
+
+def _assembled(found: Fits, base: Calibration | None) -> Fits:
+    """On top of a base, if there is one."""
+    fits = {name: dict(of) for name, of in base.fits.items()} if base is not None else {}
+    for name, of in found.items():
+        fits.setdefault(name, {}).update(of)
+    return fits
 
 
 def _is_simple(work: Workload | None) -> bool:
@@ -84,7 +101,7 @@ def _grouped(rows: Iterable[Measurement]) -> dict[tuple[str, str], list[Measurem
     return groups
 
 
-def _fit(law: Law, key: str, rows: Rows, band: float, base: Calibration | None) -> LawFit:
+def _fit(law: Law, key: str, rows: Rows, base: Calibration | None) -> LawFit:
     terms = tuple(np.array(column) for column in zip(*(law.terms(row.workload) for row in rows), strict=True))
     measured = np.array([row.seconds for row in rows])
     known = base.fit(law, key) if base is not None else None
@@ -97,7 +114,7 @@ def _fit(law: Law, key: str, rows: Rows, band: float, base: Calibration | None) 
     values = fitted(formula, np.array(list(starting.values())), measured)
     residuals = np.log(measured) - np.log(formula(values))
     coefficients = {name: float(f"{value:.5g}") for name, value in zip(starting, values, strict=True)}
-    return LawFit(coefficients, len(rows), band, _points(law, rows, residuals) if law.keeps_points else ())
+    return LawFit(coefficients, len(rows), 1.0, _points(law, rows, residuals) if law.keeps_points else ())
 
 
 def _points(law: Law, rows: Rows, residuals: NDArray[np.float64]) -> tuple[Point, ...]:
@@ -138,23 +155,33 @@ def left_out(
     part: Callable[[Measurement], Hashable],
     folds: int | None = FOLDS,
     base: Calibration | None = None,
-    with_bands: bool = False,
+    with_bands: bool | Calibration = False,
 ) -> list[tuple[Measurement, Calibration]]:
     """Every row with a calibration that never saw it, nor any row of its part.
 
-    Parts are dealt to `folds`; with None each part is left out alone. Bands take as many folds more.
+    Parts are dealt to `folds`; with None each part is left out alone. Bands take as many folds more, or are those of
+    another calibration.
     """
+    lent = _bands_of(with_bands) if isinstance(with_bands, Calibration) else {}
     parts = list(dict.fromkeys(part(row) for row in rows))
     order = np.random.default_rng(_SEED).permutation(len(parts))
     count = len(parts) if folds is None else folds
     fold_of = {parts[at]: int(number % count) for number, at in enumerate(order)}
     found = []
+    known: Fitted = {}
     for fold in range(min(count, len(parts))):
         unseen = [row for row in rows if fold_of[part(row)] == fold]
         seen = [row for row in rows if fold_of[part(row)] != fold]
-        calibration = calibrated(seen, base=base, with_bands=with_bands)
+        if with_bands is True:
+            calibration = calibrated(seen, base=base)
+        else:
+            calibration = Calibration(_banded(_fits(seen, base, known), lent))
         found += [(row, calibration) for row in unseen]
     return found
+
+
+def _bands_of(calibration: Calibration) -> dict[tuple[str, str], float]:
+    return {(law, key): fit.band for law, of in calibration.fits.items() for key, fit in of.items()}
 
 
 def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]:

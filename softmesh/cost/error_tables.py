@@ -14,6 +14,7 @@ import numpy as np
 
 from softmesh.cost.calibrating import left_out, series_of, shape_of, usable
 from softmesh.cost.calibration import Calibration, Estimate
+from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.measurements import Measurement
 from softmesh.cost.workloads import Chain
 
@@ -86,12 +87,16 @@ def judged(rows: Iterable[Measurement], calibration: Calibration) -> list[Judged
 
 
 def cross_judged(rows: Sequence[Measurement], by_series: bool = False) -> list[Judged]:
-    """Each row by a calibration without its shape; `by_series`, without any row of its series.
+    """Each row by a calibration without its shape; `by_series`, without any row of its series, in the shipped bands.
 
     Chains are judged by laws that never saw them; of ceilings there is nothing to leave out.
     """
     used = usable(rows)
-    pairs = left_out(used, series_of, None) if by_series else left_out(used, shape_of, with_bands=True)
+    pairs = (
+        left_out(used, series_of, None, with_bands=default_calibration())
+        if by_series
+        else left_out(used, shape_of, with_bands=True)
+    )
     return [Judged(row, calibration.estimate(row.workload)) for row, calibration in pairs if row.workload is not None]
 
 

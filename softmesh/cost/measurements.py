@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +37,16 @@ COLUMNS = (
     "measured value",
     "unit",
 )
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "ns": 1e-9, "s": 1.0, "µs": 1e-6}
+_SECONDS = {
+    word: scale
+    for scale, words in (
+        (1.0, ("s", "sec", "second")),
+        (1e-3, ("ms", "msec", "millisecond")),
+        (1e-6, ("us", "\u00b5s", "\u03bcs", "usec", "microsecond")),
+        (1e-9, ("ns", "nsec", "nanosecond")),
+    )
+    for word in words
+}
 _SHORTEST, _LONGEST = 1e-9, 1e5  # seconds that anything measured here takes
 _MOST_BYTES = 64 << 20
 _CEILINGS = ("ceiling", "upper gate", "upper bound")
@@ -130,7 +140,8 @@ def _value(path: str | Path, line: int, text: str) -> float:
 def _seconds(row: RowTexts, value: float, work: Workload) -> float:
     """The measured value as a time."""
     unit = row.unit.lower()
-    word = unit.split(" ")[0].split("/")[0] if unit else ""
+    word = re.split(r"[^a-z\u00b5\u03bc]", unit, maxsplit=1)[0]
+    word = word.removesuffix("s") if word.endswith("seconds") else word
     if unit.startswith(("gb/s", "gbps", "gigabytes")):
         if isinstance(work, HostTransfer):
             return work.size / (value * 1e9)

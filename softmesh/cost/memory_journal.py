@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ class MeshJournal:
 
     def __init__(self, mesh: int, device: MeshDevice) -> None:
         self.mesh = mesh
+        self._device = weakref.ref(device)
         self._entries: list[Entry] = []
         self._pools: dict[Any, Pool] = {}
         self._notes: list[tuple[Pool, list[tuple[Claim, bool]]]] = []
@@ -53,10 +55,19 @@ class MeshJournal:
     def follow(self, device: MeshDevice) -> None:
         """The allocator may have begun anew."""
         if device.memory.pools is not self._pools:
-            self.settle()
-            for number in list(self._live):
-                self._end(number)
+            self._end_all()
             self._watch(device)
+
+    def end_where_closed(self) -> None:
+        """A closed mesh holds nothing: others may be opened on its chips."""
+        device = self._device()
+        if device is None or device.closed:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        self.settle()
+        for number in list(self._live):
+            self._end(number)
 
     def settle(self) -> None:
         """Work in what has been noted, while the owners of memory are still there to tell what they are."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from softmesh.cost.calibration import Calibration, Estimate
 from softmesh.cost.calibration_files import default_calibration
@@ -10,6 +13,8 @@ from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.cost.command_workloads import workload_of
 from softmesh.cost.laws.elements import MEASURED
 from softmesh.cost.laws.exchanges import link_bytes
+from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
+from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
     Chain,
     Dispatch,
@@ -30,10 +35,58 @@ _COMPOSED_BAND = 2.0  # attention: parts that were measured, in a form that was 
 
 def price(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
     """What `command` takes on each device it ran on, which is a `chip`."""
-    work = workload_of(command, chip)
-    if work is None:
+    if command.device is None:
         return FREE
-    return cost_of(work, (calibration or default_calibration()), command.cost.flops)
+    by = calibration or default_calibration()
+    form = _form_of(command, chip)
+    key = tuple(map(id, form))
+    known = _PRICED.setdefault(by, {}).get(key)
+    if known is None:
+        work = workload_of(command, chip)
+        found = FREE if work is None else cost_of(work, by, command.cost.flops)
+        if len(_PRICED[by]) > _MOST_PRICED:
+            _PRICED[by].clear()
+        known = _PRICED[by][key] = _Priced(form, found)
+    return known.cost
+
+
+class _Priced(NamedTuple):
+    """A cost, and the objects that it is known by: kept, so that no other object gets their ids."""
+
+    form: tuple[object, ...]
+    cost: CommandCost
+
+
+_PRICED: WeakKeyDictionary[Calibration, dict[tuple[int, ...], _Priced]] = WeakKeyDictionary()
+_MOST_PRICED = 20_000
+_SAME = object()
+_ARGUMENTS = (
+    "cluster_axis",
+    "num_links",
+    "topology",
+    "program_config",
+    "compute_kernel_config",
+    "core_grid",
+    "is_causal",
+)
+_NO_ARGUMENTS = (Family.ELEMENTS, Family.MOVEMENT, Family.HOST_WRITE, Family.HOST_READ, Family.FREE, Family.LAUNCH)
+
+
+def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
+    """All objects that the cost of a command depends on: a program repeats its calls, and their specs with them.
+
+    Tensors and meshes are not among them: whoever keeps a form keeps no memory alive.
+    """
+    name, inputs, outputs = sys.intern(command.name), command.inputs, command.outputs
+    form: list[object] = [name, chip, *(tensor.spec for tensor in inputs), None, *(tensor.spec for tensor in outputs)]
+    family = family_of(name)
+    if family is Family.MOVEMENT and inputs and outputs:
+        form.append(_SAME if outputs[0].storage.address == inputs[0].storage.address else None)
+    if family not in _NO_ARGUMENTS:
+        assert command.device is not None
+        given = command.arguments
+        form += [lines_of(command.device), is_two_dimensional(), *(given.get(name) for name in _ARGUMENTS)]
+    return tuple(form)
 
 
 def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> CommandCost:

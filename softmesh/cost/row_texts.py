@@ -20,19 +20,19 @@ _DTYPES = (
     ("uint8", ("uint8",)),
     ("float16", ("float16", "fp16")),
 )
-_SYSTEMS = (  # the first that is found counts
-    (r"\bp100", P100),
-    (r"\bp300", P300),
-    (r"\bp150|dev board", P150),
-    (r"\bn300|t3k|t3000|loudbox|llmbox|wh_quietbox", N300),
-    (r"\bn150", N150),
-    (r"galaxy|\btg\b|6u|4u", None),
+_SYSTEMS = (  # the first that is found, and is of the row's architecture, counts
+    (r"\bp100", (P100,)),
+    (r"\bp300", (P300,)),
+    (r"\bp150|dev board", (P150,)),
+    (r"\bn300|t3k|t3000|loudbox|llmbox|quietbox", (N300,)),
+    (r"\bn150", (N150,)),
+    (r"galaxy|\btg\b|6u|4u", (WH_GALAXY, BH_GALAXY)),
 )
-_BY_ARCH: dict[str, tuple[Chip, Chip]] = {"wormhole_b0": (N150, WH_GALAXY), "blackhole": (P150, BH_GALAXY)}
-_ARCHES = {"wormhole": "wormhole_b0", "wormhole_b0": "wormhole_b0", "wh": "wormhole_b0", "wh_b0": "wormhole_b0"}
-_ARCHES |= {"blackhole": "blackhole", "bh": "blackhole"}
-_MESH = re.compile(r"\b(\d{1,3})\s*[x×]\s*(\d{1,3})\b")
+_PLAIN = {"wormhole_b0": N150, "blackhole": P150}
+_ARCHES = ((r"^(wormhole|wh)(?![a-z])", "wormhole_b0"), (r"^(blackhole|bh)(?![a-z])", "blackhole"))
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?")
+_SIZES = "bytes|b|kb|kib|mb|mib|gb|gib"
+_TIMES = r"\s*[x×*]\s*"
 
 
 class RowTexts(NamedTuple):
@@ -51,16 +51,21 @@ class RowTexts(NamedTuple):
     unit: str
 
     def chip(self) -> Chip | None:
-        arch = _ARCHES.get(self.arch.lower())
-        if arch is None:
+        arch = self._arch()
+        if arch is None and self.arch:
             return None
-        system = self.system.lower()
-        plain, galaxy = _BY_ARCH[arch]
-        for pattern, chip in _SYSTEMS:
+        system = self.system.lower().replace("_", " ")
+        for pattern, chips in _SYSTEMS:
             if re.search(pattern, system):
-                found = galaxy if chip is None else chip
-                return found if found.arch_name == arch else plain
-        return plain
+                for chip in chips:
+                    if arch in (None, chip.arch_name):
+                        return chip
+        return None if arch is None else _PLAIN[arch]
+
+    def _arch(self) -> str | None:
+        """As its column says; where that is empty, as the name of its system begins."""
+        said = (self.arch or self.system).lower().replace("_", " ")
+        return next((arch for pattern, arch in _ARCHES if re.search(pattern, said)), None)
 
     def text(self) -> str:
         """All of a row that may describe its workload, in small letters."""
@@ -83,9 +88,31 @@ class RowTexts(NamedTuple):
         found = _NUMBER.search(text)
         return None if found is None else int(float(found[0]))
 
-    def mesh(self) -> tuple[int, int] | None:
-        found = _MESH.search(self.system)
-        return None if found is None else (int(found[1]), int(found[2]))
+    def device_count(self) -> int | None:
+        """Those of a collective: as the shapes say, or a mesh's along the axis that the config names.
+
+        `8`, `2x4`, and `4 devices` in the shapes; `8x4` with `cluster_axis=0` are 8.
+        """
+        said = re.search(r"(\d+) (?:devices|chips)", self.shapes.lower())
+        if said:
+            return int(said[1])
+        axis = re.search(r"(?:cluster_axis|axis)\s*[=: ]\s*([01])", self.config.lower())
+        sides = self._mesh()
+        if axis and sides:
+            return sides[int(axis[1])]
+        pair = re.search(rf"(\d+)(?:{_TIMES}|\s*,\s*)(\d+)", self.devices)
+        return int(pair[1]) * int(pair[2]) if pair else self.number(self.devices)
+
+    def _mesh(self) -> tuple[int, int] | None:
+        for text in (self.devices, self.system):
+            found = re.search(rf"(\d+){_TIMES}(\d+)", text)
+            if found:
+                return int(found[1]), int(found[2])
+        return None
+
+    def link_count(self) -> int | None:
+        said = re.search(r"(?:num_)?links\s*[=:]\s*(\d+)", self.config.lower())
+        return self.number(self.links) or (int(said[1]) if said else None)
 
     def series(self) -> str:
         """Rows that differ by no more than their size."""
@@ -122,31 +149,53 @@ def dtype_in(text: str) -> str | None:
 
 
 def extents_in(text: str) -> list[int] | None:
-    """The first list of extents in brackets: `[1, 1, 32, 2048]`.
+    """The first list of extents in brackets, or joined by signs of multiplication.
 
-    >>> extents_in("per device input [1,1,128,2048]")
-    [1, 1, 128, 2048]
+    >>> extents_in("per device input [1,1,128,2048]"), extents_in("1x1x32x64"), extents_in("nothing")
+    ([1, 1, 128, 2048], [1, 1, 32, 64], None)
     """
-    found = re.search(r"[\[(]\s*(\d+(?:\s*[,x]\s*\d+)*)\s*,?\s*[\])]", text)
+    found = re.search(r"[\[(]\s*(\d+(?:\s*[,x×]\s*\d+)*)\s*,?\s*[\])]", text)
+    if found is None:
+        found = re.search(rf"(?<!\w)(\d+(?:{_TIMES}\d+)+)(?!\w)", text)
     return None if found is None else [int(number) for number in re.findall(r"\d+", found[1])]
 
 
 def mkn_in(text: str) -> tuple[int, int, int] | None:
-    """`32x2048x1280` or `M=32 K=2048 N=1280`.
+    """`32x2048x1280`, `M=32 K=2048 N=1280`, or two operands.
 
     >>> mkn_in("per device 32x2048x1280, bf16"), mkn_in("M=64,K=32,N=96"), mkn_in("8x8")
     ((32, 2048, 1280), (64, 32, 96), None)
+    >>> mkn_in("[1, 1, 32, 2048] x [1, 1, 2048, 1280]"), mkn_in("32x2048 @ 2048x1280")
+    ((32, 2048, 1280), (32, 2048, 1280))
     """
-    found = re.search(r"(?<![\dx])(\d+)\s*[x×*]\s*(\d+)\s*[x×*]\s*(\d+)(?![\dx])", text)
+    operands = re.findall(r"[\[(]\s*(\d+(?:\s*,\s*\d+)+)\s*[\])]", text)
+    operands = operands or re.findall(r"(?<![\dx×@])(\d+\s*[x×]\s*\d+)(?=\s*@)|(?<=@)\s*(\d+\s*[x×]\s*\d+)", text)
+    read = [[int(number) for number in re.findall(r"\d+", "".join(operand))] for operand in operands]
+    if len(read) > 1 and read[0][-1] == read[1][-2]:
+        return math.prod(read[0][:-1]), read[0][-1], read[1][-1]
+    if len(read) == 1 and len(read[0]) == 3 and "[" not in text:
+        return read[0][0], read[0][1], read[0][2]
+    found = re.search(rf"(?<![\dx])(\d+){_TIMES}(\d+){_TIMES}(\d+)(?![\dx])", text)
     if found is None:
-        found = re.search(r"\bm\s*=?\s*(\d+)\D+?k\s*=?\s*(\d+)\D+?n\s*=?\s*(\d+)", text, re.IGNORECASE)
+        found = re.search(r"\bm\s*[=:]?\s*(\d+)\D+?k\s*[=:]?\s*(\d+)\D+?n\s*[=:]?\s*(\d+)", text, re.IGNORECASE)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
 
 
 def grid_in(text: str) -> tuple[int, int] | None:
-    """`grid=8x8`, `grid 5x8`: columns, rows."""
-    found = re.search(r"grid\s*[=:]?\s*\(?(\d+)\s*[x,×]\s*(\d+)", text)
+    """Columns, rows.
+
+    >>> grid_in("grid=8x8"), grid_in("core_grid=(8, 7)"), grid_in("grid_size: 13x10"), grid_in("8x4 grid")
+    ((8, 8), (8, 7), (13, 10), (8, 4))
+    """
+    found = re.search(r"grid(?:[_ ]size)?\s*[=:]?\s*[(\[]?\s*(\d+)\s*[x,×]\s*(\d+)", text)
+    found = found or re.search(r"(\d+)\s*[x×]\s*(\d+)\s+(?:core )?grid", text)
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def cores_in(text: str) -> int | None:
+    """`cores=10`, `num_cores: 10`, `10 cores`."""
+    found = re.search(r"cores\s*[=:]\s*(\d+)|(?<![\dx])(\d+) cores", text)
+    return None if found is None else int(found[1] or found[2])
 
 
 def phases_in(text: str) -> int | None:
@@ -158,13 +207,15 @@ def phases_in(text: str) -> int | None:
 
 
 def bytes_in(text: str, word: str) -> int | None:
-    """`total 4096 B`, `transfer 64 KiB`, `page_size:32 B`."""
-    found = re.search(rf"{word}\D{{0,12}}?(\d+(?:\.\d+)?)\s*(b|kb|kib|mb|mib|gb|gib)?\b", text.lower())
+    """`total 4096 B`, `transfer 64 KiB`, `page_size:32 B`, `64 KiB total`.
+
+    >>> bytes_in("total 4096 B", "total"), bytes_in("64 KiB total", "total"), bytes_in("64 KiB", "total")
+    (4096, 65536, None)
+    """
+    text = text.lower()
+    found = re.search(rf"{word}\D{{0,12}}?(\d+(?:\.\d+)?)\s*({_SIZES})?\b", text)
+    found = found or re.search(rf"(\d+(?:\.\d+)?)\s*({_SIZES})\s+{word}", text)
     if found is None:
         return None
-    scale = {None: 1, "b": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30}[found[2]]
-    return int(float(found[1]) * scale)
-
-
-def volume(extents: list[int]) -> int:
-    return math.prod(extents)
+    scale = {None: 1, "b": 1, "bytes": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30}
+    return int(float(found[1]) * scale[found[2]])

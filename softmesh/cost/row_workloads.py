@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Sequence
 
-from softmesh.cost.row_texts import RowTexts, bytes_in, dtype_in, extents_in, grid_in, mkn_in, phases_in
+from softmesh.cost.row_texts import RowTexts, bytes_in, cores_in, dtype_in, extents_in, grid_in, mkn_in, phases_in
 from softmesh.cost.workloads import (
+    TILE,
     TILE_BYTES,
     Chain,
     Dispatch,
@@ -33,6 +36,10 @@ _PREFETCH_GRID = 8, 3  # the ring of cores that weights are streamed to
 _MOST_PREFETCHED = 16 << 20  # bytes of weights: beyond, they are read while the product runs
 _WORDS_OF_LAYOUT = ("deviceoperation", "operation", "async", "device")
 _MODEL_ROWS = ("models/",)
+_LONGEST_SIDE = 1 << 26  # elements of a product's side
+_MOST_DEVICES = 4096  # of a collective
+_SAME_KINDS = {"binaryng": "binary"}  # two generations of one op
+_FIGURES_OF_MODELS = ("prefilltime", "decodet", "tokens", "timetofirst", "ttft")
 
 
 class Unexpressed(Exception):
@@ -43,35 +50,11 @@ def workload_of_row(row: RowTexts) -> Workload:
     chip = row.chip()
     if chip is None:
         raise Unexpressed(f"the architecture {row.arch or '(none)'} has no chip here")
-    unit, op = row.unit.lower(), _plain(row.op)
-    if "op-to-op gap" in unit or op.endswith("op2op"):
-        return TypicalOp("gap", chip, "traced" if "traced" in row.config.lower() else "untraced")
-    if op.startswith(("hostread", "hostwrite")):
-        return _host_transfer(row, chip, op)
-    if op == "programdispatch":
-        return _dispatch(row, chip)
-    if "b/cycle" in unit:
-        raise Unexpressed("a lower bound of a NoC rate, no time of an op")
-    if any(word in op for word in ("prefilltime", "decodet", "tokens", "timetofirst", "ttft")):
-        raise Unexpressed("a figure of a whole model")
-    if "expert" in op:
-        return _expert(row, chip)
-    for name, word in _EXCHANGES:
-        if op.startswith(word) or (word in op and "[" in row.shapes):
-            found = _exchange(row, chip, name)
-            if found is not None:
-                return found
-    if op.startswith(_PRODUCTS):
-        found_product = _product(row, chip)
-        if found_product is not None:
-            return found_product
-    if op.startswith("conv2d"):
-        return _convolution(row, chip)
-    extents = extents_in(row.shapes)
-    if extents is not None and ("element-wise" in row.op.lower() or op in FUNCTIONS):
-        return _elements(row, chip, op, extents)
-    if any(word in row.source for word in _MODEL_ROWS) or "batch" in row.shapes.lower():
-        return _typical(row, chip, op)
+    op = _plain(row.op)
+    for read in _READERS:
+        found = read(row, chip, op)
+        if found is not None:
+            return found
     raise Unexpressed("its shapes are not told in a form that is known here")
 
 
@@ -87,38 +70,52 @@ def _plain(op: str) -> str:
     return plain
 
 
-def _typical(row: RowTexts, chip: Chip, op: str) -> TypicalOp:
+def _is_of_a_model(row: RowTexts) -> bool:
+    return any(word in row.source for word in _MODEL_ROWS) or "batch" in row.shapes.lower()
+
+
+def _gap(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
+    if "op-to-op gap" not in row.unit.lower() and not op.endswith("op2op"):
+        return None
+    return TypicalOp("gap", chip, "traced" if "traced" in row.config.lower() else "untraced")
+
+
+def _no_op(row: RowTexts, chip: Chip, op: str) -> None:
+    """Rows that are of no op at all are told so."""
+    if "b/cycle" in row.unit.lower():
+        raise Unexpressed("a lower bound of a NoC rate, no time of an op")
+    if any(word in op for word in _FIGURES_OF_MODELS):
+        raise Unexpressed("a figure of a whole model")
+
+
+def _typical(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
+    if not _is_of_a_model(row):
+        return None
     text = f"{row.shapes} {row.config}".lower()
     phase = "prefill" if "prefill" in text or "cross attention" in text else "decode"
-    return TypicalOp(op, chip, phase)
+    return TypicalOp(_SAME_KINDS.get(op, op), chip, phase)
 
 
 def _exchange(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
-    text = row.shapes.lower()
-    said = re.search(r"(\d+) devices", text)
-    devices = int(said[1]) if said else row.number(row.devices)
-    if not devices or devices < 2:
+    for name, word in _EXCHANGES:
+        if op.startswith(word) or (word in op and "[" in row.shapes):
+            return _exchange_of(row, chip, name)
+    return None
+
+
+def _exchange_of(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
+    """None where a model's row says no bytes: its kind is what is known."""
+    devices = row.device_count()
+    size = _exchanged_bytes(row, op, devices or 0)
+    if size is None and any(word in row.source for word in _MODEL_ROWS):
+        return None
+    if not devices or not 2 <= devices <= _MOST_DEVICES:
         raise Unexpressed("how many devices take part is not told")
-    size = bytes_in(text, "total")
-    if size is None:
-        extents = extents_in(text)
-        if extents is None:
-            if any(word in row.source for word in _MODEL_ROWS):
-                return None
-            raise Unexpressed("how many bytes are exchanged is not told")
-        rows = 1
-        for extent in extents[:-2]:
-            rows *= extent
-        high, wide = (extents[-2], extents[-1]) if len(extents) > 1 else (1, extents[-1])
-        size = rows * tiles_of(high, wide) * TILE_BYTES[row.dtype()]
-        is_output = bool(re.search(r"\bout(put)?\b", text))
-        if op == "all_gather" and not is_output:
-            size *= devices
-        if op == "reduce_scatter" and is_output:
-            size *= devices
+    if not size:
+        raise Unexpressed("how many bytes are exchanged is not told")
     config = row.config.lower()
     topology = f"{row.topology} {config}".lower()
-    links = row.number(row.links) or _LINKS.get(chip.kind, 1)
+    links = row.link_count() or _LINKS.get(chip.kind, 1)
     return Exchange(
         op,
         chip,
@@ -132,19 +129,40 @@ def _exchange(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
     )
 
 
-def _product(row: RowTexts, chip: Chip) -> Product | None:
+def _exchanged_bytes(row: RowTexts, op: str, devices: int) -> int | None:
+    """Of the whole tensor."""
+    text = row.shapes.lower()
+    whole = bytes_in(text, "total")
+    if whole is not None:
+        return whole
+    is_output = bool(re.search(r"\bout(put)?\b", text))
+    grows, shrinks = op == "all_gather" and not is_output, op == "reduce_scatter" and is_output
+    times = devices if grows or shrinks else 1
+    each = bytes_in(text, "per device")
+    extents = extents_in(text)
+    if extents is None:
+        return None if each is None else each * times
+    rows = math.prod(extents[:-2])
+    high, wide = (extents[-2], extents[-1]) if len(extents) > 1 else (1, extents[-1])
+    return rows * tiles_of(high, wide) * TILE_BYTES[row.dtype()] * times
+
+
+def _product(row: RowTexts, chip: Chip, op: str) -> Product | None:
+    if not op.startswith(_PRODUCTS):
+        return None
     found = mkn_in(row.shapes)
     text = row.text()
     if found is None:
-        if any(word in row.source for word in _MODEL_ROWS) or "batch" in row.shapes.lower():
+        if _is_of_a_model(row):
             return None
         raise Unexpressed("the extents M x K x N are not told")
-    m, k, n = (-(-extent // 32) for extent in found)
+    m, k, n = _tile_counts(found)
     in0, in1, out = _operand_dtypes(row)
     phases = phases_in(text) or (2 if TILE_BYTES[in1] >= 1024 else 1)
     memory = row.memory.lower()
-    cores = re.search(r"cores\s*=\s*(\d+)", text)
     given = grid_in(text)
+    if given is not None and 0 in given:
+        raise Unexpressed("a grid of no core")
     places = {name: "l1" in place for name, place in re.findall(r"(in0|in1|out)\s*=\s*(\w+)", memory)}
     all_in_l1 = not places and row.is_in_l1()
     prefetched = all_in_l1 and "prefetch" in text and k * n * TILE_BYTES[in1] <= _MOST_PREFETCHED
@@ -163,8 +181,16 @@ def _product(row: RowTexts, chip: Chip) -> Product | None:
         out_in_l1=places.get("out", all_in_l1),
         is_tuned="out_of_box" not in text,
         clock=_clock(row),
-        height_cores=int(cores[1]) if "height sharded" in memory and cores else 0,
+        height_cores=(cores_in(text) or 0) if re.search(r"height[-_ ]sharded", memory) else 0,
     )
+
+
+def _tile_counts(extents: Sequence[int]) -> list[int]:
+    if 0 in extents:
+        raise Unexpressed("an empty shape")
+    if max(extents) > _LONGEST_SIDE:
+        raise Unexpressed("a side that no memory holds")
+    return [-(-extent // TILE) for extent in extents]
 
 
 def _clock(row: RowTexts) -> str:
@@ -185,8 +211,10 @@ def _operand_dtypes(row: RowTexts) -> tuple[str, str, str]:
     return in0, in1, (dtype_in(out[1]) if out else None) or in0
 
 
-def _convolution(row: RowTexts, chip: Chip) -> Chain:
+def _convolution(row: RowTexts, chip: Chip, op: str) -> Chain | None:
     """Windows that are gathered, and the product of pixels by the window's elements by output channels."""
+    if not op.startswith("conv2d"):
+        return None
     text = f"{row.shapes} {row.config}".lower()
     channels = re.search(r"c(\d+)->(\d+)", text)
     image = re.search(r"->\d+\s+(\d+)x(\d+)", text)
@@ -194,20 +222,20 @@ def _convolution(row: RowTexts, chip: Chip) -> Chain:
     if channels is None or image is None or window is None:
         raise Unexpressed("channels, image or window of the convolution are not told")
     high, wide = int(window[1]), int(window[2] or window[1])
-    stride = int(found[1]) if (found := re.search(r"\bs(\d+)", text)) else 1
+    stride = max(int(found[1]), 1) if (found := re.search(r"\bs(\d+)", text)) else 1
     pad = int(found[1]) if (found := re.search(r"\bp(\d+)", text)) else 0
     batch = int(found[1]) if (found := re.search(r"\bn(\d+)\b", text)) else 1
-    rows = (int(image[1]) + 2 * pad - high) // stride + 1
-    columns = (int(image[2]) + 2 * pad - wide) // stride + 1
+    rows = max((int(image[1]) + 2 * pad - high) // stride + 1, 0)
+    columns = max((int(image[2]) + 2 * pad - wide) // stride + 1, 0)
     _, in1, out = _operand_dtypes(row)
     padded = max(int(channels[1]), 8)  # channels are padded so that a window's row is aligned
     in0 = "bfloat16" if "bfloat16" in text else out
-    pixels, window_tiles = -(-batch * rows * columns // 32), -(-padded * high * wide // 32)
+    pixels, window_tiles, made = _tile_counts([batch * rows * columns, padded * high * wide, int(channels[2])])
     product = Product(
         chip,
         pixels,
         window_tiles,
-        -(-int(channels[2]) // 32),
+        made,
         TILE_BYTES[in0],
         TILE_BYTES[in1],
         TILE_BYTES[out],
@@ -220,31 +248,31 @@ def _convolution(row: RowTexts, chip: Chip) -> Chain:
     return convolution(product)
 
 
-def _elements(row: RowTexts, chip: Chip, op: str, extents: list[int]) -> Elements:
+def _elements(row: RowTexts, chip: Chip, op: str) -> Elements | None:
+    extents = extents_in(row.shapes)
+    if extents is None or ("element-wise" not in row.op.lower() and op not in FUNCTIONS):
+        return None
     there = [extent for extent in extents if extent]  # trailing zeros stand for dims that there are not
     if not there:
         raise Unexpressed("an empty shape")
-    rows = 1
-    for extent in there[:-2]:
-        rows *= extent
-    tiles = rows * tiles_of(there[-2] if len(there) > 1 else 1, there[-1])
+    tiles = math.prod(there[:-2]) * tiles_of(there[-2] if len(there) > 1 else 1, there[-1])
+    cores = cores_in(row.text())
+    if cores == 0:
+        raise Unexpressed("no core takes part")
     dtype = row.dtype()
     moved = tiles * TILE_BYTES[dtype]
-    return Elements(op, chip, tiles, dtype, moved, moved, row.is_in_l1(), _cores(row, chip))
+    return Elements(op, chip, tiles, dtype, moved, moved, row.is_in_l1(), cores or cores_of(chip))
 
 
-def _cores(row: RowTexts, chip: Chip) -> int:
-    found = re.search(r"cores\s*=\s*(\d+)", row.text())
-    return int(found[1]) if found else cores_of(chip)
-
-
-def _host_transfer(row: RowTexts, chip: Chip, op: str) -> HostTransfer:
+def _host_transfer(row: RowTexts, chip: Chip, op: str) -> HostTransfer | None:
+    if not op.startswith(("hostread", "hostwrite")):
+        return None
     text = row.shapes.lower()
     memory = row.memory.lower()
     is_sharded = "sharded" in op
     size = bytes_in(text, "transfer" if not is_sharded else "size") or bytes_in(text, "size")
     page = bytes_in(text, "contiguity" if is_sharded else "page")
-    if size is None or page is None:
+    if not size or not page:
         raise Unexpressed("page and transfer sizes are not told")
     return HostTransfer(
         op.startswith("hostwrite"),
@@ -259,35 +287,42 @@ def _host_transfer(row: RowTexts, chip: Chip, op: str) -> HostTransfer:
     )
 
 
-def _dispatch(row: RowTexts, chip: Chip) -> Dispatch:
+_PROCESSORS = (("all_processors", 5), ("brisc_trisc", 4), ("trisc", 3))  # the first that is named counts
+_STRESSES = ("shadow", "load_prefetcher", "eth_dispatch", "maxed")
+
+
+def _dispatch(row: RowTexts, chip: Chip, op: str) -> Dispatch | None:
+    if op != "programdispatch":
+        return None
     text = row.shapes.lower()
     name = text.split(",")[0]
     size = bytes_in(text, "kernel size") or 0
+    if any(word in name for word in _STRESSES):
+        raise Unexpressed("a stress of the dispatcher whose programs are not told")
 
     def number(pattern: str) -> int:
         found = re.search(pattern, name)
         return int(found[1]) if found else 0
 
-    if "shadow" in name or "load_prefetcher" in name or "eth_dispatch" in name or "maxed" in name:
-        raise Unexpressed("a stress of the dispatcher whose programs are not told")
     run = number(r"^(\d+)_kernel") or (size if name.startswith("256_bytes") else 0)
-    groups = number(r"_(\d+)g\b") or (8 if "kernel_groups" in name else 1)
-    processors = 5 if "all_processors" in name else 4 if "brisc_trisc" in name else 3 if "trisc" in name else 1
+    on_all = bool(run) or any(word in name for word in ("all_cores", "groups"))
     return Dispatch(
         chip,
-        processors,
-        "1_core" not in name and ("all_cores" in name or "groups" in name or bool(run)),
-        number(r"_(\d+)_rta"),
-        number(r"_(\d+)_crta"),
-        number(r"_(\d+)_?cb") or (1 if "1cb" in name else 0),
-        1 if "sem" in name else 0,
-        groups,
-        0 if run else size,
-        run * 1e-3 / chip.clock_ghz,
+        next((count for word, count in _PROCESSORS if word in name), 1),
+        on_all and "1_core" not in name,
+        runtime_args=number(r"_(\d+)_rta"),
+        common_args=number(r"_(\d+)_crta"),
+        buffers=number(r"_(\d+)_?cb"),
+        semaphores=int("sem" in name),
+        groups=number(r"_(\d+)g\b") or (8 if "kernel_groups" in name else 1),
+        kernel_bytes=0 if run else size,
+        run_us=run * 1e-3 / chip.clock_ghz,
     )
 
 
-def _expert(row: RowTexts, chip: Chip) -> Chain:
+def _expert(row: RowTexts, chip: Chip, op: str) -> Chain | None:
+    if "expert" not in op:
+        return None
     text = row.shapes.lower()
     emb, hidden = re.search(r"emb\s*(\d+)", text), re.search(r"hidden\s*(\d+)", text)
     tokens = re.search(r"tokens\s*(\d+)", text)
@@ -295,7 +330,21 @@ def _expert(row: RowTexts, chip: Chip) -> Chain:
         raise Unexpressed("the expert's extents or tokens are not told")
     if int(tokens[1]) == 0:
         raise Unexpressed("no token is active")
-    m, e, h = (-(-int(found[1]) // 32) for found in (tokens, emb, hidden))
+    m, e, h = _tile_counts([int(found[1]) for found in (tokens, emb, hidden)])
     up = Product(chip, m, e, h, 2048, 1088, 2048, 2, chip.grid(), is_tuned=True)
     down = up._replace(k=h, n=e)
     return Chain("routed expert", (up, up, down))
+
+
+_READERS: tuple[Callable[[RowTexts, Chip, str], Workload | None], ...] = (  # the first that finds one counts
+    _gap,
+    _host_transfer,
+    _dispatch,
+    _no_op,
+    _expert,
+    _exchange,
+    _product,
+    _convolution,
+    _elements,
+    _typical,
+)

@@ -236,6 +236,8 @@ class RunRecorder:
                 fabric.name,
             )
         )
+        for journal in self._journals.values():
+            journal.end_where_closed()
         self._meshes[device.unique_id] = index
         self._journals[index] = MeshJournal(index, device)
         self._pools[index] = device.memory.pools

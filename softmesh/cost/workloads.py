@@ -61,7 +61,6 @@ class Product(NamedTuple):
     in1_in_l1: bool = False
     out_in_l1: bool = False
     is_tuned: bool = False  # a program config was given
-    is_prefetched: bool = False  # weights are streamed into L1 ahead of the product
     clock: str = "device"  # what the time is of: the device, or the host's calls, "traced" or "untraced"
     height_cores: int = 0  # over so many cores the rows are sharded, each with all of in1; 0: not so
 
@@ -119,7 +118,6 @@ class Dispatch(NamedTuple):
     groups: int = 1
     kernel_bytes: int = 0
     run_us: float = 0.0  # what the kernels themselves take
-    is_traced: bool = True
 
 
 class TypicalOp(NamedTuple):

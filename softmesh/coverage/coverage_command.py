@@ -15,7 +15,7 @@ from softmesh.input_files.text_files import FileError
 _SHOWN = 40
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", metavar="FILE.csv")
 @click.option("--json", "wants_json", is_flag=True, help="One JSON document instead of text.")
 @click.option("--all", "wants_all", is_flag=True, help=f"Every missing name, not the {_SHOWN} heaviest.")

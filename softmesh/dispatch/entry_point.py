@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError, ArgumentValueError, SoftmeshError
 from softmesh.runtime import commands
+from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
 from softmesh.runtime.memory.host_memory import shortage_of
+from softmesh.runtime.queues import cuda_streams
 from softmesh.runtime.queues.queue_id import command_queue
 
 if TYPE_CHECKING:
@@ -107,6 +109,9 @@ class EntryPoint:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            if kwargs and cuda_streams.SEVERAL_QUEUES and (queue := cuda_streams.other_queue(kwargs)) is not None:
+                with cuda_streams.on_queue(queue):
+                    return self(*args, **kwargs)
             if INTERCEPTORS:
                 return _through_interceptors(self, args, kwargs)
             cache = self.cache
@@ -126,7 +131,9 @@ class EntryPoint:
         except OverflowError as error:
             raise ArgumentValueError(f"{self.name}: {_too_large(args, kwargs)} ({error}).") from error
         except (MemoryError, RuntimeError) as error:
-            shortage = None if isinstance(error, SoftmeshError) else shortage_of(self.name, error)
+            if isinstance(error, SoftmeshError):
+                raise
+            shortage = shortage_of(self.name, error) or gpu_shortage_of(self.name, error, _mesh_of(args, kwargs))
             if shortage is None:
                 raise
             raise shortage from error
@@ -153,6 +160,16 @@ class EntryPoint:
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """The call in full. `call` is how the next one like it would be looked up, None where it never could be."""
         raise NotImplementedError
+
+
+def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The mesh that a call is about, where it names one or a tensor on one."""
+    for value in (*args, *kwargs.values()):
+        storage = getattr(value, "storage", None)
+        mesh = value if hasattr(value, "torch_device") else getattr(storage, "device", None)
+        if mesh is not None:
+            return mesh
+    return None
 
 
 def _too_large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -36,6 +36,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
+from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
@@ -201,7 +202,8 @@ class Planner:
         except (SoftmeshError, OverflowError):
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            if shortage := shortage_of(self.op.name, error):
+            device = self.tensors[0].storage.device
+            if shortage := shortage_of(self.op.name, error) or gpu_shortage_of(self.op.name, error, device):
                 raise shortage from error
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
@@ -330,14 +332,17 @@ class Planner:
             devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
+        plan.doubts += tuple(self._doubts_of_splits(local, dists, found))
+
+    def _doubts_of_splits(self, local: Local, dists: list[Distribution], found: list[Distribution]) -> Iterable[str]:
+        """Splits under which the op computes something, and probably not what was meant."""
         if self.op.name in ALONG_A_DIM:
-            plan.doubts += tuple(of_split_dims(self.op.name, dists, found[0]))
-        elif len(dists) > 1 and (local.broadcast_rank or self.op.name in PRODUCTS):
-            shapes = [tuple(tensor.shape) for tensor in self.tensors]
-            labels = [self._operand_label(at) or "" for at, yes in enumerate(is_tensor) if yes]
-            plan.doubts += tuple(
-                of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
-            )
+            return of_split_dims(self.op.name, dists, found[0])
+        if len(dists) < 2 or not (local.broadcast_rank or self.op.name in PRODUCTS):
+            return ()
+        labels = [self._operand_label(at) or "" for at, it in enumerate(self.data) if isinstance(it, torch.Tensor)]
+        shapes = [tuple(tensor.shape) for tensor in self.tensors]
+        return of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

@@ -466,6 +466,19 @@ from softmesh.tensor.composers import (
     MeshToTensor as MeshToTensor,
     create_mesh_composer as create_mesh_composer,
 )
+from softmesh.tensor.device_allocation import (
+    allocate_tensor_on_device as allocate_tensor_on_device,
+    allocate_tensor_on_host as allocate_tensor_on_host,
+    deallocate as deallocate,
+)
+from softmesh.tensor.device_shards import (
+    aggregate_tensor as aggregate_tensor,
+    combine_device_tensors as combine_device_tensors,
+    distribute_tensor as distribute_tensor,
+    from_host_shards as from_host_shards,
+    get_device_tensors as get_device_tensors,
+    placements as placements,
+)
 from softmesh.tensor.dtype import (
     element_size as element_size,
     tile_size as tile_size,
@@ -477,6 +490,7 @@ from softmesh.tensor.files import (
     load_tensor as load_tensor,
 )
 from softmesh.tensor.from_buffer import from_buffer as from_buffer
+from softmesh.tensor.from_torch_values import from_torch as from_torch
 from softmesh.tensor.mappers import (
     MeshMapperConfig as MeshMapperConfig,
     ReplicateTensorToMesh as ReplicateTensorToMesh,
@@ -512,20 +526,10 @@ from softmesh.tensor.spec import TensorSpec as TensorSpec
 from softmesh.tensor.tensor import StorageType as StorageType, Tensor as Tensor
 from softmesh.tensor.tile import Tile as Tile
 from softmesh.tensor.transfer import (
-    aggregate_tensor as aggregate_tensor,
-    allocate_tensor_on_device as allocate_tensor_on_device,
-    allocate_tensor_on_host as allocate_tensor_on_host,
-    combine_device_tensors as combine_device_tensors,
     compose as compose,
     copy_device_to_host_tensor as copy_device_to_host_tensor,
     copy_host_to_device_tensor as copy_host_to_device_tensor,
-    deallocate as deallocate,
-    distribute_tensor as distribute_tensor,
     from_device as from_device,
-    from_host_shards as from_host_shards,
-    from_torch as from_torch,
-    get_device_tensors as get_device_tensors,
-    placements as placements,
     to_device as to_device,
     to_torch as to_torch,
 )

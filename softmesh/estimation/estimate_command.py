@@ -25,13 +25,15 @@ _OUTPUTS = ("perfetto", "visualizer", "ops_csv", "html")
 
 @click.command(cls=ProgramCommand, context_settings=SETTINGS)
 @click.option("--no-values", is_flag=True, help="Compute shapes only: weights take no memory.")
-@click.option("--calibration", metavar="FILE", help="Laws fitted on own measurements, by `softmesh calibrate`.")
+@click.option("--calibration", metavar="FILE", help="A cost model of yours, written by `softmesh calibrate`.")
 @click.option("--against", metavar="FILE", help="Another program, to compare with.")
-@click.option("--against-system", metavar="S", help="Compare with the same on another machine.")
+@click.option("--against-system", metavar="S", help="Compare with the same program on another machine.")
 @click.option("--against-fabric", metavar="F", help="Compare with the same under another fabric.")
-@click.option("--against-down", multiple=True, metavar="SPEC", help="Compare with the same machine, this broken.")
-@click.option("--record", metavar="FOLDER", help="Write what was seen, for --merge, and tell nothing.")
-@click.option("--merge", is_flag=True, help="FILE is a folder of --record: one estimate of all its ranks.")
+@click.option(
+    "--against-down", multiple=True, metavar="SPEC", help="Compare with the same machine, where this is broken."
+)
+@click.option("--record", metavar="FOLDER", help="Write records into this folder, for --merge, and print nothing.")
+@click.option("--merge", is_flag=True, help="FILE is a folder that --record wrote: make one estimate of all its ranks.")
 @output_options
 @program_options
 def estimate(file: str, args: tuple[str, ...], **given: Any) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,16 +117,20 @@ def estimated(request: Request) -> Outcome:
     return Outcome(_assembled(request, [run]), code)
 
 
-def recorded(request: Request) -> tuple[RecordedRun, int]:
-    """Run it in this process; a program that raises is shown, and recorded up to there."""
+def recorded(request: Request, keep: Callable[[RecordedRun], None] | None = None) -> tuple[RecordedRun, int]:
+    """Run it in this process; a program that raises is shown, and recorded up to there.
+
+    What is to be kept is kept before that: a rank that shows what it raised ends its job.
+    """
     with on_machine(request):
-        return _recorded_here(request)
+        return _recorded_here(request, keep)
 
 
-def _recorded_here(request: Request) -> tuple[RecordedRun, int]:
+def _recorded_here(request: Request, keep: Callable[[RecordedRun], None] | None) -> tuple[RecordedRun, int]:
     calibration = None if request.calibration is None else read_calibration(request.calibration)
     recorder = RunRecorder(calibration, recording_rank())
     code, error = 0, None
+    raised: BaseException | None = None
     commands.attach(recorder)
     try:
         with ExitStack() as stack:
@@ -141,20 +145,27 @@ def _recorded_here(request: Request) -> tuple[RecordedRun, int]:
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
         error = f"exit code {code}" if code else None
-    except BaseException as raised:
-        code, error = shown(raised), f"{type(raised).__name__}: {raised}"
+    except BaseException as other:
+        raised, error = other, f"{type(other).__name__}: {other}"
     finally:
         commands.detach(recorder)
     run = recorder.finish()
     run.error = error
-    return run, code
+    if keep is not None:
+        keep(run)
+    return run, code if raised is None else shown(raised)
 
 
 def record_into(folder: Path, request: Request) -> int:
     """For a rank, or for one side of a comparison."""
-    run, code = recorded(request)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run(run, folder / f"run_{run.rank}.json")
+
+    def keep(run: RecordedRun) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f"run_{run.rank}.part"
+        write_run(run, part)
+        part.replace(folder / f"run_{run.rank}.json")  # whole or not at all: the job may end in between
+
+    _, code = recorded(request, keep)
     return code
 
 

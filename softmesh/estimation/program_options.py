@@ -49,9 +49,9 @@ def program_options(command: _Command) -> _Command:
         click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`."),
         click.option("--system", metavar="S", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ..."),
         click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8."),
-        click.option("--fabric", metavar="F", help="In place of the fabric that the program sets: FABRIC_1D_RING ..."),
-        click.option("-n", "ranks", type=click.IntRange(1, 1024), help="As so many processes, over MPI."),
-        click.option("--json", "as_json", is_flag=True, help="Print a document in place of tables."),
+        click.option("--fabric", metavar="F", help="Use this fabric, not the one the program sets: FABRIC_1D_RING ..."),
+        click.option("-n", "ranks", type=click.IntRange(1, 1024), help="Start this many processes (ranks) over MPI."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
         click.argument("file"),
         click.argument("args", nargs=-1, type=click.UNPROCESSED),
     )

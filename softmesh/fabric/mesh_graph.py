@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -138,14 +138,29 @@ class Pinning:
 
 
 @dataclass(frozen=True)
+class GraphLevel:
+    """A graph of a descriptor, such as a POD or the CLUSTER of PODs, and the meshes in it."""
+
+    name: str
+    type: str
+    id: int  # as written in the file
+    meshes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class MeshGraph:
-    """Meshes in the order of their ids, 0..N-1. `source` is the file it was read from, or a description."""
+    """Meshes in the order of their ids, 0..N-1. `source` is the file it was read from, or a description.
+
+    `levels` are the graphs that the descriptor nests, the outermost first: two graphs of the same meshes and
+    connections are equal, whatever their levels.
+    """
 
     source: str
     arch: Arch
     meshes: tuple[LogicalMesh, ...]
     connections: tuple[Connection, ...] = ()
     pinnings: tuple[Pinning, ...] = ()
+    levels: tuple[GraphLevel, ...] = field(default=(), compare=False)
 
     def mesh(self, mesh_id: int) -> LogicalMesh:
         return self.meshes[mesh_id]

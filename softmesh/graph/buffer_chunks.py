@@ -1,4 +1,4 @@
-"""Pages of buffers, joined to what of a buffer lies in one bank: the rows of `buffer_chunks`."""
+"""Joins the pages of buffers to chunks, one for each buffer and bank: the rows of `buffer_chunks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries on a captured graph: its call trace, output tensors, peak memory, and levels."""
+"""Queries on a captured graph: its call trace, output tensors, peak memory, levels, and durations on the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softmesh.errors import ArgumentError
-from softmesh.graph.capture import BUFFER, BUFFER_DEALLOCATE, FUNCTION_END, FUNCTION_START, TENSOR, Node
+from softmesh.graph.capture import BUFFER, BUFFER_DEALLOCATE, CAPTURE_END, FUNCTION_END, FUNCTION_START, TENSOR, Node
 from softmesh.graph.program_memory import BORROWED, CIRCULAR_BUFFER, DATAFLOW_BUFFER, PROGRAM_ENDS, SCRATCHPAD
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.shape import Shape
@@ -194,3 +194,21 @@ def _take_inputs(
             vertices[maker]["output_shape"].append(graph[tensor]["params"].get("shape"))
         vertices[node["counter"]]["in_edges"].append(maker)
         vertices[maker]["out_edges"].append(node["counter"])
+
+
+def extract_total_duration_from_graph(graph: Sequence[Node]) -> float:
+    """Nanoseconds from the start to the end of the capture; where that is not told, of all functions together."""
+    for node in reversed(graph):
+        if node.get("node_type") == CAPTURE_END and node.get("duration_ns"):
+            return float(node["duration_ns"])
+    return sum(extract_operation_durations(graph).values())
+
+
+def extract_operation_durations(graph: Sequence[Node]) -> dict[str, float]:
+    """Nanoseconds by the name of the function, all its calls together."""
+    found: dict[str, float] = {}
+    for node in graph:
+        if node.get("node_type") == FUNCTION_END and "duration_ns" in node:
+            name = str(node.get("params", {}).get("name", ""))
+            found[name] = found.get(name, 0.0) + float(node["duration_ns"])
+    return found

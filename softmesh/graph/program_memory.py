@@ -1,4 +1,4 @@
-"""What the program of an op keeps on each of its cores while it runs, for the ops of which it is known.
+"""Memory that an op's program takes on each of its cores while it runs, for the ops of which it is known.
 
 Element-wise programs stream tiles through circular buffers that hold two of them, one buffer for each tensor; shards in
 L1 are buffers themselves, and a number takes one tile.

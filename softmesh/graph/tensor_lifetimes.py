@@ -1,4 +1,4 @@
-"""From which operation to which a tensor lives: made by, last used by, given back by."""
+"""Tensor lifetimes: the operations that make, last use and deallocate each tensor."""
 
 from __future__ import annotations
 

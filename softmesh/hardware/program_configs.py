@@ -237,6 +237,9 @@ class SoftmaxProgramConfig(HardwareConfig):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
 
 @dataclass(kw_only=True, slots=True, unsafe_hash=True, repr=False)
 class LayerNormDefaultProgramConfig(LayerNormProgramConfig):

@@ -91,30 +91,32 @@ def encoded(value: Any, other: Callable[[Any], Any], where: str) -> Any:
     if isinstance(value, torch.dtype):
         return {"torch": str(value).removeprefix("torch.")}
     known = other(value)
-    if known is not None:
-        return known
+    if known is None:
+        known = _encoded_parts(value, lambda parts: [encoded(part, other, where) for part in parts])
+    if known is None:
+        name = type(value).__name__
+        raise MeshError(f"light_metal_begin_capture: {where} takes a {name}, which cannot be recorded.")
+    return known
 
-    def each(values: Iterable[Any]) -> list[Any]:
-        return [encoded(item, other, where) for item in values]
 
+def _encoded_parts(value: Any, each: Callable[[Iterable[Any]], list[Any]]) -> dict[str, Any] | None:
+    """What is made of other values, which `each` encodes; None for what has no form here."""
     if hasattr(value, "unwrap") and isinstance(value.unwrap(), TensorToMesh):
         value = value.unwrap()
     if isinstance(value, HardwareConfig):
         names = [field.name for field in fields(value)]  # type: ignore[arg-type]
-        return {
-            "config": type(value).__name__,
-            "fields": dict(zip(names, each(getattr(value, n) for n in names), strict=True)),
-        }
-    for kind, (_, parts) in _RECIPES.items():
-        if type(value) is kind:
-            return {"value": kind.__name__, "of": each(parts(value))}
+        values = each(getattr(value, name) for name in names)
+        return {"config": type(value).__name__, "fields": dict(zip(names, values, strict=True))}
+    kind = type(value)
+    if kind in _RECIPES:
+        return {"value": kind.__name__, "of": each(_RECIPES[kind][1](value))}
     if isinstance(value, list):
         return {"list": each(value)}
     if isinstance(value, tuple | set | frozenset):
         return {"tuple": each(value)}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": dict(zip(value, each(value.values()), strict=True))}
-    raise MeshError(f"light_metal_begin_capture: {where} takes a {type(value).__name__}, which cannot be recorded.")
+    return None
 
 
 def decoded(data: Any, other: Callable[[str, Any], Any]) -> Any:

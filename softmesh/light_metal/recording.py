@@ -1,4 +1,4 @@
-"""light_metal_begin_capture to light_metal_end_capture, and LightMetalReplay, which makes the recorded calls again."""
+"""Records calls from light_metal_begin_capture to light_metal_end_capture; LightMetalReplay makes them again."""
 
 from __future__ import annotations
 
@@ -138,6 +138,10 @@ class LightMetalReplay:
         if not isinstance(binary, LightMetalBinary):
             raise ArgumentError(f"LightMetalReplay.create(): binary must be a LightMetalBinary, got {binary!r}.")
         return LightMetalReplay(binary, device)
+
+    def __repr__(self) -> str:
+        mesh = "a mesh of its own" if self._device is None else repr(self._device)
+        return f"LightMetalReplay({len(self._blobs)} values, on {mesh})"
 
     def run(self) -> bool:
         """Make the recorded calls; whether all of them did what they should. A warning tells what went wrong."""

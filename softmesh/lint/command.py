@@ -84,7 +84,7 @@ def _source_line(file: str, line: int, sources: dict[str, list[str]]) -> str:
     return lines[line - 1].rstrip()[:_LONGEST_SOURCE] if 0 < line <= len(lines) else ""
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--system", metavar="S", help="The machine they should fit: T3000, torus:8x4, a cluster descriptor.")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken in it: chip:5, link:3-7, link:3/8.")

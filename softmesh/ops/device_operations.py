@@ -45,10 +45,11 @@ from softmesh.hardware.program_configs import (
 from softmesh.hardware.shape import Shape
 from softmesh.ops.matmul.matmul import linear
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device, from_torch
 
 # -- matmul ------------------------------------------------------------------------------------------------
 

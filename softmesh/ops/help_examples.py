@@ -14,9 +14,9 @@ from softmesh.hardware.memory_config import MemoryConfig, ShardStrategy
 from softmesh.hardware.sharded_configs import create_sharded_memory_config
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import ReplicateTensorToMesh, ShardTensorToMesh
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
 
 EXPLAINED = "on 1 x 4 devices; split(8, 64, dim=1) has 8 x 16 of its elements on each, whole(8, 64) all of them"
 

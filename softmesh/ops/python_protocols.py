@@ -1,4 +1,4 @@
-"""A Tensor in the hands of Python, numpy and torch: how it is copied, and which call was meant where it is refused."""
+"""Protocols of Python, numpy and torch on a Tensor: copies, and errors that name the call that was meant."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def written_files(name: str) -> Iterator[tuple[Path, str]]:
         yield Path(target), text.replace("@NAME@", name).replace("@VERSION@", __version__)
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name")
 def new(name: str) -> None:
     """Write a small mesh program with its test and its CI file into a new folder NAME.

@@ -38,6 +38,14 @@ class CommandLog:
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []
 
+    def __repr__(self) -> str:
+        names = [row[1] for row in self.rows[:5]] + ["..."] * (len(self.rows) > 5)
+        return (
+            f"CommandLog({len(self.rows)} command{'s' * (len(self.rows) != 1)}: {', '.join(names)})"
+            if names
+            else "CommandLog(0 commands)"
+        )
+
     def on_command(self, command: Command) -> None:
         self.rows.append(
             (

@@ -1,4 +1,4 @@
-"""The machine of a running job, as its processes were told: read from their environment, without asking them.
+"""The machine of a running job, read from the environment of its processes, without asking them.
 
 A job is known by the process id of its launcher, or of one of its ranks. What a program chose itself, with
 `use_system`, stands in no environment and is not known here.

@@ -47,7 +47,10 @@ def answers(whole: Machine, working: Machine) -> Iterator[Answer]:
 _EXAMPLES = ("--system T3000", "--system Galaxy --down link:3-7", "--job 4711")
 
 
-@click.command(epilog="\n  softmesh ping ".join(["\b\nExamples:", *_EXAMPLES]))
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\n  softmesh ping ".join(["\b\nExamples:", *_EXAMPLES]),
+)
 @click.option("--system", metavar="S", help="The machine; by default the one that SOFTMESH_SYSTEM names.")
 @click.option("--down", metavar="WHAT", multiple=True, help="What is broken: chip:5, link:3-7, link:3/8.")
 @click.option(

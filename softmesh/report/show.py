@@ -97,7 +97,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.argument("target", required=False)
 @click.option("--system", metavar="NAME", help="Draw TARGET, a descriptor or bindings, onto this machine.")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8. Repeatable.")

@@ -55,7 +55,10 @@ class Listed:
         return shape if self.hosts == 1 else f"{self.hosts} of {shape}"
 
 
-@click.command(epilog="\b\nExamples:\n  softmesh systems\n  softmesh systems --json")
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n  softmesh systems\n  softmesh systems --json",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def systems(as_json: bool) -> None:
     """List the machines that are built in, and how to choose one."""

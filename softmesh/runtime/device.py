@@ -11,14 +11,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NoReturn, overload
 
 import torch
 
 from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import ArgumentError, MeshError, NotModelled, SoftmeshWarning
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
@@ -147,6 +147,12 @@ class MeshDevice(ChipQueries, DeviceQueues):
     def __repr__(self) -> str:
         grid = "x".join(map(str, self._shape))
         return f"MeshDevice({grid} grid, {self.get_num_devices()} devices)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ArgumentError(
+            "A MeshDevice cannot be copied or pickled: it is the mesh that this process opened. Hand on the device "
+            "itself, or open another with ttnn.open_mesh_device(...) in the process that needs one."
+        )
 
     def __enter__(self) -> MeshDevice:
         return self

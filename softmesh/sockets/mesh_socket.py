@@ -160,7 +160,8 @@ class MeshSocket:
         return [(senders[a], receivers[b]) for a, b in pairs if a in senders and b in receivers]
 
     def __repr__(self) -> str:
-        return f"MeshSocket({self._endpoint.name}, {len(self._config._connections)} connections)"
+        count = len(self._config._connections)
+        return f"MeshSocket({self._endpoint.name}, {count} connection{'s' * (count != 1)})"
 
 
 @reject_unknown_keywords

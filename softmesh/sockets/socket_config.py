@@ -189,7 +189,8 @@ class SocketConfig:
     def __repr__(self) -> str:
         kind, (sender, receiver) = ("mesh", self._mesh_ids) if self._ranks == (None, None) else ("rank", self._ranks)
         ends = "" if sender is None and receiver is None else f", {kind} {sender} to {kind} {receiver}"
-        return f"SocketConfig({len(self._connections)} connections{ends}, {self._memory!r})"
+        count = len(self._connections)
+        return f"SocketConfig({count} connection{'s' * (count != 1)}{ends}, {self._memory!r})"
 
 
 def _number(name: str, given: object) -> int | None:

@@ -21,19 +21,15 @@ from softmesh.sockets.byte_stream import ByteStream, byte_count, from_bytes, to_
 from softmesh.sockets.exported_stream import Exportable, run_to_end
 from softmesh.sockets.host_sockets import checked_host
 from softmesh.tensor.composers import MeshComposerConfig, MeshToTensor, create_mesh_composer
+from softmesh.tensor.device_shards import aggregate_tensor, distribute_tensor
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMesh, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import (
-    aggregate_tensor,
-    compose,
-    copy_host_to_device_tensor,
-    distribute_tensor,
-    from_torch,
-)
+from softmesh.tensor.transfer import compose, copy_host_to_device_tensor
 
 _NEEDS_KERNELS = "kernels that take part in a stream service are not modelled"
 

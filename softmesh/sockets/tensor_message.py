@@ -20,6 +20,7 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
+from softmesh.runtime.pinned_memory import empty_on_host, to_device, to_host
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias, is_sole_owner
 from softmesh.tensor.tensor import Tensor
@@ -152,7 +153,7 @@ def pack_message(tensor: Tensor, routes: Routes, op: str) -> TensorMessage:
     else:
         taken = [data[index] for index in packing.indices]
         pieces = taken[0].unsqueeze(0) if len(taken) == 1 else torch.stack(taken)
-    return TensorMessage(packing.description, alias(pieces.cpu().contiguous()), packing.load)
+    return TensorMessage(packing.description, alias(to_host(pieces).contiguous()), packing.load)
 
 
 class _Packing(NamedTuple):
@@ -260,7 +261,8 @@ class ReceiveTarget:
         old = self._storage.data
         if self._dist is not None and old is not None and is_usable(old, self.shape):
             return old
-        return torch.empty(self.shape, dtype=self.dtype)
+        mesh = self._storage.device
+        return empty_on_host(self.shape, self.dtype, None if mesh is None else mesh.torch_device)
 
     def fill(self, payload: torch.Tensor) -> None:
         """From a message in this process: shares its memory where it can, as a later write is then a copy."""
@@ -274,7 +276,7 @@ class ReceiveTarget:
     def finish(self) -> None:
         """`buffer` is full: make it the tensor's. Devices without a route keep what they have."""
         storage, device = self._storage, self._storage.device
-        values = self.buffer if device is None else self.buffer.to(device.torch_device)
+        values = self.buffer if device is None else to_device(self.buffer, device.torch_device)
         if self._dist is not None:
             storage.data, storage.dist, storage.undefined = values, self._dist, None
             self._output.topology_label = None

@@ -87,6 +87,12 @@ class Machine:
     grid: tuple[int, int] | None = None  # rows, columns, where the ids run row by row through a grid
     wraps: tuple[bool, bool] = (False, False)  # of that grid: N-S, E-W
 
+    def __repr__(self) -> str:
+        down = len(self.down_chips) + len(self.down_links)
+        told = [f"{len(self.asics)} {self.chip.arch_name} chips", f"{len(self.links)} links"]
+        told += [f"{down} chips and links down"] * bool(down)
+        return f"Machine({self.name!r}, {', '.join(told)})"
+
     @cached_property
     def neighbours(self) -> dict[int, dict[int, tuple[Link, ...]]]:
         """For each chip its neighbours, and the links to each, by channel of the lower-numbered chip."""

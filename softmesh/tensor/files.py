@@ -20,19 +20,15 @@ from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, whole
 from softmesh.placement.placements import Shard
+from softmesh.tensor.device_shards import distribute_tensor
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.older_files import is_older_file, read_older_file
 from softmesh.tensor.tensorbin.reading import read
 from softmesh.tensor.tensorbin.writing import write
-from softmesh.tensor.transfer import (
-    distribute_tensor,
-    from_device,
-    from_torch,
-    own_part_on_host,
-    to_device,
-)
+from softmesh.tensor.transfer import from_device, own_part_on_host, to_device
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

@@ -11,8 +11,8 @@ from softmesh.arguments import checked, checked_ints, described, refused
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

@@ -1,4 +1,4 @@
-"""Gradients that were added up over devices: along which axes and at which line, so that a second time is told.
+"""Detects gradients that are synchronised twice: notes along which axes, and at which line, each was summed.
 
 A gradient that is synchronised twice is too large by the number of devices, and nothing about its values shows it.
 """

@@ -16,7 +16,9 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
+from softmesh.tensor.device_shards import get_device_tensors
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import Mapper
 from softmesh.tensor.padding import check_host, host_layout, with_padding, with_spec
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
@@ -27,8 +29,6 @@ from softmesh.tensor.transfer import (
     copy_device_to_host_tensor,
     copy_host_to_device_tensor,
     from_device,
-    from_torch,
-    get_device_tensors,
     to_device,
     to_torch,
 )
@@ -229,6 +229,9 @@ class HostBuffer:
         dist = tensor.view_distribution()
         self._shape = MeshShape(dist.mesh)
         self._shards = dict(zip(dist.coordinates(), get_device_tensors(tensor), strict=True))
+
+    def __repr__(self) -> str:
+        return f"HostBuffer({self._shape}, {len(self._shards)} pieces)"
 
     def shape(self) -> MeshShape:
         return self._shape

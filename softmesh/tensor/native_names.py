@@ -18,13 +18,14 @@ from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate
 from softmesh.tensor.device_pages import shards_of
+from softmesh.tensor.device_shards import distribute_tensor
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.files import dump_tensor, load_tensor
 from softmesh.tensor.mappers import MeshMapperConfig, create_mesh_mapper
 from softmesh.tensor.page_bytes import pack_tiles
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import Tile
-from softmesh.tensor.transfer import distribute_tensor, to_device
+from softmesh.tensor.transfer import to_device
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

@@ -35,13 +35,8 @@ def pack_faces(rows: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
     return element_bytes(rows, dtype).flatten(-2)
 
 
-def unpack_tiles(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
-    """The values of each tile, in the dtype's storage type; the inverse of `pack_tiles`."""
-    return from_faces(unpack_faces(data, dtype, tile), tile)
-
-
 def unpack_faces(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
-    """The same in the order of memory."""
+    """The values of each tile in the order of memory, in the dtype's storage type; the inverse of `pack_faces`."""
     return _unpack_blocks(data, dtype, tile) if FACTS[dtype].is_block else elements(data, dtype)
 
 

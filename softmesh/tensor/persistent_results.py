@@ -1,4 +1,4 @@
-"""Results in persistent buffers: which tensor shows the values of which call, and who reads one after they are gone.
+"""Detects stale reads of persistent buffers: a tensor whose values a later call into the same buffer overwrote.
 
 A collective that is given a persistent buffer writes into it and returns a tensor that lies there. The next call with
 the same buffer overwrites that tensor too, and whoever still holds it reads the values of the other call.

@@ -1,4 +1,4 @@
-"""Doubts of whoever reads a tensor: contributions that are taken for the whole, shards put together along another dim.
+"""Warnings on reading a tensor: partial sums taken for the whole, shards concatenated along another dim.
 
 A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only where right programs do the same.
 """

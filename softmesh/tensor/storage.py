@@ -9,7 +9,7 @@ is told of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 import torch
@@ -27,11 +27,17 @@ from softmesh.tensor.undefined import Undefined, devices_of
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
-    from softmesh.tensor.gradient_sums import GradientSums
-    from softmesh.tensor.persistent_results import Results
     from softmesh.tensor.spec import TensorSpec
 
 _MANY = 16
+
+
+class ValueNotes(Protocol):
+    """What is known of how the values came about: `tensor.persistent_results`, `tensor.gradient_sums`."""
+
+    @property
+    def needs_look(self) -> bool:
+        """Whether a call with the tensor has to look here first, and cannot be taken from the call cache."""
 
 
 class Storage:
@@ -79,7 +85,7 @@ class Storage:
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
-        self.notes: Results | GradientSums | None = None  # of a persistent buffer, or of a gradient
+        self.notes: ValueNotes | None = None  # of a persistent buffer, or of a gradient
         self._memory: Pool | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:

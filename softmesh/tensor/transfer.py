@@ -1,244 +1,38 @@
-"""Moving tensors between torch, the host and a mesh.
+"""Moves tensors between the host and a mesh, and reads them back: `to_device`, `from_device`, `to_torch`, copies.
 
-`from_torch` splits by a mapper, rounds each piece to its dtype and puts it on the mesh; `to_torch`
-composes the pieces again. No value moves between devices here.
+`to_torch` composes the pieces that `from_torch` (`tensor.from_torch_values`) has split. No value moves between devices
+here.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, NamedTuple
-
-import numpy as np
 import torch
 
-from softmesh.arguments import checked, checked_int, checked_shape, described, refused, reject_unknown_keywords
+from softmesh.arguments import checked, checked_int, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
-from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
-from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
+from softmesh.placement.placements import LOCAL, Partial
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
+from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
-from softmesh.tensor.convert import GROUP, from_storage, round_to, to_storage
-from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
-from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
-from softmesh.tensor.pending_storage import defer_values
+from softmesh.tensor.convert import from_storage, round_to
+from softmesh.tensor.dtype import DataType
 from softmesh.tensor.persistent_results import note_overwritten, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial
-from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.tile import DEFAULT_TILE, Tile
-from softmesh.tensor.undefined import mark_unwritten, warn_if_undefined
-from softmesh.tensor.untouched_memory import LARGE, untouched_zeros
+from softmesh.tensor.undefined import warn_if_undefined
 
-_A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
+A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
 
-@reject_unknown_keywords
-def from_torch(
-    tensor: torch.Tensor | None,
-    dtype: DataType | None = None,
-    *,
-    spec: TensorSpec | None = None,
-    tile: Tile | None = None,
-    pad_value: float | None = None,
-    layout: Layout | None = None,
-    device: MeshDevice | None = None,
-    memory_config: MemoryConfig | None = None,
-    mesh_mapper: Mapper | None = None,
-    cq_id: int | QueueId | None = None,
-    preserve_nan_values: bool = False,
-    col_tilize: bool = False,
-    enable_bfloat_opt: bool = False,
-) -> Tensor | Any:  # None of None, which few callers give
-    """A torch tensor as a ttnn tensor: on the host, or on `device`, split by `mesh_mapper`.
-
-    Without a mapper every device of the mesh gets the whole tensor, stored once.
-    """
-    if tensor is None:
-        return None
-    source = _as_torch(tensor, "from_torch")
-    queue = chosen_queue("from_torch", cq_id)
-    if device is not None:
-        checked_open("from_torch", "device", device)
-        device.note_write("from_torch", queue)
-    if checked("from_torch", "col_tilize", col_tilize, int, "True or False"):
-        _check_turned(source, dtype, layout, spec)
-        source = source.transpose(-2, -1)
-    if spec is not None:
-        _check_spec_alone(spec, source, dtype=dtype, layout=layout, memory_config=memory_config, tile=tile)
-        form = _Form(spec.dtype, spec.layout, spec.memory_config, spec.tile)
-    else:
-        form = _checked_form("from_torch", source, dtype, layout, memory_config, tile)
-    host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
-    result = host if device is None else _place(host, device, host.spec)
-    if observed():
-        emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
-    return result
-
-
-def created(
-    where: str,
-    values: torch.Tensor,
-    dtype: DataType,
-    layout: Layout,
-    device: MeshDevice | None,
-    memory_config: MemoryConfig | None,
-    mapper: Mapper | None,
-) -> Tensor:
-    """What `where` made up, placed as `from_torch` places what it is given."""
-    queue = chosen_queue(where, None)
-    if device is not None:
-        checked_open(where, "device", device)
-        device.note_write(where, queue)
-    host = _host_tensor(where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0)
-    result = host if device is None else _place(host, device, host.spec)
-    if observed():
-        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
-    return result
-
-
-def created_constant(
-    where: str,
-    shape: Sequence[int],
-    value: float,
-    dtype: DataType,
-    layout: Layout,
-    device: MeshDevice | None,
-    memory_config: MemoryConfig | None,
-) -> Tensor:
-    """As `created`, of one value everywhere; what is large takes no memory of the host before it is written or read."""
-    is_float = isinstance(value, float)
-    sample = torch.full((GROUP,), value, dtype=torch.float64 if is_float else torch.int64)
-    if math.prod(shape) * facts(dtype).storage.itemsize < LARGE or (device is not None and device.block is not None):
-        return created(where, sample[0].expand(tuple(shape)), dtype, layout, device, memory_config, None)
-    queue = chosen_queue(where, None)
-    if device is not None:
-        checked_open(where, "device", device)
-        device.note_write(where, queue)
-    form = _checked_form(where, sample, dtype, layout, memory_config, None)
-    spec = make_spec(tuple(shape), *form)
-    spec.check(tries_row_major=True)
-    storage = Storage(None, HOST if device is None else place_on(HOST, tuple(device.shape)), device)
-    result = Tensor.make(storage, spec)  # first of all: is there room on the device?
-    stored = _stored(sample.reshape(1, 1, -1), form, sample, 0.0)[0, 0, 0]
-    on = None if device is None else device.torch_device
-    storage.data = untouched_zeros((*storage.dist.extents, *spec.shape), stored.dtype, on)
-    if stored.any() or (stored.is_floating_point() and torch.signbit(stored)):
-        defer_values(storage, partial(_fill, value=stored.item()))
-    if observed():
-        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
-    return result
-
-
-def _fill(memory: torch.Tensor, value: float) -> None:
-    memory.fill_(value)
-
-
-class _Form(NamedTuple):
-    """How the pieces of a tensor are held."""
-
-    dtype: DataType
-    layout: Layout
-    memory_config: MemoryConfig
-    tile: Tile
-
-
-def _checked_form(
-    where: str,
-    source: torch.Tensor,
-    dtype: DataType | None,
-    layout: Layout | None,
-    memory_config: MemoryConfig | None,
-    tile: Tile | None,
-) -> _Form:
-    if dtype is None:
-        dtype = default_dtype_for(source.dtype)
-    checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16")
-    if layout is not None:
-        checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT")
-    if facts(dtype).is_block:
-        layout = Layout.TILE  # whatever was asked for: they have no other
-    if dtype is DataType.FP8_E4M3 and source.dtype is not torch.float32:
-        raise MeshError(
-            f"ttnn.from_torch: source dtype {source.dtype} is not supported when target is ttnn.fp8_e4m3; only float32 "
-            "input is supported. Cast to torch.float32 first."
-        )
-    if tile is not None:
-        checked(where, "tile", tile, Tile, "a ttnn.Tile")
-    return _Form(dtype, layout or Layout.ROW_MAJOR, _check_memory_config(memory_config, where), tile or DEFAULT_TILE)
-
-
-def _check_turned(source: torch.Tensor, dtype: DataType | None, layout: Layout | None, spec: TensorSpec | None) -> None:
-    """Whether rows and columns may change places on the way into tiles, which share exponents along rows."""
-    if spec is not None:
-        problem = "is not supported with spec"
-    elif dtype is None or not facts(dtype).is_block:
-        problem = f"requires BFP dtype: ttnn.bfloat8_b or ttnn.bfloat4_b, got {dtype}"
-    elif source.dim() < 2:
-        problem = f"requires tensor.ndim >= 2, got {list(source.shape)}"
-    elif layout not in (None, Layout.TILE):
-        problem = f"requires layout to be None or ttnn.TILE_LAYOUT, got {layout}"
-    else:
-        return
-    raise MeshError(f"from_torch: col_tilize=True {problem}.")
-
-
-def _checked_pad_value(value: float | None) -> float:
-    if value is None:
-        return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise refused("from_torch", f"pad_value must be a number, got {described(value)}")
-    return float(value)
-
-
-def _host_tensor(where: str, source: torch.Tensor, form: _Form, mapper: Mapper | None, pad_value: float) -> Tensor:
-    pieces, dist, topology = _split(source, mapper, where)
-    data = _own_memory(_stored(pieces, form, source, pad_value), source)
-    spec = make_spec(tuple(data.shape[dist.lead :]), *form)
-    spec.check(tries_row_major=True)
-    if pad_value:
-        spec = spec.padded_to(spec.padded_shape, pad_value)
-    return Tensor.make(Storage(data, dist, None), spec, topology)
-
-
-def _as_torch(tensor: object, where: str) -> torch.Tensor:
-    if isinstance(tensor, np.ndarray):
-        return _from_numpy(tensor, where)
-    if not isinstance(tensor, torch.Tensor):
-        raise refused(where, f"tensor must be a torch.Tensor or a numpy array, got {described(tensor)}")
-    if tensor.layout is not torch.strided or tensor.is_meta:
-        kind = "a meta tensor without values" if tensor.is_meta else f"{tensor.layout}; call .to_dense() first"
-        raise refused(where, f"tensor must hold plain values, got {kind}")
-    return tensor.detach()
-
-
-def _from_numpy(array: np.ndarray, where: str) -> torch.Tensor:
-    try:
-        usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
-        return torch.from_numpy(array if usable else array.copy())
-    except TypeError as error:
-        raise refused(where, f"tensor is a numpy array of {array.dtype}, which torch does not have") from error
-
-
-def _check_spec_alone(spec: TensorSpec, source: torch.Tensor, **others: object) -> None:
-    checked("from_torch", "spec", spec, TensorSpec, "a ttnn.TensorSpec")
-    for name, value in others.items():
-        if value is not None:
-            raise MeshError(f"ttnn.from_torch: {name} must be None when spec is specified")
-    if tuple(source.shape) != tuple(spec.shape):
-        raise MeshError(f"ttnn.from_torch: spec has shape {spec.shape}, the tensor {tuple(source.shape)}")
-
-
-def _check_memory_config(config: MemoryConfig | None, where: str) -> MemoryConfig:
+def check_memory_config(config: MemoryConfig | None, where: str) -> MemoryConfig:
     if config is None:
         return DRAM_MEMORY_CONFIG
     checked(where, "memory_config", config, MemoryConfig, "a ttnn.MemoryConfig such as ttnn.L1_MEMORY_CONFIG")
@@ -250,40 +44,7 @@ def _check_memory_config(config: MemoryConfig | None, where: str) -> MemoryConfi
     return config
 
 
-def _split(
-    source: torch.Tensor, mapper: Mapper | None, where: str
-) -> tuple[torch.Tensor, Distribution, TensorTopology | None]:
-    if mapper is None:
-        return source.reshape(1, 1, *source.shape), HOST, None
-    if not isinstance(mapper, TensorToMesh | ReplicateTensorToMeshWrapper):
-        wanted = "a mapper such as ttnn.ShardTensorToMesh(mesh_device, dim=0)"
-        raise refused(where, f"mesh_mapper must be {wanted}, got {described(mapper)}")
-    pieces, dist, topology = mapper.unwrap().split(source)
-    local = pieces.shape[len(topology.placements()) :]
-    return pieces.reshape(*dist.extents, *local), dist, topology
-
-
-def _stored(pieces: torch.Tensor, form: _Form, source: torch.Tensor, pad_value: float) -> torch.Tensor:
-    torch_converts = form.memory_config.is_sharded() and _differ_in_size(source.dtype, form.dtype)
-    if source.dim():
-        return to_storage(pieces, form.dtype, pad_value=pad_value, torch_converts=torch_converts)
-    apart = pieces.unsqueeze(-1)  # keeps a lone value's block apart from the mesh dims
-    return to_storage(apart, form.dtype, pad_value=pad_value, torch_converts=torch_converts).squeeze(-1)
-
-
-def _differ_in_size(source: torch.dtype, target: DataType) -> bool:
-    """Whether a tile takes other memory in the target than in the source."""
-    return source.itemsize * TILE_SIZE * TILE_SIZE != tile_size(target)
-
-
-def _own_memory(data: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Contiguous, and not the user's memory."""
-    if data.untyped_storage().data_ptr() == source.untyped_storage().data_ptr() and data.numel():
-        return data.clone(memory_format=torch.contiguous_format)
-    return data.contiguous()
-
-
-def _place(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
+def put_on_mesh(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     """A host tensor's pieces at their coordinates of `device`."""
     if host.view_distribution().spread is not None:
         _check_own_part(host, device)
@@ -342,17 +103,17 @@ def to_torch(
     cq_id: int | QueueId | None = None,
 ) -> torch.Tensor:
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
-    _check_readable(tensor, "to_torch")
+    check_readable(tensor, "to_torch")
     queue = _reading(tensor, "to_torch", cq_id)
     warn_if_undefined(tensor, "to_torch")
-    tensor = _from_all_ranks(tensor, "to_torch")
+    tensor = gathered_from_ranks(tensor, "to_torch")
     if dtype is not None:
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
     dist = tensor.view_distribution()
     data = tensor.view_data()
     doubt_part(tensor, "to_torch")
     if mesh_composer is not None:
-        whole = _composed(tensor, mesh_composer, "to_torch")
+        whole = composed(tensor, mesh_composer, "to_torch")
     elif len(dist.coordinates()) > 1:
         raise MeshError(
             f"Can't convert a tensor distributed on {MeshShape(dist.mesh)} mesh to row-major logical tensor. "
@@ -374,7 +135,7 @@ def to_torch(
     return result
 
 
-def _composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tensor:
+def composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tensor:
     wanted = "a composer such as ttnn.ConcatMeshToTensor(mesh_device, dim=0)"
     checked(where, "mesh_composer", composer, MeshToTensor, wanted)
     dist = tensor.view_distribution()
@@ -389,10 +150,10 @@ def compose(tensor: Tensor) -> torch.Tensor:
     Shards are concatenated, replicas taken once. A Partial is combined, with a warning: on silicon
     that takes a collective.
     """
-    _check_readable(tensor, "compose")
+    check_readable(tensor, "compose")
     _reading(tensor, "compose", None)
     warn_if_undefined(tensor, "compose")
-    tensor = _from_all_ranks(tensor, "compose")
+    tensor = gathered_from_ranks(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
         raise MeshError(
@@ -429,7 +190,7 @@ def _squeeze_to_rank(result: torch.Tensor, rank: int) -> torch.Tensor:
     return result.reshape(result.shape[surplus:])
 
 
-def _from_all_ranks(tensor: Tensor, doing: str) -> Tensor:
+def gathered_from_ranks(tensor: Tensor, doing: str) -> Tensor:
     """The tensor itself; on the host and whole where several processes hold it together.
 
     What was made of a single shard is its own process's alone.
@@ -454,8 +215,8 @@ def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: 
     return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 
 
-def _check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
-    checked(where, name, tensor, Tensor, _A_TENSOR).check_readable(where)
+def check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
+    checked(where, name, tensor, Tensor, A_TENSOR).check_readable(where)
     if tensor.storage.notes is not None:
         warn_if_overwritten(tensor, where)
 
@@ -469,15 +230,15 @@ def to_device(
     queue_id: int | QueueId | None = None,
 ) -> Tensor:
     """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
-    _check_readable(tensor, "to_device")
+    check_readable(tensor, "to_device")
     checked_open("to_device", "device", device)
     if tensor.storage.device is not None:
         return tensor.handed_on()
     queue = device.note_write("to_device", queue_id)
     config = tensor.memory_config() if memory_config is None else memory_config
-    spec = tensor.spec.with_memory_config(_check_memory_config(config, "to_device"))
+    spec = tensor.spec.with_memory_config(check_memory_config(config, "to_device"))
     spec.check()
-    result = _place(tensor, device, spec)
+    result = put_on_mesh(tensor, device, spec)
     if observed():
         coords = result.view_distribution().coordinates()
         emit("to_device", (tensor,), (result,), coords=coords, queue=queue)
@@ -487,13 +248,13 @@ def to_device(
 @reject_unknown_keywords
 def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueId | None = None) -> Tensor:
     """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
-    _check_readable(tensor, "from_device")
+    check_readable(tensor, "from_device")
     if tensor.storage.device is None:
         return tensor
     queue = _reading(tensor, "from_device", queue_id, blocking)
     warn_if_undefined(tensor, "from_device")
     doubt_part(tensor, "from_device")
-    held = _from_all_ranks(tensor, "from_device")
+    held = gathered_from_ranks(tensor, "from_device")
     dist = held.view_distribution()
     data = alias(held.view_data().cpu())
     result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor.topology_label)
@@ -504,102 +265,9 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
 
 def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
     """As `from_device`, of what this process holds, without asking the others."""
-    _check_readable(tensor, doing)
+    check_readable(tensor, doing)
     data = alias(tensor.view_data().cpu())
     return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor.topology_label)
-
-
-@reject_unknown_keywords
-def allocate_tensor_on_device(
-    shape: Sequence[int] | TensorSpec | None = None,
-    dtype: DataType | MeshDevice | None = None,
-    layout: Layout | None = None,
-    mesh_device: MeshDevice | None = None,
-    memory_config: MemoryConfig | None = None,
-    *,
-    tensor_spec: TensorSpec | None = None,
-) -> Tensor:
-    """`(tensor_spec, mesh_device)` or `(shape, dtype, layout, mesh_device, memory_config)`.
-
-    Contents are undefined: here they are zeros, and who reads them before they were written is warned.
-    """
-    where = "allocate_tensor_on_device"
-    first = shape if tensor_spec is None else tensor_spec
-    spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
-    config = spec.memory_config
-    if config.is_sharded() and config.shard_spec is None and config.nd_shard_spec is None:
-        raise MeshError(
-            "MemoryConfig must have Shard Spec specified for sharded memory layout: nothing tells how to cut "
-            f"{spec.shape} for {config.memory_layout}."
-        )
-    made = _allocated(where, spec, device, device)
-    mark_unwritten(made, where)
-    return made
-
-
-def _spec_and_mesh(
-    where: str, first: object, dtype: object, layout: object, mesh: object, memory_config: MemoryConfig | None
-) -> tuple[TensorSpec, MeshDevice]:
-    """Of `(tensor_spec, mesh_device)` and `(shape, dtype, layout, mesh_device, memory_config)`, what was given."""
-    if isinstance(first, TensorSpec):
-        spec, mesh = first, dtype if mesh is None else mesh
-    else:
-        spec = _checked_spec(where, first, dtype, layout, memory_config)
-    device = checked_open(where, "mesh_device", mesh)
-    return spec, device
-
-
-def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: MeshDevice | None) -> Tensor:
-    mesh = tuple(mesh_device.shape)
-    dist = replicated(mesh).with_label(mesh)
-    if held_by is not None and held_by.block is not None:
-        dist = held_by.block.narrow(dist)
-    on = None if held_by is None else held_by.torch_device
-    storage = Storage(None, dist, held_by)
-    result = Tensor.make(storage, spec)  # first of all: is there room on the device?
-    storage.data = untouched_zeros((*dist.extents, *spec.shape), facts(spec.dtype).storage, on)
-    if observed():
-        emit(where, (), (result,), coords=dist.coordinates())
-    return result
-
-
-def _checked_spec(
-    where: str, shape: object, dtype: object, layout: object, memory_config: MemoryConfig | None
-) -> TensorSpec:
-    spec = make_spec(
-        tuple(checked_shape(where, shape)),
-        checked(where, "dtype", dtype, DataType, "a ttnn dtype such as ttnn.bfloat16"),
-        checked(where, "layout", layout, Layout, "ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT"),
-        _check_memory_config(memory_config, where),
-    )
-    spec.check()
-    return spec
-
-
-@reject_unknown_keywords
-def deallocate(tensor: Tensor, force: bool = True) -> None:
-    """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless."""
-    checked("deallocate", "tensor", tensor, Tensor, _A_TENSOR)
-    if observed():
-        emit("deallocate", (tensor,), (), coords=tensor.view_distribution().coordinates())
-    tensor.deallocate(force)
-
-
-@reject_unknown_keywords
-def allocate_tensor_on_host(
-    shape: Sequence[int] | TensorSpec | None = None,
-    dtype: DataType | MeshDevice | None = None,
-    layout: Layout | None = None,
-    mesh_device: MeshDevice | None = None,
-    memory_config: MemoryConfig | None = None,
-    *,
-    tensor_spec: TensorSpec | None = None,
-) -> Tensor:
-    """As `allocate_tensor_on_device`, for a host tensor distributed over that mesh."""
-    where = "allocate_tensor_on_host"
-    first = shape if tensor_spec is None else tensor_spec
-    spec, device = _spec_and_mesh(where, first, dtype, layout, mesh_device, memory_config)
-    return _allocated(where, spec, device, None)
 
 
 @reject_unknown_keywords
@@ -612,7 +280,8 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     queue = device.note_write("copy_host_to_device_tensor", cq_id)
     mesh = device_tensor.storage.dist.mesh if device.block is None else tuple(device.shape)
     data, dist = _own_part(*_placed(host_tensor, mesh), device)
-    device_tensor.overwrite(data.to(device.torch_device), dist)
+    with on_queue(queue):
+        device_tensor.overwrite(data.to(device.torch_device), dist)
     note_overwritten(device_tensor, "copy_host_to_device_tensor")
     if observed():
         coords = device_tensor.view_distribution().coordinates()
@@ -627,7 +296,7 @@ def copy_device_to_host_tensor(
     check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local("copy_device_to_host_tensor")
     queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
     warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
-    device_tensor = _from_all_ranks(device_tensor, "copy_device_to_host_tensor")
+    device_tensor = gathered_from_ranks(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
     data = device_tensor.view_data().cpu()
     if len(dist.coordinates()) == 1 and host_dist.mesh == HOST.mesh:
@@ -652,8 +321,8 @@ def copy_device_to_host_tensor(
 
 def check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
     """Refuse what cannot be copied between; the mesh of the device tensor."""
-    _check_readable(host, where, "host_tensor")
-    checked(where, "device_tensor", device, Tensor, _A_TENSOR).check_writable(where)
+    check_readable(host, where, "host_tensor")
+    checked(where, "device_tensor", device, Tensor, A_TENSOR).check_writable(where)
     mesh_device = device.storage.device
     if host.storage.device is not None or mesh_device is None:
         raise MeshError(
@@ -668,146 +337,3 @@ def check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
         if here != there:
             raise MeshError(f"Host tensor has different {what}: {here} on the host, {there} on the device.")
     return mesh_device
-
-
-def get_device_tensors(tensor: Tensor) -> list[Tensor]:
-    """One tensor per occupied device, row-major. On a mesh they share the parent's memory.
-
-    Of devices that other processes hold there are copies on the host.
-    """
-    checked("get_device_tensors", "tensor", tensor, Tensor, _A_TENSOR).check_allocated("get_device_tensors")
-    if tensor.storage.notes is not None:
-        warn_if_overwritten(tensor, "get_device_tensors")
-    device, held = tensor.storage.device, _from_all_ranks(tensor, "get_device_tensors")
-    if device is None:
-        shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
-        if observed():
-            emit("get_device_tensors", (tensor,), shards, coords=tensor.view_distribution().coordinates())
-        return shards
-    positions = tensor.shard_positions or tuple(range(len(tensor.storage.dist.coordinates())))
-    topology = tensor.tensor_topology()
-    own = [Tensor.make(tensor.storage, tensor.spec, topology, (position,)) for position in positions]
-    if held is tensor:
-        return own
-    here = {coord: shard for shard in own for coord in shard.own_coordinates()}
-    coords = held.view_distribution().coordinates()
-    return [
-        here.get(coord) or _plain_host(piece, tensor.spec) for coord, piece in zip(coords, held.pieces(), strict=True)
-    ]
-
-
-def _plain_host(piece: torch.Tensor, spec: TensorSpec) -> Tensor:
-    return Tensor.make(Storage(piece.reshape(1, 1, *piece.shape), HOST, None), spec)
-
-
-@reject_unknown_keywords
-def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
-    """The inverse of `get_device_tensors`: shards of one mesh buffer as one tensor again."""
-    shards = _checked_shards("combine_device_tensors", tensors)
-    if not shards:
-        raise MeshError("At least one tensor shard must be provided")
-    if any(t.storage.device is None for t in shards):
-        raise MeshError("All tensor shards must be on device")
-    storage, spec = shards[0].storage, shards[0].spec
-    if any(t.spec != spec for t in shards):
-        raise MeshError("All tensor shards must have the same spec")
-    if any(t.storage is not storage for t in shards):
-        raise MeshError(
-            "tensor shards must be allocated on the same mesh buffer. Take them from one tensor with "
-            "ttnn.get_device_tensors(t), or join other ones on the host with ttnn.from_host_shards."
-        )
-    coords = storage.dist.coordinates()
-    where: list[int] = []
-    for position in (p for shard in shards for p in shard.shard_positions or range(len(coords))):
-        if position in where:
-            raise MeshError(f"Found a tensor shard at duplicate coordinate {coords[position]}")
-        where.append(position)
-    held = [coords[position] for position in where]
-    topology = TensorTopology(MeshShape([len(where)]), [PlacementShard(0)], held)
-    return Tensor.make(storage, spec, topology, tuple(where))
-
-
-def _checked_shards(where: str, tensors: object) -> list[Tensor]:
-    if not isinstance(tensors, list | tuple):
-        raise refused(where, f"tensors must be a list of ttnn.Tensor, got {described(tensors)}")
-    for i, tensor in enumerate(tensors):
-        checked(where, f"tensors[{i}]", tensor, Tensor, _A_TENSOR).check_allocated(where)
-    return list(tensors)
-
-
-@reject_unknown_keywords
-def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor:
-    """One distributed host tensor from a plain host tensor for each device, row-major."""
-    shards = _checked_shards("from_host_shards", tensors)
-    size = checked(
-        "from_host_shards", "mesh_shape", mesh_shape, MeshShape, "a MeshShape such as ttnn.MeshShape(1, 2)"
-    ).mesh_size()
-    if len(shards) != size or not shards:
-        raise MeshError(
-            f"Number of tensor shards must match mesh size: {len(shards)} shards for {mesh_shape} ({size} devices)."
-        )
-    if any(t.storage.device is not None for t in shards):
-        raise MeshError("All tensor shards must be on host")
-    if any(t.spec != shards[0].spec for t in shards):
-        raise MeshError("All tensor shards must have the same tensor spec")
-    for i, shard in enumerate(shards):
-        _check_undistributed(shard, f"from_host_shards: tensors[{i}]")
-    mesh = tuple(mesh_shape)
-    words: tuple[Placement, ...] = (Shard(0) if len(shards[0].shape) else LOCAL,) * len(mesh)
-    dist = distribution(mesh, mesh, words, None, (size,))
-    pieces = torch.stack([t.pieces()[0] for t in shards]).reshape(*dist.extents, *shards[0].shape)
-    topology = TensorTopology(MeshShape([size]), [PlacementShard(0)], dist.coordinates())
-    return Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
-
-
-def _check_undistributed(tensor: Tensor, what: str) -> None:
-    coords = tensor.view_distribution().coordinates()
-    if len(coords) > 1:
-        raise MeshError(
-            f"{what} is already distributed over {len(coords)} devices: take a shard of it with "
-            "ttnn.get_device_tensors(t)[i], or join it with ttnn.aggregate_tensor(t, composer)."
-        )
-
-
-@reject_unknown_keywords
-def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDevice | None = None) -> Tensor:
-    """Split a plain host tensor by a mapper; onto `mesh_device` where one is given."""
-    where = "distribute_tensor"
-    _check_readable(tensor, where)
-    if tensor.storage.device is not None:
-        raise MeshError("TensorToMesh only supports host tensors; got storage type: StorageType::DEVICE")
-    unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
-    checked(where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}")
-    _check_undistributed(tensor, "distribute_tensor: tensor")
-    pieces, dist, topology = _split(tensor.pieces()[0], mapper, where)
-    spec = tensor.spec
-    data = round_to(pieces.contiguous(), spec.dtype)
-    made = make_spec(tuple(pieces.shape[dist.lead :]), spec.dtype, spec.layout, spec.memory_config, spec.tile)
-    result = Tensor.make(Storage(data, dist, None), made, topology)
-    return result if mesh_device is None else to_device(result, mesh_device)
-
-
-@reject_unknown_keywords
-def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
-    """Join a distributed tensor into one plain host tensor."""
-    _check_readable(tensor, "aggregate_tensor")
-    warn_if_undefined(tensor, "aggregate_tensor")
-    tensor = _from_all_ranks(tensor, "aggregate_tensor")
-    whole = _composed(tensor, composer, "aggregate_tensor").cpu()
-    spec = tensor.spec
-    made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
-    return _plain_host(whole, made)
-
-
-def placements(tensor: Tensor) -> tuple[Placement, ...]:
-    """What the devices hold of the tensor's value, one word for each mesh axis.
-
-    `Replicate`, `Shard(dim)`, `Partial(op)` or `Local`.
-    """
-    checked("placements", "tensor", tensor, Tensor, _A_TENSOR)
-    return tensor.view_distribution().placements
-
-
-def coordinates(tensor: Tensor) -> list[MeshCoordinate]:
-    """The mesh coordinates that hold a piece of the tensor, on the host too."""
-    return list(tensor.mesh_coordinates())

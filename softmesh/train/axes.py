@@ -12,9 +12,9 @@ from softmesh.errors import ArgumentValueError, MeshError, did_you_mean
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import Mapper, MeshMapperConfig, ShardTensorToMesh, create_mesh_mapper
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
 
 Axis = int | str
 

@@ -257,7 +257,7 @@ def on_other_grids(draw: st.DrawFn, mesh: ttnn.MeshDevice, like: Like, seed: int
 
 def by_coordinate(tensor: ttnn.Tensor) -> dict[ttnn.MeshCoordinate, torch.Tensor]:
     """What each occupied device holds, as stored."""
-    return dict(zip(tensor.view_distribution().coordinates(), tensor.pieces(), strict=True))
+    return dict(zip(tensor.view_distribution().coordinates(), tensor.pieces().cpu(), strict=True))
 
 
 def on_one_device(piece: torch.Tensor, like: ttnn.Tensor) -> ttnn.Tensor:

@@ -15,8 +15,8 @@ import torch
 
 import softmesh as ttnn
 from softmesh import MeshCoordinate, MeshDevice, MeshShape, Tensor
+from softmesh.tensor.device_allocation import deallocate
 from softmesh.tensor.methods import get_memory_config, has_tile_padding, is_sharded
-from softmesh.tensor.transfer import deallocate
 
 TILE = ttnn.TILE_LAYOUT
 

@@ -43,7 +43,8 @@ def test_a_calibration_is_written_and_read_without_loss(tmp_path):
     known = default_calibration()
     path = tmp_path / "again.yaml"
     path.write_text(written(known))
-    assert read_calibration(path) == known
+    again = read_calibration(path)
+    assert (again.fits, again.sources) == (known.fits, known.sources)
     assert written(read_calibration(path)) == SHIPPED.read_text()
 
 

@@ -77,6 +77,8 @@ PROGRAM = re.search(r"```python\n(.*?)```", section("## Five calls, followed"), 
 def calls() -> Iterator[dict[str, list[tuple[str, str]]]]:
     """By walk, (file, function) of all that its part of the program calls in softmesh, in order."""
     assert PROGRAM is not None
+    for mesh in open_meshes():  # which other tests keep: the program sets a fabric first
+        ttnn.close_mesh_device(mesh)
     for op in OPERATIONS.values():
         op.forget_plans()  # as in a new process
     first, *parts = re.split(r"^# walk (\d)\n", PROGRAM[1], flags=re.MULTILINE)

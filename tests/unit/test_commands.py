@@ -16,7 +16,7 @@ from softmesh import Command, MeshCoordinate, MeshDevice, MeshShape
 from softmesh.dispatch import call_cache
 from softmesh.report.command_log import CommandLog
 from softmesh.runtime import commands as command_stream
-from softmesh.tensor.transfer import deallocate
+from softmesh.tensor.device_allocation import deallocate
 
 
 class Recorder:

@@ -46,6 +46,15 @@ def softmesh(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_ranks_that_raise_are_told_up_to_there(program: str) -> None:
+    """A rank that raises ends its job; what it did is kept before that."""
+    ended = softmesh("estimate", "--system", "T3000", "-n", "2", program, "64", "--fail")
+    assert ended.returncode == 1
+    assert "half-way" in ended.stderr
+    assert "on T3000" in ended.stdout
+    assert "all_gather" in ended.stdout
+
+
 def test_a_broken_link_is_compared_and_a_failure_is_kept(program: str) -> None:
     ours = ("--system", "Galaxy", "--json", "--against-down", "link:0/12")
     ended = softmesh("estimate", program, *ours, "512", "--fail")

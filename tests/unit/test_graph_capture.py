@@ -379,3 +379,13 @@ def test_ops_are_named_as_the_programs_they_launch(x: Any):
     assert calls[1]["arguments"][1] == "{}"
     assert "DataType::FLOAT32" in calls[2]["arguments"][0]
     assert "HiFi4" in calls[3]["arguments"][0]
+
+
+def test_records_can_be_put_in_their_place_as_a_list():
+    ttnn.graph._python_io_data = [{"name": "stale"}]
+    ttnn.graph.record_python_operation("ttnn.relu", (1,), {"memory_config": "DRAM"})
+    assert [record["name"] for record in ttnn.graph._python_io_data] == ["stale", "ttnn.relu"]
+    assert ttnn.graph._python_io_data[1]["arguments"] == {"0": "1", "memory_config": "DRAM"}
+    ttnn.graph.begin_graph_capture()
+    ttnn.graph.end_graph_capture()
+    assert ttnn.graph._python_io_data == [], "a capture begins with none"

@@ -100,7 +100,7 @@ def test_ranks_are_heard_after_any_visits(capfd):
             until(lambda: explainer._job.has_raised(0))
         explainer.job_ended(failed=True)
     told = capfd.readouterr().err
-    assert told.startswith("softmesh: rank 0 raised ValueError: the weights")
+    assert told.lstrip("\n").startswith("softmesh: rank 0 raised ValueError: the weights")
     assert "not theirs" not in told
 
 

@@ -107,6 +107,15 @@ def test_a_share_of_the_ideal_is_a_time(read):
         ({"op": "reduce_scatter", "shapes": "per device input [1,1,32,64]", "topology": "line"}, 2 * 2048, 8, False),
         ({"op": "ReduceScatterDeviceOperation", "shapes": "out [1,1,32,64]"}, 8 * 2 * 2048, 8, True),
         ({"op": "all_to_all", "shapes": "total 1 MiB"}, 1 << 20, 8, True),
+        ({"op": "all_to_all", "shapes": "64 KiB total", "devices": "2x4"}, 1 << 16, 8, True),
+        ({"op": "all_gather", "shapes": "per device 4096 bytes"}, 8 * 4096, 8, True),
+        ({"op": "all_reduce", "shapes": "1x1x32x64", "devices": "4 chips"}, 2 * 2048, 4, True),
+        (
+            {"op": "all_gather", "shapes": "total 64 B", "devices": "32", "system": "8x4", "config": "cluster_axis=1"},
+            64,
+            4,
+            True,
+        ),
     ],
 )
 def test_collectives_say_bytes_devices_and_topology(read, row, size, devices, is_ring):
@@ -164,6 +173,10 @@ def test_programs_convolutions_experts_and_gaps(read):
         ("BH Galaxy", "blackhole", "bh_galaxy"),
         ("", "blackhole", "p150"),
         ("something", "wormhole_b0", "n150"),
+        ("wh_n300", "Wormhole", "n300"),
+        ("N300", "", "n300"),
+        ("bh_quietbox_2", "", "p150"),
+        ("p300x2", "BH", "p300"),
     ],
 )
 def test_systems_are_known_by_their_names(read, system, arch, kind):
@@ -181,12 +194,35 @@ def test_systems_are_known_by_their_names(read, system, arch, kind):
         ({"op": "NoC Loopback", "shapes": "", "unit": "B/cycle"}, "lower bound"),
         ({"op": "something new", "shapes": "?"}, "shapes"),
         ({"unit": "bananas"}, "unit"),
+        ({"arch": "", "system": "my laptop"}, "architecture"),
+        ({"shapes": "0x32x32"}, "empty"),
+        ({"shapes": "32x32x1000000000000"}, "no memory holds"),
+        ({"op": "conv2d", "shapes": "N1 C64->0 32x32 k3x3 s0 p1"}, "empty"),
+        ({"op": "routed expert FFN", "shapes": "emb 0 hidden 2048, active tokens 128"}, "empty"),
+        ({"config": "grid=0x8"}, "no core"),
+        ({"op": "exp", "shapes": "[1, 1, 32, 32]", "config": "cores=0"}, "no core"),
+        ({"op": "all_gather", "shapes": "total 0 B", "devices": "8"}, "bytes"),
+        ({"op": "all_gather", "shapes": "total 64 B", "devices": "99999999"}, "devices"),
     ],
 )
 def test_rows_that_say_no_workload_are_kept_with_the_reason(read, row, why):
     found = read(**row)
     assert found.workload is None
     assert why in found.why
+
+
+@pytest.mark.parametrize("unit", ["us", "\u00b5s device", "\u03bcs", "usec", "microseconds", "us/op", "us(mean)"])
+def test_a_unit_may_be_written_in_many_ways(read, unit):
+    assert read(unit=unit).seconds == pytest.approx(100e-6)
+
+
+def test_a_row_of_a_model_without_sizes_is_known_by_its_kind(read):
+    """Whatever its column of devices says; and two generations of an op are one kind."""
+    model = {"source path": "models/x.json", "devices": "1"}
+    gather = read(op="AllGatherAsyncDeviceOperation", shapes="Some vision, AllGather_0", **model).workload
+    assert isinstance(gather, TypicalOp)
+    kinds = {read(op=op, shapes="Some vision, op_0", **model).workload.kind for op in ("BinaryNg", "Binary")}
+    assert kinds == {"binary"}
 
 
 def test_ceilings_are_marked(read):

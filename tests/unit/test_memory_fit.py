@@ -144,3 +144,14 @@ def test_submeshes_share_the_memory_of_their_chips() -> None:
     mesh.quiesce_devices()
     ttnn.close_mesh_device(half)
     ttnn.close_mesh_device(mesh)
+
+
+def test_meshes_that_are_opened_one_after_the_other_do_not_add_up() -> None:
+    with ttnn.estimate() as cost:
+        for _ in range(3):
+            with ttnn.open_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+                held = ttnn.ones((256, 256), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+    assert held.shape == (256, 256)
+    assert len(cost.estimate.meshes) == 3
+    first = next(event for event in cost.estimate.memory if event.bytes_per_bank > 0)
+    assert dram(fit_of(cost.estimate)).peak == first.bytes_per_bank

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.ops.matmul import matrix_product
+from softmesh.ops.matmul import batched_gemm, matrix_product
 from softmesh.runtime import native_bfloat16
 
 ROWS, INNER, COLUMNS = 64, 128, 96  # large enough for a native GEMM
@@ -88,3 +88,17 @@ def test_the_processors_unit_is_asked_for_or_measured(monkeypatch: pytest.Monkey
     monkeypatch.delattr(torch.cpu, "get_capabilities")
     assert native_bfloat16.bfloat16_unit() in (None, "bfloat16, by a measurement")
     native_bfloat16.bfloat16_unit.cache_clear()
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_rows_that_all_devices_share_are_multiplied_as_one(
+    mesh: ttnn.MeshDevice, monkeypatch: pytest.MonkeyPatch, has_bias: bool
+):
+    monkeypatch.setattr(matrix_product, "bfloat16_unit", lambda: "forced")
+    monkeypatch.setattr(batched_gemm, "_MANY_ROWS", 0)
+    x, w = torch.randn(3, ROWS, INNER).bfloat16(), torch.randn(INNER, 4 * COLUMNS).bfloat16()
+    bias = torch.randn(1, 4 * COLUMNS).bfloat16()
+    z = put(bias, mesh, ttnn.bfloat16, 1) if has_bias else None
+    made = ttnn.linear(put(x, mesh, ttnn.bfloat16), put(w, mesh, ttnn.bfloat16, 1), bias=z)
+    exact = x.double() @ w.double() + (bias.double() if has_bias else 0)
+    assert (ulps(ttnn.compose(made), exact) <= 0.51).double().mean() > 0.999

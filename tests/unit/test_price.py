@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -124,3 +126,16 @@ def test_views_events_and_the_host_are_free(mesh):
     costs = dict(prices.found)
     assert all(cost == FREE for name, cost in costs.items() if name != "from_torch")
     assert costs["from_torch"].bound is Bound.HOST
+
+
+def test_a_price_that_is_remembered_keeps_no_tensor_alive_and_repeats_itself(mesh):
+    with ttnn.observe(Prices()) as prices:
+        x = tensor(mesh, 1, 1, 64, 64)
+        for _ in range(3):
+            y = ttnn.matmul(x, x)
+        storage = weakref.ref(y.storage)
+        del y
+    first, *others = (cost for name, cost in prices.found if name == "matmul")
+    assert all(cost == first for cost in others)
+    gc.collect()
+    assert storage() is None

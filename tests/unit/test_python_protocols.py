@@ -13,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import softmesh as ttnn
-from softmesh import Partial, Replicate, Shard
+from softmesh import Partial, Replicate, Shard, collectives
+from softmesh.namespaces import LAZY
+from softmesh.systems import named_systems
+from softmesh.train.pipeline import stage_schedules
 
 
 @pytest.fixture
@@ -100,13 +103,37 @@ def test_numbers_of_numpy_compute_with_tensors(value):
 
 
 def test_every_public_class_says_what_its_objects_are():
+    members = {name: getattr(ttnn, name) for name in (*vars(ttnn), *LAZY) if not name.startswith("_")}
     silent = [
         name
-        for name, value in vars(ttnn).items()
+        for name, value in members.items()
         if inspect.isclass(value)
-        and not name.startswith("_")
         and value.__module__.startswith("softmesh")
         and value.__repr__ is object.__repr__
         and not (value.__subclasses__() or getattr(value, "_is_protocol", False))  # bases have no objects of their own
+        and vars(value).get("__init__") is not None  # nor have mere collections of functions
     ]
     assert silent == []
+
+
+def test_a_mesh_refuses_to_be_copied_or_pickled_with_the_way_that_works(mesh):
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled.*ttnn.open_mesh_device"):
+            attempt(mesh)
+
+
+def test_objects_of_a_machine_tell_what_they_are_in_a_line(mesh):
+    tensor = ttnn.from_torch(torch.ones(32, 32), device=mesh)
+    with ttnn.log_commands(show=False) as log:
+        ttnn.relu(tensor)
+    told = {
+        "Machine('T3000', 8 wormhole_b0 chips, 20 links)": named_systems.load("T3000"),
+        "ChipAssignment(2x4 on T3000, chips ": collectives.on_system("T3000", (2, 4)),
+        "Schedule('all_gather', 4 devices, 2 steps, ": collectives.schedule_for("all_gather", (4,), True, 1),
+        "Schedule('gpipe', 2 stages, 4 micro-batches, ": stage_schedules.gpipe(2, 4),
+        "CommandLog(1 command: relu)": log,
+        "HostBuffer(MeshShape([": tensor.cpu().host_buffer(),
+    }
+    for start, value in told.items():
+        assert repr(value).startswith(start)
+        assert len(repr(value)) < 120

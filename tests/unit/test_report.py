@@ -36,7 +36,9 @@ from softmesh.report.terminal import (
     visualize_tensor,
 )
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.device_shards import get_device_tensors
 from softmesh.tensor.dtype import Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import (
     MeshMapperConfig,
     ReplicateTensorToMesh,
@@ -47,7 +49,7 @@ from softmesh.tensor.mappers import (
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import copy_host_to_device_tensor, from_torch, get_device_tensors
+from softmesh.tensor.transfer import copy_host_to_device_tensor
 
 T3K_IDS = [4, 0, 2, 6, 5, 1, 3, 7]
 

@@ -26,13 +26,13 @@ from softmesh import (
     TensorMemoryLayout,
     TensorSpec,
 )
+from softmesh.tensor.device_allocation import deallocate
 from softmesh.tensor.methods import (
     get_memory_config,
     has_tile_padding,
     is_sharded,
     is_tensor_storage_on_device,
 )
-from softmesh.tensor.transfer import deallocate
 
 GRID = CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(1, 3))])
 

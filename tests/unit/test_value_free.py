@@ -73,7 +73,7 @@ def test_gradients_have_shapes_too() -> None:
     assert layer.weight.grad.shape == (512, 512)
 
 
-def test_a_mesh_program_runs_without_values() -> None:
+def test_a_mesh_program_runs_without_values(idle_machine: None) -> None:
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
     columns = ttnn.ShardTensorToMesh(mesh, dim=-1)

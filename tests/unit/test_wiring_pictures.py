@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from softmesh.fabric.descriptors.loader import load_mesh_graph
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
 from softmesh.hardware import Arch
 from softmesh.report.drawing import Box, text_width
@@ -239,6 +240,24 @@ def test_hosts_are_boxed_and_pods_found_from_who_is_joined_with_whom():
     assert len(wiring("Exabox").bundles) == 10
 
 
+def test_pods_and_clusters_are_called_by_their_names():
+    file = Path(__file__).parent.parent / "fixtures/mgd/closetbox.textproto"
+    found = graph_wiring(load_mesh_graph(file, runtime=False))
+    assert found.summary.startswith("CLUSTER Closetbox: 16 meshes")
+    assert [section.name for section in found.sections] == [f"POD {number} Pod" for number in range(4)]
+    assert "POD 3 Pod" in wiring_svg(found)
+    assert "POD 1 Pod: M4 LoudBox, M5 LoudBox, M6 LoudBox, M7 LoudBox" in printed(found, 200)
+
+
+def test_tray_and_location_are_explained_where_they_are_drawn():
+    legend = "t1 l2 on a chip: tray 1, location 2 on that tray."
+    machine = machine_wiring(load("T3000"))
+    assert legend in wiring_svg(machine)
+    assert legend in printed(machine, 100)
+    assert legend not in printed(machine, 30)  # too narrow for notes on chips
+    assert legend not in wiring_svg(wiring("chip to chip"))
+
+
 def test_what_is_down_keeps_its_place_and_is_red_and_dashed():
     machine = with_down(load("T3000"), ["chip:6", "link:0/8"])
     picture = machine_wiring(machine)
@@ -348,6 +367,7 @@ def test_the_terminal_draws_a_box_for_each_chip_and_counts_between_them():
         "│ │ t2 l1 │    │ t2 l0 │    │ t4 l0 │    │ t4 l1 │ │",
         "│ ╰───────╯    ╰───────╯    ╰───────╯    ╰───────╯ │",
         "└──────────────────────────────────────────────────┘",
+        "t1 l2 on a chip: tray 1, location 2 on that tray.",
         "x2 between neighbours",
     ]
 

@@ -29,7 +29,6 @@ from softmesh.errors import ArgumentValueError
 
 Joined = Callable[[int, int], bool]
 LinksBetween = Callable[[int, int], int]
-Origins = Mapping[Place, frozenset[Place]]  # the places of the start whose values have come here
 _MOST_SHOWN = 3
 
 

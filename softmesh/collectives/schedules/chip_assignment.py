@@ -27,6 +27,10 @@ class ChipAssignment:
     shape: tuple[int, ...]
     chips: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"ChipAssignment({shape} on {self.machine.name}, chips {', '.join(map(str, self.chips))})"
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"chip {chip}" for chip in self.chips)

@@ -88,6 +88,11 @@ class Schedule:
         for name in ("start", "goal"):  # as it was checked, so it stays
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
+    def __repr__(self) -> str:
+        sends = sum(map(len, self.steps))
+        parts = f"{self.pieces} pieces in {self.splits} parts"
+        return f"Schedule({self.name!r}, {self.devices} devices, {len(self.steps)} steps, {sends} sends, {parts})"
+
     @property
     def slots(self) -> int:
         return self.pieces * self.splits

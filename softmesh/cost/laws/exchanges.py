@@ -117,8 +117,8 @@ EXCHANGE = Law(
     terms=_terms,
     seconds=_seconds,
     position=position,
-    reach=(4.0, 2.0, 1.5, 0.5, 0.5),
-    doubt=0.10,
+    reach=(4.0, 1.0, 1.5, 0.5, 0.5),
+    doubt=0.20,
     noise=0.01,
     bound=_bound,
 )

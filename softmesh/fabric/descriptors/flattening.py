@@ -71,7 +71,10 @@ def _chip(side: Side) -> int | None:
     return side.chip
 
 
-@click.command(epilog="\b\nExample:\n  softmesh flatten closetbox.textproto -o closetbox_fabric.textproto")
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  softmesh flatten closetbox.textproto -o closetbox_fabric.textproto",
+)
 @click.argument("descriptor", metavar="FILE")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; by default it is printed.")
 def flatten(descriptor: str, output: str | None) -> None:

@@ -24,7 +24,7 @@ from softmesh.fabric.descriptors.population import PopulationError, populate
 from softmesh.fabric.descriptors.schema import MeshGraphDescriptor, enum_values
 from softmesh.fabric.descriptors.source_positions import DEEPEST, Place, TooDeep, places
 from softmesh.fabric.descriptors.validation import FILE, FLAT_FILE, validate
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
+from softmesh.fabric.mesh_graph import Connection, GraphLevel, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
 from softmesh.input_files.text_files import CONTROL_CHARACTER, Finding, Severity, errors_of, readable
 
@@ -41,7 +41,15 @@ def flattened(population: Population, source: str) -> MeshGraph:
     ids = mesh_ids(grids)
     meshes = sorted((_mesh(grid, ids[grid]) for grid in grids), key=lambda mesh: mesh.id)
     arch = _ARCHITECTURES[grids[0].template.arch]
-    return MeshGraph(source, arch, tuple(meshes), _connections(population, ids))
+    return MeshGraph(source, arch, tuple(meshes), _connections(population, ids), levels=_levels(population.root, ids))
+
+
+def _levels(node: Instance, ids: dict[Instance, int]) -> tuple[GraphLevel, ...]:
+    if node.kind is not Kind.GRAPH:
+        return ()
+    meshes = tuple(sorted(ids[grid] for grid in node.grids()))
+    inner = [level for child in node.children.values() for level in _levels(child, ids)]
+    return (GraphLevel(node.name, node.type, node.local_id, meshes), *inner)
 
 
 def mesh_ids(grids: list[Instance]) -> dict[Instance, int]:

@@ -17,6 +17,7 @@ from softmesh.fabric.matching.match import Match, MatchError, has_full_meshes, r
 from softmesh.fabric.matching.solver import STEPS, Task, solve
 from softmesh.fabric.matching.tiles import TileCache
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
+from softmesh.progress import working
 from softmesh.systems.machine import Machine
 
 STEPS_PER_CHIP_FOR_THE_PREFERRED = 40
@@ -53,7 +54,8 @@ def match(
 def _searched(task: Task) -> dict[Node, int]:
     steps = Steps(STEPS)
     try:
-        chips = solve(task, steps)
+        with working(f"matching {len(task.graph.meshes)} meshes onto {task.machine.name}"):
+            chips = solve(task, steps)
     except StepsSpent:
         raise explain(task, spent=steps.used) from None
     if chips is None:

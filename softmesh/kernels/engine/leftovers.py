@@ -1,4 +1,4 @@
-"""What a launch leaves behind: pages that nobody took from a circular buffer, semaphores that nobody set back.
+"""Checks after a kernel launch: pages left in circular buffers, semaphores that were never reset.
 
 Circular buffers begin empty at each launch, so that pages which are left are lost. Global semaphores keep their value:
 a kernel that waits for one which an earlier launch has met, and nobody has set back since, does not wait at all.

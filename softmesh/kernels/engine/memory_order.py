@@ -1,4 +1,4 @@
-"""Order between kernels: who may read or write DRAM while another still does, by vector clocks.
+"""Detects data races between kernels of a launch: DRAM that two touch, one to write, unordered by vector clocks.
 
 A kernel knows what another has done where it waited for it: pages of a circular buffer that were pushed or popped, a
 word in L1 that was set (a semaphore, a flag). Two that touch the same bytes, one of them to write, and neither of which
@@ -78,10 +78,8 @@ class MemoryOrder:
         """`thread` is None where the fabric acts for one that has gone on."""
         if thread is None or len(chip.scheduler.threads) == 1:
             return
-        clock = thread.clock
-        touch = Touch(address, address + size, thread, clock.known[clock.number])
-        for at in range(address >> _CHUNK, (address + size - 1 >> _CHUNK) + 1):
-            chunk = self._chunks[chip, bank, at]
+        touch = Touch(address, address + size, thread, thread.clock.known[thread.clock.number])
+        for chunk in self._touched(chip, bank, touch):
             for old in chunk.writes:
                 if old.thread is not thread and old.meets(touch.start, touch.end):
                     self._check(chip, bank, old, "writes", touch, "reads")
@@ -93,16 +91,17 @@ class MemoryOrder:
     def writes(self, thread: KernelThread | None, chip: SimulatedChip, bank: int, address: int, size: int) -> None:
         if thread is None or len(chip.scheduler.threads) == 1:
             return
-        clock = thread.clock
-        touch = Touch(address, address + size, thread, clock.known[clock.number])
-        for at in range(address >> _CHUNK, (address + size - 1 >> _CHUNK) + 1):
-            chunk = self._chunks[chip, bank, at]
+        touch = Touch(address, address + size, thread, thread.clock.known[thread.clock.number])
+        for chunk in self._touched(chip, bank, touch):
             for kind, olds in (("writes", chunk.writes), ("reads", list(chunk.reads.values()))):
                 for old in olds:
                     if old.thread is not thread and old.meets(touch.start, touch.end):
                         self._check(chip, bank, old, kind, touch, "writes")
             chunk.writes = [old for old in chunk.writes if old.start < touch.start or touch.end < old.end]
             chunk.writes.append(touch)
+
+    def _touched(self, chip: SimulatedChip, bank: int, touch: Touch) -> list[_Chunk]:
+        return [self._chunks[chip, bank, at] for at in range(touch.start >> _CHUNK, (touch.end - 1 >> _CHUNK) + 1)]
 
     def _check(self, chip: SimulatedChip, bank: int, old: Touch, did: str, new: Touch, does: str) -> None:
         if new.thread.clock.known.get(old.thread.clock.number, 0) >= old.step:

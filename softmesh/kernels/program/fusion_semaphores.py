@@ -12,8 +12,8 @@ from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType, DataType
 from softmesh.hardware.memory_config import MemoryConfig, ShardOrientation, ShardSpec, TensorMemoryLayout
 from softmesh.runtime.device import MeshDevice, checked_open
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
 
 _WORDS = 4  # of a semaphore: its value, and what fills up 16 bytes
 _WORD_BYTES = 4

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softmesh.arguments import described, refused
+from softmesh.arguments import ShowsFields, described, refused
 from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
 from softmesh.hardware import NOC, DataMovementProcessor, MathFidelity
 from softmesh.hardware.enums import NativeEnum
 from softmesh.kernels.program.kernel import NOC_MODE, KernelBuildOptLevel, checked_words
 
 
-class ReaderConfigDescriptor:
+class ReaderConfigDescriptor(ShowsFields):
     """A data movement kernel on NCRISC, which reads."""
 
 
-class WriterConfigDescriptor:
+class WriterConfigDescriptor(ShowsFields):
     """A data movement kernel on BRISC, which writes."""
 
 
@@ -51,6 +51,9 @@ class RuntimeArgsColProxy:
         self._args = args
         self._x = x
 
+    def __repr__(self) -> str:
+        return f"RuntimeArgsColProxy(x={self._x})"
+
     def __getitem__(self, y: int) -> list[int]:
         return self._args.words.setdefault(CoreCoord(self._x, y), [])
 
@@ -64,7 +67,7 @@ class RuntimeArgsColProxy:
         self[y].extend(checked_words("RuntimeArgs", "values", values))
 
 
-class RuntimeArgs:
+class RuntimeArgs(ShowsFields):
     """The runtime arguments of a kernel, by core: `args[x][y] = [words]`."""
 
     def __init__(self) -> None:
@@ -115,7 +118,7 @@ class KernelSourceType(NativeEnum):
     SOURCE_CODE = 1
 
 
-class KernelDescriptor:
+class KernelDescriptor(ShowsFields):
     """`kernel_source` is a Python function of no arguments; see docs/kernels.md for what it may call."""
 
     SourceType = KernelSourceType

@@ -62,6 +62,9 @@ class TensorAccessorArgs:
             is_sharded, kind, size = config.is_sharded(), config.buffer_type, spec.page_size()
         self._words = AccessorWords(is_sharded, kind is BufferType.DRAM, size)
 
+    def __repr__(self) -> str:
+        return f"TensorAccessorArgs({self._words!r})"
+
     def get_compile_time_args(self) -> list[int]:
         return self._words.words()
 

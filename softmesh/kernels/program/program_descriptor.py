@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from softmesh.arguments import checked
+from softmesh.arguments import ShowsFields, checked
 from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import NativeEnum
@@ -18,7 +18,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 
 
-class TileDescriptor:
+class TileDescriptor(ShowsFields):
     """`TileDescriptor(height, width, transpose=False)`, or of a ttnn.Tile."""
 
     def __init__(self, height: int | Tile | TileDescriptor = 32, width: int = 32, transpose: bool = False) -> None:
@@ -36,7 +36,7 @@ class TileDescriptor:
     __hash__ = object.__hash__
 
 
-class CBFormatDescriptor:
+class CBFormatDescriptor(ShowsFields):
     def __init__(
         self,
         buffer_index: int = 0,
@@ -57,7 +57,7 @@ class CBFormatDescriptor:
         return DEFAULT_TILE if self.tile is None else self.tile.tile()
 
 
-class CBDescriptor:
+class CBDescriptor(ShowsFields):
     """A circular buffer of so many bytes; `format_descriptors` gives its indexes."""
 
     def __init__(
@@ -158,7 +158,7 @@ class SemaphoreDescriptor:
     initial_value: int = 0
 
 
-class ProgramDescriptor:
+class ProgramDescriptor(ShowsFields):
     """Kernels, semaphores and circular buffers of the program of one chip."""
 
     def __init__(
@@ -181,6 +181,9 @@ class MeshProgramDescriptor:
         self._programs: dict[MeshCoordinateRange, ProgramDescriptor] = {}
         for place, program in (mesh_programs or {}).items():
             self[place] = program
+
+    def __repr__(self) -> str:
+        return f"MeshProgramDescriptor({self._programs!r})"
 
     def __setitem__(self, key: MeshCoordinateRange, value: ProgramDescriptor) -> None:
         where = "MeshProgramDescriptor"

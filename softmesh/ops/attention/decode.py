@@ -30,7 +30,7 @@ from softmesh.ops.attention.sdpa_core import (
 )
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
-from softmesh.runtime.gpu_graphs import is_graphed
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
 _DECODE = "transformer.scaled_dot_product_attention_decode"
@@ -137,7 +137,9 @@ class DecodeStep:
         out = out.reshape(*out.shape[:lead], 1, users, heads, self.value_width)
         if current is None:
             return out
-        return torch.where((current < 0).reshape(*current.shape[:-1], 1, users, 1, 1), 0.0, out)
+        is_skipped = once_in_a_graph(_is_negative, [current])
+        where = is_skipped.reshape(*current.shape[:-1], 1, users, 1, 1)
+        return out.masked_fill_(where, 0.0) if is_graphed(out) else out.masked_fill(where, 0.0)
 
     def _by_group(self, x: torch.Tensor) -> torch.Tensor:
         """(..., heads, n) as (..., key heads, 1, queries for each, n): the queries of a group become rows."""
@@ -158,16 +160,27 @@ class DecodeStep:
 
     def _visibility_bias(self, current: torch.Tensor, part: slice, dtype: torch.dtype) -> Data:
         """The bias that hides what follows each user's position, or lies before its window."""
-        at = torch.arange(part.start, part.stop, device=current.device)
-        latest = current.unsqueeze(-1)
-        if self.modulo is not None:
-            at = latest - (latest - at) % self.modulo
-        visible = (at <= latest) & (at >= 0)
-        if self.window is not None:
-            visible &= at > latest - self.window
-        if not is_graphed(current) and bool(visible.all()):
-            return None
-        return mask_bias(visible, dtype).reshape(*current.shape, 1, 1, 1, part.stop - part.start)
+        ends = part.start, part.stop
+        return once_in_a_graph(_visibility_bias, [current], ends, self.window, self.modulo, dtype)
+
+
+def _is_negative(numbers: torch.Tensor) -> torch.Tensor:
+    return numbers < 0
+
+
+def _visibility_bias(
+    current: torch.Tensor, ends: tuple[int, int], window: int | None, modulo: int | None, dtype: torch.dtype
+) -> Data:
+    at = torch.arange(*ends, device=current.device)
+    latest = current.unsqueeze(-1)
+    if modulo is not None:
+        at = latest - (latest - at) % modulo
+    visible = (at <= latest) & (at >= 0)
+    if window is not None:
+        visible &= at > latest - window
+    if not is_graphed(current) and bool(visible.all()):
+        return None
+    return mask_bias(visible, dtype).reshape(*current.shape, 1, 1, 1, ends[1] - ends[0])
 
 
 def positions(numbers: Sequence[int], q: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.runtime.cpu_block_cache import BIG, empty_result
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 from softmesh.tensor.spec import make_spec
 
@@ -149,6 +150,10 @@ def positions_in_order(op: str, cache: torch.Tensor, table: torch.Tensor, needed
     """
     blocks, heads = cache.shape[-4:-2]
     lead = table.dim() - 2
+    flat = cache.reshape(-1, *cache.shape[-2:])
+    if is_graphed(table):  # numbers that are read were there at the capture
+        index = once_in_a_graph(_rows_of_pages, [table], tuple(cache.shape[:lead]), blocks, heads)
+        return flat.index_select(0, index.reshape(-1)).reshape(*index.shape[:-1], -1, cache.shape[-1])
     is_read = torch.arange(table.shape[-1], device=table.device) < needed.unsqueeze(-1)
     missing = is_read & ((table < 0) | (table >= blocks))
     if bool(missing.any()):
@@ -157,10 +162,7 @@ def positions_in_order(op: str, cache: torch.Tensor, table: torch.Tensor, needed
             f"{op}: the page table names block {wrong} for positions that are read, and the cache has the blocks 0 to "
             f"{blocks - 1} on each device. Fill in the user's pages up to its position."
         )
-    base = _devices(cache, lead, lead + 2) * blocks + table.clamp(0, blocks - 1)
-    each_head = torch.arange(heads, device=cache.device).reshape(heads, 1)
-    index = base.unsqueeze(-2) * heads + each_head
-    flat = cache.reshape(-1, *cache.shape[-2:])
+    index = _rows_of_pages(table, tuple(cache.shape[:lead]), blocks, heads)
     picked = torch.index_select(flat, 0, index.reshape(-1), out=_room(flat, index.numel()))
     return picked.reshape(*index.shape[:-1], -1, cache.shape[-1])
 
@@ -173,11 +175,11 @@ def _room(rows: torch.Tensor, count: int) -> torch.Tensor | None:
     return empty_result((count, *rows.shape[1:]), rows.dtype)
 
 
-def _devices(cache: torch.Tensor, lead: int, rank: int) -> torch.Tensor:
-    """Where each device's blocks begin among all that are stored, in blocks of a whole cache; `rank` dims."""
-    extents = cache.shape[:lead]
-    numbers = torch.arange(math.prod(extents), device=cache.device)
-    return numbers.reshape(*extents, *(1,) * (rank - lead))
+def _rows_of_pages(table: torch.Tensor, extents: tuple[int, ...], blocks: int, heads: int) -> torch.Tensor:
+    """(*axes, users, heads, pages): which block of which head, among those that all devices store."""
+    devices = torch.arange(math.prod(extents), device=table.device).reshape(*extents, 1, 1)
+    base = devices * blocks + table.clamp(0, blocks - 1)
+    return base.unsqueeze(-2) * heads + torch.arange(heads, device=table.device).reshape(heads, 1)
 
 
 # -- a cache of one entry: all layers of a model ask of the same positions and pages, one after the other

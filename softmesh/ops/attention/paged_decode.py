@@ -36,6 +36,7 @@ from softmesh.ops.attention.page_tables import (
 )
 from softmesh.ops.attention.sdpa_core import TUNING, check_groups, check_key_heads, check_value_width, group
 from softmesh.ops.operand_checks import check_one_shape
+from softmesh.runtime.gpu_value_cache import is_graphed
 
 # -- attention that reads each block in place -------------------------------------------------------
 #
@@ -152,6 +153,16 @@ _LATENT = "transformer.flash_multi_latent_attention_decode"
 _PAGED_LATENT = "transformer.paged_flash_multi_latent_attention_decode"
 
 
+def _all_pages(
+    op: str, caches: tuple[torch.Tensor, torch.Tensor], pages: torch.Tensor, within: slice, width: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of all positions, however far they are read: for a graph, which does not know."""
+    keys = positions_in_order(op, caches[0], pages, pages)[..., within, :]
+    if width is not None:
+        return keys, keys[..., :width]
+    return keys, positions_in_order(op, caches[1], pages, pages)[..., within, :]
+
+
 def _from_pages(
     op: str, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, block: int, width: int | None = None
 ) -> Fetch:
@@ -159,7 +170,10 @@ def _from_pages(
 
     def fetch(part: slice, current: Data) -> tuple[torch.Tensor, torch.Tensor]:
         first, after = part.start // block, -(-part.stop // block)
-        pages = table[..., first:after].long()
+        pages = table[..., first:after]
+        if is_graphed(pages):
+            return _all_pages(op, (k, v), pages, slice(part.start - first * block, part.stop - first * block), width)
+        pages = pages.long()
         reached = torch.tensor([after], device=k.device) if current is None else current // block + 1
         needed = reached - first
         within = slice(part.start - first * block, part.stop - first * block)
@@ -222,7 +236,7 @@ def paged_scaled_dot_product_attention_decode(
         sink: Data,
     ) -> torch.Tensor:
         keys, values = reinterpret_tiles(k, seen_as), reinterpret_tiles(v, seen_as)
-        if is_plain and current is not None:
+        if is_plain and current is not None and not is_graphed(q):
             step.visible_part(current)
             queries = group(q.select(-4, 0), -2, step.grouped)
             out = attend_by_block(queries, keys, values, table, current, step.factor)

@@ -1,4 +1,4 @@
-"""Borders of pictures in one buffer, section after section: above, below, left and right of all frames."""
+"""Borders (halos) of pictures in one buffer, section after section: above, below, left and right of all frames."""
 
 from __future__ import annotations
 

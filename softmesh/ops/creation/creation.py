@@ -27,9 +27,9 @@ from softmesh.runtime.device_lifecycle import GetDefaultDevice
 from softmesh.runtime.memory.host_memory import check_host_room
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import DataType, Layout, facts
+from softmesh.tensor.from_torch_values import created, created_constant
 from softmesh.tensor.mappers import MeshMapperConfig, TensorToMesh
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import created, created_constant
 from softmesh.tensor.undefined import mark_unwritten
 
 _LONGEST_NUMBER = 8  # bytes

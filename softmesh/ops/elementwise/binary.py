@@ -20,6 +20,7 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.native.gpu_kernels import gpu_gated
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
@@ -148,7 +149,13 @@ def binary_local(
         return Local(entry.function, entry.rule, dtypes=dtypes, broadcast_rank=rank)
     first, second, last = (activations(several, op) for several in (before_a, before_b, after))
 
+    is_gate = first is torch.nn.functional.silu and entry.function is operator.mul and second is None and last is None
+
     def compute(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if is_gate and isinstance(y, torch.Tensor) and x.is_cuda:
+            found = gpu_gated(x, y)
+            if found is not None:
+                return found
         x = _widened(x) if first is None else first(x)
         result = entry.function(x, y if second is None else second(y))
         return result if last is None else last(_widened(result))

@@ -17,7 +17,7 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.program_keys import elementwise_program
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
-from softmesh.native.gpu_kernels import gpu_activation
+from softmesh.native.gpu_kernels import gpu_gelu
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
@@ -148,11 +148,11 @@ for _name, _entry in UNARY.items():
 
 @cache
 def gelu_function(variant: GeluVariant) -> TorchFunction:
-    approximate, kind = ("tanh", "gelu_tanh") if variant is GeluVariant.Tanh else ("none", "gelu")
+    approximate = "tanh" if variant is GeluVariant.Tanh else "none"
 
     def gelu_of(x: torch.Tensor) -> torch.Tensor:
         if x.is_cuda:
-            found = gpu_activation(kind, x)
+            found = gpu_gelu(x) if approximate == "none" else None
             return F.gelu(x, approximate=approximate) if found is None else found
         made = F.gelu(x, approximate=approximate)
         if not made.is_cpu or made.sum().isfinite():

@@ -14,6 +14,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement import rules
+from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -28,7 +29,10 @@ def look_up(ids: torch.Tensor, table: torch.Tensor, ids_rank: int) -> torch.Tens
     """(..., *ids, width) from ids (..., *ids) and a table (..., rows, width), mesh dims in front of both."""
     lead = ids.dim() - ids_rank
     rows, width = table.shape[-2:]
-    least, greatest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
+    if is_graphed(ids):
+        ids, least, greatest = ids.clamp(0, rows - 1), 0, 0  # a replay on a GPU must not read beyond the table
+    else:
+        least, greatest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
     if least < 0 or (greatest >= rows and ids.numel()):
         outside = least if least < 0 else greatest
         raise MeshError(f"embedding: index {outside} is outside the table of {rows} rows on each device.")

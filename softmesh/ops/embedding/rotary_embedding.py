@@ -16,9 +16,11 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.native.gpu_kernels import gpu_rotation
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
+from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
 
@@ -110,6 +112,7 @@ _OPTIONS: dict[str, Any] = {
     "needs_tile": True,
     "floats_only": True,
 }
+_MOST_MATRICES = 16  # of which it is known what they turn
 _HALVES = "experimental.rotary_embedding"
 _HALVES_HF = "experimental.rotary_embedding_hf"
 _LLAMA = "experimental.rotary_embedding_llama"
@@ -125,11 +128,39 @@ def rotate_by_matrix(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """matrix (..., 32, 32), for each tile of columns."""
     if matrix.numel() == TILE_SIZE * TILE_SIZE:
         matrix = matrix.reshape(TILE_SIZE, TILE_SIZE)  # one product, in place of one for each row of tiles
-    return (x.unflatten(-1, (-1, TILE_SIZE)) @ matrix.float()).flatten(-2)
+    return (x.unflatten(-1, (-1, TILE_SIZE)) @ matrix.to(x.dtype)).flatten(-2)
+
+
+_TURNING: dict[tuple[Any, ...], tuple[torch.Tensor, bool]] = {}
+
+
+def turns_neighbours(matrix: torch.Tensor) -> bool:
+    """Whether a matrix on a GPU turns columns (a, b) into (-b, a): read once, when it is first used."""
+    if matrix.numel() != TILE_SIZE * TILE_SIZE or matrix.is_inference():
+        return False
+    key = matrix.data_ptr(), matrix._version, matrix.dtype
+    if key not in _TURNING:
+        if is_graphed(matrix):
+            return False
+        if len(_TURNING) > _MOST_MATRICES:
+            _TURNING.clear()
+        expected = torch.zeros(TILE_SIZE, TILE_SIZE)
+        even = torch.arange(0, TILE_SIZE, 2)
+        expected[even, even + 1], expected[even + 1, even] = 1.0, -1.0
+        _TURNING[key] = matrix, torch.equal(matrix.reshape(TILE_SIZE, TILE_SIZE).float().cpu(), expected)
+    return _TURNING[key][1]
 
 
 def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch.Tensor | None = None) -> torch.Tensor:
+    if matrix is not None and x.is_cuda and turns_neighbours(matrix):
+        found = gpu_rotation(x, cos, sin)
+        if found is not None:
+            return found
     wide = x.float()
+    if x.is_cuda and x.dtype is torch.bfloat16 and (matrix is None or matrix.dtype is x.dtype):
+        # Each element of what is turned is one of x: nothing is rounded, and kernels widen what they read.
+        across = rotate_half(x) if matrix is None else rotate_by_matrix(x, matrix)
+        return torch.addcmul(wide * cos, across, sin)
     across = rotate_half(wide) if matrix is None else rotate_by_matrix(wide, matrix)
     return wide * cos.float() + across * sin.float()
 

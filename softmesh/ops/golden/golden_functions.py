@@ -13,8 +13,9 @@ import torch
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch, to_torch
+from softmesh.tensor.transfer import to_torch
 
 # -- the table: op name -> reference -----------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
+from softmesh.runtime.gpu_value_cache import is_graphed, read_once
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.implicit_operands import chosen_devices
@@ -60,8 +61,16 @@ def check_cache(op: str, cache: Operand) -> None:
         )
 
 
+def _largest(numbers: torch.Tensor) -> int:
+    return int(numbers.max())
+
+
+def _all_true(flags: torch.Tensor) -> bool:
+    return bool(flags.all())
+
+
 def check_inside(op: str, numbers: torch.Tensor, extent: int, what: str) -> None:
-    last = int(numbers.max())
+    last = -1 if is_graphed(numbers) else read_once(_largest, [numbers])
     if last >= extent:
         raise MeshError(f"{op}: {last} does not lie within the {extent} {what} on each device.")
 
@@ -103,7 +112,11 @@ def _write(
     shape: Sequence[int],
 ) -> None:
     where = [part.expand(shape) for part in index]
-    if not bool(is_written.all()):
+    if is_graphed(cache):  # how many are written is not known: others get what they have
+        kept = cache[tuple(where)]
+        lasting = is_written.expand(shape).reshape(*shape, *(1,) * (kept.dim() - len(shape)))
+        values = torch.where(lasting, values, kept)
+    elif not read_once(_all_true, [is_written]):
         chosen = is_written.expand(shape)
         where = [part[chosen] for part in where]
         values = values.expand(*shape, *cache.shape[len(where) :])[chosen]

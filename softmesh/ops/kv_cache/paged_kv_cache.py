@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.native.gpu_kernels import gpu_write_rows
 from softmesh.ops.attention.decode import positions
 from softmesh.ops.attention.page_tables import (
     MemoizeLast,
@@ -37,6 +38,7 @@ from softmesh.ops.kv_cache.kv_cache import (
     writing_rule,
 )
 from softmesh.placement import rules
+from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph, read_once
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.convert import round_to
 
@@ -155,7 +157,7 @@ def _check_shards(values: Operand) -> None:
 
 def _positions(at: Data, numbers: Sequence[int], values: torch.Tensor) -> torch.Tensor:
     """(*axes, users)"""
-    return positions(numbers, values) if at is None else at.long()
+    return positions(numbers, values) if at is None else once_in_a_graph(torch.Tensor.long, [at])
 
 
 class _Token:
@@ -230,14 +232,21 @@ class _Token:
     ) -> None:
         heads, _, width = cache.shape[-3:]
         tokens = values.select(-4, 0)[..., self.offset :, :heads, :]
-        if table is not None and is_strict():
+        if table is not None and is_strict() and not is_graphed(cache):
             place, row, is_written = self._places(cache, current, table)
             _doubt_shared(self.op, place * cache.shape[-2] + row, is_written, "two users write the same row of a block")
         if table is not None and chosen is None and cache.is_contiguous():
-            rows = _rows_on_pages((current, table), self.op, self.modulo, tuple(cache.shape[:-1]))
-            if rows is not None:
-                each = tokens.expand(*cache.shape[:-4], *tokens.shape[-3:])
-                cache.view(-1, width).index_copy_(0, rows, each.reshape(-1, width))
+            each = tokens.expand(*cache.shape[:-4], *tokens.shape[-3:]).reshape(-1, width)
+            given = self.op, self.modulo, tuple(cache.shape[:-1])
+            if is_graphed(cache):  # who writes is not known yet: others write what is there
+                rows, is_written = once_in_a_graph(_numbered_rows, [current, table], *given)
+                flat = cache.view(-1, width)
+                if not gpu_write_rows(flat, rows, is_written, each):
+                    flat.index_copy_(0, rows, torch.where(is_written, each, flat[rows]))
+                return
+            written = _rows_on_pages((current, table), *given)
+            if written is not None:
+                cache.view(-1, width).index_copy_(0, written, each)
                 return
         place, row, is_written = self._places(cache, current, table)
         if chosen is not None:
@@ -274,7 +283,7 @@ def _on_pages(
 
 def _doubt_shared(op: str, places: torch.Tensor, is_written: torch.Tensor, what: str) -> None:
     """Cores write in any order; what stands for no user may be written anyhow."""
-    if is_strict():  # reading places back takes time
+    if is_strict() and not is_graphed(places):  # reading places back takes time
         each = places.broadcast_to(torch.broadcast_shapes(places.shape, is_written.shape))
         flags = is_written.broadcast_to(each.shape)
         for found, written in zip(each.reshape(-1, each.shape[-1]), flags.reshape(-1, each.shape[-1]), strict=True):
@@ -290,14 +299,21 @@ def _doubt_shared(op: str, places: torch.Tensor, is_written: torch.Tensor, what:
 
 def _all_rows(current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]) -> Data:
     """Of a cache with all its rows one below the other, those that are written; None where some user writes none."""
+    rows, is_written = _numbered_rows(current, table, op, modulo, shape)
+    return rows if bool(is_written.all()) else None
+
+
+def _numbered_rows(
+    current: torch.Tensor, table: torch.Tensor, op: str, modulo: int | None, shape: tuple[int, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows of all users and heads, and whether each is written, (rows, 1)."""
     *axes, blocks, heads, size = shape
     place, row, is_written = _on_pages(current, table, op, modulo, blocks, size)
-    if not bool(is_written.all()):
-        return None
     devices = torch.arange(math.prod(axes), device=current.device).reshape(*axes, 1, 1)
     each_head = torch.arange(heads, device=current.device)
-    block = devices * blocks + place.unsqueeze(-1)
-    return ((block * heads + each_head) * size + row.unsqueeze(-1)).flatten()
+    block = devices * blocks + place.clamp(0, blocks - 1).unsqueeze(-1)
+    rows = (block * heads + each_head) * size + row.unsqueeze(-1)
+    return rows.flatten(), is_written.unsqueeze(-1).expand(rows.shape).reshape(-1, 1)
 
 
 _rows_on_pages = MemoizeLast(_all_rows)
@@ -359,8 +375,8 @@ def paged_fill_cache(
         number: int,
     ) -> torch.Tensor:
         view = reinterpret_tiles(cache, seen_as)
-        pages = _pages_of(table.long(), users, number)
-        writes = torch.ones((1,), dtype=torch.bool, device=cache.device) if chosen is None else chosen.bool()
+        pages = _pages_of(read_once(torch.Tensor.long, [table]), users, number)
+        writes = None if chosen is None else chosen.bool()
         if modulo is None and valid is None:
             _fill_blocks(view, values, pages, writes)
         else:
@@ -399,14 +415,19 @@ def _pages_of(table: torch.Tensor, users: Data, number: int) -> torch.Tensor:
     return torch.take_along_dim(table, users.long().unsqueeze(-1), -2).squeeze(-2)
 
 
-def _fill_blocks(cache: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, writes: torch.Tensor) -> None:
+def _is_numbered(pages: torch.Tensor) -> torch.Tensor:
+    return pages >= 0
+
+
+def _fill_blocks(cache: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, writes: Data) -> None:
     """Whole blocks first, then what is left over."""
     blocks, _, size, _ = cache.shape[-4:]
     whole, rest = divmod(values.shape[-2], size)
     tokens = values.squeeze(-4)
     used = pages[..., : whole + bool(rest)]
     check_inside(_FILL, used, blocks, "blocks of the cache")
-    is_written = (used >= 0) & writes
+    is_written = read_once(_is_numbered, [used])
+    is_written = is_written if writes is None else is_written & writes
     _doubt_shared(_FILL, used, is_written, "two parts of the sequence go to the same block")
     if whole:
         cut = tokens[..., : whole * size, :].unflatten(-2, (whole, size)).transpose(-4, -3)
@@ -420,7 +441,7 @@ def _fill_rows(
     cache: torch.Tensor,
     values: torch.Tensor,
     pages: torch.Tensor,
-    writes: torch.Tensor,
+    writes: Data,
     valid: Data,
     modulo: int | None,
 ) -> None:
@@ -428,7 +449,7 @@ def _fill_rows(
     count = values.shape[-2]
     at = torch.arange(count, device=cache.device)
     length = torch.full((1,), count, device=cache.device) if valid is None else valid.long()
-    is_written = (at < length) & writes
+    is_written = at < length if writes is None else (at < length) & writes
     if modulo is not None:
         is_written = is_written & (at >= length - modulo)
         at = at % modulo

@@ -21,6 +21,7 @@ from softmesh.tensor.broadcasting import broadcast_shapes
 Multiply = Callable[..., torch.Tensor]
 
 _MANY_COPIES = 4 << 20  # bytes: as much may be copied for the sake of a single call
+_MANY_ROWS = 32 << 20  # bytes of such copies, of bfloat16
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
 
@@ -39,7 +40,7 @@ def product(
 
 
 def _product_and_bias(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:
-    if widened or (bias is not None and a.dtype is torch.bfloat16):
+    if widened or (a.dtype is torch.bfloat16 and (bias is not None or _copies_many_rows(a, b))):
         return native_product(a, b, bias, widened)
     made = _product(a, b)
     return made if bias is None else _with_bias(made, bias)
@@ -100,7 +101,7 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
     """How operands of these shapes are multiplied; None where the result is big."""
-    if _is_big(a.shape, b.shape, a.itemsize):
+    if _is_big(a.shape, b.shape, a.itemsize) or (a.dtype is torch.bfloat16 and _copies_many_rows(a, b)):
         return None
     way = _choose_gemm(a, b)
     if way in (torch.matmul, _one_gemm) or not _may_share_rows(a, b):
@@ -156,6 +157,13 @@ def native_bias(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
     return all(n in (1, m) for m, n in zip(b.shape[:-2], bias.shape[:-2], strict=True))
 
 
+def _copies_many_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether oneDNN would copy large rows, which all matrices of b multiply, for each of these."""
+    count = math.prod(b.shape[:-2])
+    is_shared = count > 1 and all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
+    return a.is_cpu and is_shared and count * a.nbytes > _MANY_ROWS
+
+
 def native_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:
     """Of bfloat16, with a bias that is added in fp32 (`native_bias`), or with a result in fp32 (on a GPU)."""
     if not (a.numel() and b.numel()):
@@ -173,8 +181,15 @@ def native_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, 
         else:
             made = torch.addmm(bias.reshape(width), rows, columns)  # type: ignore[union-attr]
     else:
-        rows = folded.expand(*folding.columns[:-2], *folded.shape[-2:]).reshape(count, -1, inner)
         columns = b.reshape(count, inner, width)
+        if _copies_many_rows(a, b):
+            wide = columns.movedim(0, 1).reshape(inner, -1)  # all of them as one, whose columns are dealt out again
+            each = folded.reshape(-1, inner)
+            row = None if bias is None else bias.expand(*b.shape[:-2], 1, width).reshape(-1)
+            made = torch.mm(each, wide) if row is None else torch.addmm(row, each, wide)
+            made = made.view(-1, count, width).movedim(1, 0).reshape(folding.spread)
+            return made.permute(folding.back)
+        rows = folded.expand(*folding.columns[:-2], *folded.shape[-2:]).reshape(count, -1, inner)
         if widened:
             made = _widened_gemm(torch.bmm, rows, columns)
         else:

@@ -20,8 +20,8 @@ from softmesh.ops.device_batches import on_each_device
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
+from softmesh.tensor.from_torch_values import created
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import created
 
 _MOVES: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 

@@ -31,9 +31,9 @@ from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.mappers import ShardTensor2dMesh
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import from_torch
 
 # -- masks: which columns of a tile belong to which group of channels --------------------------------
 

@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import LayerNormShardedMultiCoreProgramConfig, UnaryWithParam
+from softmesh.native.gpu_kernels import gpu_rms_norm
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import rules
@@ -84,17 +85,60 @@ def _normalized(x: torch.Tensor, epsilon: float, centred: bool) -> torch.Tensor:
     return centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
 
 
-def _in_one_kernel(
+def _one_kernel(
     x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, epsilon: float, centred: bool
-) -> torch.Tensor | None:
+) -> Callable[..., torch.Tensor] | None:
     """On a GPU torch's kernel takes bfloat16, computes in fp32 and rounds once; for one row of weights."""
     width = x.shape[-1]
-    if any(row is not None and (row.numel() != width or row.dtype is not x.dtype) for row in (w, b)):
+    fit = all(row is None or (row.numel() == width and row.dtype is x.dtype) for row in (w, b)) and not (
+        w is None and b is not None
+    )
+    if not x.is_cuda or x.dtype is not torch.bfloat16 or not fit or (b is not None and not centred):
         return None
-    weight, bias = (None if row is None else row.reshape(width) for row in (w, b))
     if centred:
-        return torch.nn.functional.layer_norm(x, (width,), weight, bias, epsilon)
-    return None if bias is not None else torch.nn.functional.rms_norm(x, (width,), weight, epsilon)
+        norm = torch.nn.functional.layer_norm
+        rows = (
+            (lambda w, b: (w, b))
+            if w is None
+            else (lambda w, b: (w.reshape(width), None if b is None else b.reshape(width)))
+        )
+        return lambda x, w=None, b=None, r=None: norm(x, (width,), *rows(w, b), epsilon)
+
+    def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, *_: Any) -> torch.Tensor:
+        row = None if w is None else w.reshape(width)
+        found = gpu_rms_norm(x, row, epsilon)
+        return torch.rms_norm(x, (width,), row, epsilon) if found is None else found
+
+    return rms_norm
+
+
+class _Norm:
+    """x normalised over its last dim, with what weight and bias do to it, and a residual added before."""
+
+    def __init__(self, affine: Affine, epsilon: float, centred: bool, rounds_to_blocks: bool) -> None:
+        self._affine, self._epsilon, self._centred, self._is_narrow = affine, epsilon, centred, rounds_to_blocks
+        self._direct: Callable[..., torch.Tensor] | None = None
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        w: torch.Tensor | None,
+        b: torch.Tensor | None,
+        r: torch.Tensor | None,
+    ) -> torch.Tensor:
+        self._direct = None
+        if r is None and not self._is_narrow and all(row is None or row.is_contiguous() for row in (w, b)):
+            self._direct = _one_kernel(x, w, b, self._epsilon, self._centred)
+        if self._direct is not None:
+            return self._direct(x, w, b, r)
+        x = x.float() if r is None else x.float() + r.float()
+        rows = (None if row is None else row.float() for row in (w, b))
+        return self._affine(_normalized(x, self._epsilon, self._centred), *rows)
+
+    @property
+    def direct(self) -> Callable[..., torch.Tensor]:
+        """The same for more operands like the last."""
+        return self._direct or self
 
 
 def _norm(
@@ -112,19 +156,8 @@ def _norm(
             f"{op}: residual_input_tensor {list(residual.shape)} must be like the input {list(input_tensor.shape)}."
         )
 
-    is_narrow = FACTS[input_tensor.dtype].is_block  # rounded to blocks, not to bfloat16
-
-    def compute(
-        x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
-    ) -> torch.Tensor:
-        if x.is_cuda and x.dtype is torch.bfloat16 and r is None and not is_narrow:
-            found = _in_one_kernel(x, w, b, epsilon, centred)
-            if found is not None:
-                return found
-        x, w, b, r = (None if value is None else value.float() for value in (x, w, b, r))
-        return affine(_normalized(x if r is None else x + r, epsilon, centred), w, b)
-
-    return Local(compute, _norm_rule)
+    narrow = FACTS[input_tensor.dtype].is_block  # rounded to blocks, not to bfloat16
+    return Local(_Norm(affine, epsilon, centred, narrow), _norm_rule)
 
 
 def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:

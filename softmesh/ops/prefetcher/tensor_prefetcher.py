@@ -21,9 +21,9 @@ from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId
+from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import TILE_SIZE
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 
 _REMEMBERED = 1024  # requests; programs ask for the same ones again at every step
 _A_BUFFER = "a buffer of ttnn.experimental.create_global_circular_buffer_for_tensor_prefetcher(...)"

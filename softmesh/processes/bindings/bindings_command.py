@@ -37,7 +37,7 @@ class _Refusal(click.ClickException):
     exit_code = 1
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--system", default="Galaxy", show_default=True, metavar="S", help="The machine to split.")
 @click.option("--split", metavar="RxC,...", help="The meshes to cut out; without it, the presets of a Galaxy.")
 @click.option(

@@ -190,31 +190,48 @@ _SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 @click.command("tt-run", context_settings=_SETTINGS)
 @click.option("--rank-binding", metavar="FILE", help="Which rank works on which mesh (YAML).")
-@click.option("--rank-bindings-mapping", metavar="FILE", help="Several such files, merged into sub-contexts.")
-@click.option("-m", "--mesh-graph-descriptor", metavar="FILE", help="Allocate ranks for this MGD (.textproto).")
-@click.option("-M", "--mesh-graph-descriptor-mapping", metavar="FILE", help="Sub-context id to MGD (YAML).")
-@click.option("--hosts", metavar="A,B", help="Hosts to allocate on, with -m and -M.")
+@click.option(
+    "--rank-bindings-mapping",
+    metavar="FILE",
+    help="A YAML file that names several of these files, one for each sub-context.",
+)
+@click.option(
+    "-m", "--mesh-graph-descriptor", metavar="FILE", help="Choose ranks and chips for this mesh graph (.textproto)."
+)
+@click.option(
+    "-M",
+    "--mesh-graph-descriptor-mapping",
+    metavar="FILE",
+    help="A YAML file that names a mesh graph for each sub-context.",
+)
+@click.option("--hosts", metavar="A,B", help="The hosts that ranks may run on, with -m and -M.")
 @click.option("--system", metavar="S", help="The machine that is simulated: T3000, Galaxy, torus:4x4, ...")
 @click.option("--dry-run", is_flag=True, help="Print the mpirun line and run nothing.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what the launcher does.")
-@click.option("--mpi-args", metavar="TEXT", help="More arguments for mpirun, quoted as one.")
+@click.option("-v", "--verbose", is_flag=True, help="Print what the launcher does, step by step.")
+@click.option("--mpi-args", metavar="TEXT", help="More arguments for mpirun, in one pair of quotes.")
 @click.option("--debug-gdbserver", is_flag=True, help="Run rank r under gdbserver, port 20000 + r.")
-@click.option("--mock-cluster-rank-binding", metavar="FILE", help="Mock cluster descriptors by rank (YAML).")
-@click.option("--factory-system-descriptor", metavar="FILE", help="Exported to the ranks.")
-@click.option("--skip-executable-check", is_flag=True, help="The program need not be on this host.")
-@click.option("--skip-mgd-check", is_flag=True, help="The MGD need not be on this host, and is not checked.")
+@click.option(
+    "--mock-cluster-rank-binding", metavar="FILE", help="A YAML file that names a cluster descriptor for each rank."
+)
+@click.option(
+    "--factory-system-descriptor", metavar="FILE", help="A description of the factory system, passed on to the ranks."
+)
+@click.option("--skip-executable-check", is_flag=True, help="Do not check that the program exists on this host.")
+@click.option("--skip-mgd-check", is_flag=True, help="Do not read or check the mesh graph on this host.")
 @click.option(
     "--keep-others", is_flag=True, help="A rank that raises does not end those that share no mesh or socket with it."
 )
-@click.option("--bare", is_flag=True, help="No default transport arguments.")
+@click.option("--bare", is_flag=True, help="Give mpirun none of the usual arguments about transport.")
 @click.option("--tcp-interface", metavar="NAME", help="The network interface between hosts.")
 @click.option(
     "--rankfile-syntax",
     type=click.Choice(["auto", "rankfile", "map-by", "mca"]),
     default="auto",
-    help="How mpirun is told of a rankfile.",
+    help="The way in which mpirun gets the rankfile.",
 )
-@click.option("--force-rediscovery", is_flag=True, help="Allocate anew, with -m and -M.")
+@click.option(
+    "--force-rediscovery", is_flag=True, help="Choose ranks and chips again, not from the cache; with -m and -M."
+)
 @click.option("--tracy", metavar="TEXT", help="Profile every rank with these tracy options.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 def tt_run(**given: Any) -> None:
@@ -228,6 +245,9 @@ def tt_run(**given: Any) -> None:
     tt-run -m mesh.textproto --hosts localhost -- python -m package.module
     tt-run --rank-binding bindings.yaml --dry-run python model.py
     """
+    if given["program"][:1] == ("-h",):  # behind the program's name it is the program's
+        click.echo(click.get_current_context().get_help())
+        return
     sys.exit(_exit_code(lambda: launch(Options(**given), dict(os.environ))))
 
 

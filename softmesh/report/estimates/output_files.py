@@ -1,4 +1,4 @@
-"""Files that a report writes: whole or not at all, and an error that says which one could not be written and why."""
+"""Writes the files of reports atomically, with an error that says which one could not be written and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline of an estimate as lanes: chips that do the same at the same time are one lane, whatever their number."""
+"""The timeline of an estimate as lanes: chips that do the same at the same time share one, whatever their number."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.argument("collective", callback=when_given(_parse_name))
 @click.option(
     "--devices", type=click.IntRange(1, _MOST_DEVICES), help="Number of devices, in a line or a ring. Default: 8."

@@ -47,7 +47,9 @@ def _summary(graph: MeshGraph) -> str:
     count = len(graph.connections)
     policies = "/".join(dict.fromkeys(policy_name(connection.strict) for connection in graph.connections))
     joined = f", {count} {policies} connection{'s' * (count != 1)}" if count else ""
-    return f"{meshes}, {graph.size} {graph.arch.name.lower()} chips{joined}"
+    whole = graph.levels[0] if graph.levels else None
+    named = f"{whole.type} {whole.name}: " if whole is not None and whole.type != "FABRIC" else ""
+    return f"{named}{meshes}, {graph.size} {graph.arch.name.lower()} chips{joined}"
 
 
 def mesh_title(mesh: LogicalMesh) -> str:
@@ -187,4 +189,5 @@ def _sections(graph: MeshGraph) -> tuple[Section, ...]:
     meshes = [mesh for side in sides for mesh in side]
     if len(set(meshes)) < len(meshes):
         return ()
-    return tuple(Section(f"group {number}", side) for number, side in enumerate(sorted(sides)))
+    names = {level.meshes: f"{level.type} {level.id} {level.name}" for level in graph.levels[1:]}
+    return tuple(Section(names.get(side, f"group {number}"), side) for number, side in enumerate(sorted(sides)))

@@ -16,6 +16,8 @@ MOST_CHIPS = 4096
 _MOST_LABELS = 40  # on lines between groups
 
 
+_POSITION = re.compile(r"(pin )?t\d+ l\d+")  # a note of a chip
+POSITIONS = "t1 l2 on a chip: tray 1, location 2 on that tray."
 _UNPRINTABLE = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -153,6 +155,14 @@ class Wiring:
     def group_of(self) -> dict[int, int]:
         """The number of the group that each cell is in."""
         return {cell.key: number for number, group in enumerate(self.groups) for cell in group.cells}
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether a chip has its tray and location noted, in short."""
+        return any(_POSITION.fullmatch(note) for cell in self.cells.values() for note in cell.notes)
+
+    def groups_named(self, numbers: tuple[int, ...]) -> str:
+        return ", ".join(self.groups[number].name for number in numbers)
 
     def side_name(self, side: tuple[int, ...]) -> str:
         """What one end of a bundle is called: a group, a section, or several groups."""

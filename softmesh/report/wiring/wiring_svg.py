@@ -29,7 +29,7 @@ from softmesh.report.wiring.cable_shapes import (
     shortened,
 )
 from softmesh.report.wiring.layout import LARGE, SMALL, Curve, Layout, laid_out
-from softmesh.report.wiring.wiring_model import Block, Bundle, Cell, Group, Path, State, Wiring, printable
+from softmesh.report.wiring.wiring_model import POSITIONS, Block, Bundle, Cell, Group, Path, State, Wiring, printable
 
 CHIP = "#dbe7f3"
 SMALL_CHIP = "#b4cce6"  # small cells carry no text, so they may be darker
@@ -240,6 +240,8 @@ def legend_lines(wiring: Wiring, is_small: bool = False) -> list[str]:
         lines.append(f"Stubs at a rim go round to the other end of the row or column{names}.")
     if any(wiring.path_of(wire) is Path.ACROSS and not wire.is_special for wire in wires):
         lines.append("Curves join chips that are not neighbours.")
+    if wiring.has_positions and not is_small:
+        lines.append(POSITIONS)
     if any(cell.is_exit for cell in wiring.cells.values()) and not is_small:
         lines.append("A dot marks a chip with links to other boxes.")
     if any(cell.is_pinned for cell in wiring.cells.values()):

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from softmesh.report.drawing import hue_wheel
-from softmesh.report.wiring.wiring_model import Cell, Group, Path, State, Wire, Wiring, printable
+from softmesh.report.wiring.wiring_model import POSITIONS, Cell, Group, Path, State, Wire, Wiring, printable
 
 # The canvas: characters on a grid, each with a style.
 
@@ -101,10 +101,13 @@ class WiringPicture:
             for part in draw(wiring, number, options.max_width - 4)
         ]
         yield from flowed(parts, options.max_width).lines()
+        if draw is boxed and wiring.has_positions:
+            yield Text(POSITIONS)
         yield from (Text(printable(line)) for line in self._words())
 
     def _words(self) -> Iterator[str]:
         yield from _said_of_cables(self.wiring)
+        yield from _sections(self.wiring)
         yield from _between_groups(self.wiring)
         yield from _hosts_said(self.wiring)
         yield from _odd_wires(self.wiring)
@@ -181,6 +184,10 @@ def _dot(group: Group, cell: Cell) -> str:
     return _DIGITS[(cell.colour or 0) % len(_DIGITS)] if is_matched else "■"
 
 
+def _sections(wiring: Wiring) -> Iterator[str]:
+    yield from (f"{section.name}: {wiring.groups_named(section.groups)}" for section in wiring.sections)
+
+
 def _said_of_cables(wiring: Wiring) -> Iterator[str]:
     if wiring.usual_lanes:
         odd = [wire for wire in wiring.wires if not wiring.is_usual(wire) and not wire.is_special]
@@ -188,6 +195,12 @@ def _said_of_cables(wiring: Wiring) -> Iterator[str]:
         yield from _listed(
             [f"{wiring.cell_name(wire.a)} ── {wiring.cell_name(wire.b)} {wire.count_text}" for wire in odd]
         )
+    yield from _said_of_rounds(wiring)
+    if any(group.colour is None for group in wiring.groups):
+        yield from _listed(list(wiring.meshes))
+
+
+def _said_of_rounds(wiring: Wiring) -> Iterator[str]:
     rounds = [wire for wire in wiring.wires if wiring.path_of(wire) is Path.ROUND]
     if not all(wire.is_unused for wire in rounds):
         boxed_ = "; numbers at the rim are the chips they lead to" if wiring.size <= _MOST_BOXED else ""
@@ -196,8 +209,6 @@ def _said_of_cables(wiring: Wiring) -> Iterator[str]:
         unused = sum(len(wire.lanes) for wire in wiring.wires if wire.is_unused)
         going = sum(len(wire.lanes) for wire in rounds if wire.is_unused)
         yield f"{unused} links are not used{f', {going} of them go round' if going else ''}"
-    if any(group.colour is None for group in wiring.groups):
-        yield from _listed(list(wiring.meshes))
 
 
 def _between_groups(wiring: Wiring) -> Iterator[str]:

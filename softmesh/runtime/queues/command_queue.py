@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import Access, observed
 from softmesh.runtime.queues.buffer_commands import BufferCommands
+from softmesh.runtime.queues.cuda_streams import stream_of
 from softmesh.runtime.queues.events import MeshEvent
 from softmesh.runtime.queues.queue_base import whole_range
 from softmesh.runtime.queues.workload import MeshWorkload, Touched
@@ -98,6 +101,9 @@ class MeshCommandQueue(BufferCommands):
             waited = mesh.sub_devices.waited_for(ids)
             chosen = whole_range(mesh) if box is None else self._check_range(where, box)
             event = self.events.record(mesh, chosen, to_host=to_host)
+            if self._is_on_gpu:
+                event.passed = torch.cuda.Event()
+                event.passed.record(stream_of(mesh.torch_device, self._number))
             self._ownership.recorded(self._number, event.id, waited)
             if observed():
                 self._tell(where, coords=list(chosen), event=event, sub_devices=tuple(waited))
@@ -114,6 +120,8 @@ class MeshCommandQueue(BufferCommands):
                 raise MeshError(f"{where}: {event} was recorded on {event.device()!r}, and this queue is of {mesh!r}.")
             mesh.mesh_command_queue(event.mesh_cq_id).check_fresh(event, where)
             self._ownership.waited_for(event.mesh_cq_id, event.id)
+            if event.passed is not None:
+                stream_of(mesh.torch_device, self._number).wait_event(event.passed)
             if observed():
                 self._tell(where, coords=list(event.device_range), event=event)
 

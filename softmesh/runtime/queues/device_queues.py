@@ -10,6 +10,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
+from softmesh.runtime.queues.cuda_streams import open_streams, wait_for_all_queues
 from softmesh.runtime.queues.queue_base import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
 from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId, SubDevices
@@ -31,6 +32,8 @@ class DeviceQueues:
         self._workers = Ownership()
         self.queues = [MeshCommandQueue(mesh, number, self._workers, lock) for number in range(count)]
         self.only_queue = self.queues[0] if count == 1 else None
+        if count > 1 and mesh.torch_device.type == "cuda":
+            open_streams(mesh.torch_device)
         self.sub_devices = SubDevices(grid, mesh.memory)
 
     def _queue_count(self) -> int:
@@ -72,6 +75,8 @@ class DeviceQueues:
     def note_read(self, doing: str, cq_id: int | QueueId | None, blocking: bool) -> int:
         """A tensor is read; a blocking read waits for everything before it."""
         number = self._note_transfer(doing, cq_id, READS)
+        if len(self.queues) > 1:
+            wait_for_all_queues(len(self.queues))
         if blocking and len(self.queues) > 1:
             self._workers.finished(number, self.sub_devices.waited_for())
         return number

@@ -26,13 +26,15 @@ def EventSynchronize(event: MeshEvent) -> None:
             f"EventSynchronize: the host would wait for ever for {event}: it was recorded for other queues only. "
             "Record it with enqueue_record_event_to_host (ttnn.record_event does), or call finish() of its queue."
         )
+    if event.passed is not None:
+        event.passed.synchronize()
     _tell("event_synchronize", queue, event)
 
 
 def EventQuery(event: MeshEvent) -> bool:
     """Whether every device of the event's range has got there, as far as the host has heard."""
     queue = _queue_of("EventQuery", event)
-    if not queue.events.has_reached_host(event):
+    if not queue.events.has_reached_host(event) or (event.passed is not None and not event.passed.query()):
         return False
     _tell("event_query", queue, event)
     return True

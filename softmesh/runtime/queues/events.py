@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+import torch
+
 from softmesh.arguments import refused
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinateRange
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 class MeshEvent:
     """Made by recording one. `id` counts up in its queue and starts again when the mesh is quiesced."""
 
-    __slots__ = ("__weakref__", "_device_id", "_mesh", "device_range", "era", "id", "mesh_cq_id", "to_host")
+    __slots__ = ("__weakref__", "_device_id", "_mesh", "device_range", "era", "id", "mesh_cq_id", "passed", "to_host")
 
     id: int
     mesh_cq_id: int
     device_range: MeshCoordinateRange
     to_host: bool  # whether the host is told too; otherwise only other queues can wait for it
     era: int  # how often the mesh was quiesced before
+    passed: torch.cuda.Event | None  # on a GPU: what its stream has recorded
     _mesh: weakref.ref[MeshDevice]
     _device_id: int
 
@@ -48,7 +51,7 @@ class MeshEvent:
         event._mesh = weakref.ref(mesh)
         event._device_id = mesh.id()
         event.id, event.mesh_cq_id, event.device_range = number, queue, device_range
-        event.to_host, event.era = to_host, era
+        event.to_host, event.era, event.passed = to_host, era, None
         return event
 
     def device(self) -> MeshDevice:

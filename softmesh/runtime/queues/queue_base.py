@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinateRange, MeshShape
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.queues.cuda_streams import stream_of
 from softmesh.runtime.queues.events import EventLog
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on, refuse_while_recording
@@ -173,7 +172,7 @@ class QueueBase:
         mesh = self.device()
         run_synchronize_hooks(mesh)
         if self._is_on_gpu:
-            torch.cuda.synchronize(mesh.torch_device)
+            stream_of(mesh.torch_device, self._number).synchronize()
         self.events.record_finish()
         if self._ownership.is_in_use():
             self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from softmesh.arguments import checked_int, described, refused
@@ -59,6 +59,7 @@ class _Current(threading.local):
 
 
 _CURRENT = _Current()
+on_change: Callable[[int], None] | None = None  # told of a thread's new queue: on a GPU it is a stream
 is_pushed = False  # whether any thread ever chose a queue: asking a thread for its own costs more
 
 
@@ -81,6 +82,8 @@ def push_current_command_queue_id_for_thread(cq_id: int | QueueId) -> None:
     is_pushed = True
     _CURRENT.outer = (*_CURRENT.outer, _CURRENT.number)
     _CURRENT.number = number
+    if on_change is not None:
+        on_change(number)
 
 
 def pop_current_command_queue_id_for_thread() -> None:
@@ -91,6 +94,8 @@ def pop_current_command_queue_id_for_thread() -> None:
         )
     *outer, _CURRENT.number = _CURRENT.outer
     _CURRENT.outer = tuple(outer)
+    if on_change is not None:
+        on_change(_CURRENT.number)
 
 
 @contextmanager

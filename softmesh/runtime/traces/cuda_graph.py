@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 from softmesh.errors import GpuRemark
+from softmesh.native.gpu_kernels import small_too
+from softmesh.runtime.gpu_value_cache import note_replay, recording
 from softmesh.runtime.traces.replay_codegen import SOURCE_NAME, ReplayCode
 from softmesh.runtime.traces.steps import Act, Constant, Memory, Step
 from softmesh.storage_owners import storage_owners
@@ -43,15 +45,17 @@ class GraphedReplay:
         self._name, self._steps, self._kept, self._external, self._find = name, steps, kept, external, find
         self._between: dict[int, _Value] = {}
         self._cuts = {at: "it runs on the host" for at, step in enumerate(steps) if _needs_host(step)}
-        self._parts = self._cut()
+        self._parts: list[_Part] = []
         self._is_captured = False
 
     def replay(self, results: Sequence[int], placed: Sequence[Any]) -> None:
         """Run it; `results` are the slots of what it makes, and `placed` their distributions."""
-        if not self._is_captured:
-            self._capture()
-        for part in self._parts:
-            part.run()
+        if self._is_captured:
+            for part in self._parts:
+                part.run()
+        else:
+            self._capture_and_run()
+        note_replay()
         for slot, dist in zip(results, placed, strict=True):
             memory = self._find(slot)
             if memory is not None:
@@ -62,15 +66,15 @@ class GraphedReplay:
         found = self._find(slot)
         return self._between.setdefault(slot, _Value()) if found is None else found
 
-    def _cut(self) -> list[_Part]:
+    def _cut(self, first: int, last: int) -> list[_Part]:
         """The longest runs of steps that need no host, and each of the others by itself."""
         bounds: list[tuple[int, int]] = []
-        for at in range(len(self._steps)):
+        for at in range(first, last):
             if at in self._cuts or not bounds or bounds[-1][0] in self._cuts:
                 bounds.append((at, at + 1))
             else:
                 bounds[-1] = (bounds[-1][0], at + 1)
-        return [self._part(first, last) for first, last in bounds]
+        return [self._part(*ends) for ends in bounds]
 
     def _part(self, first: int, last: int) -> _Part:
         steps = self._steps[first:last]
@@ -79,18 +83,24 @@ class GraphedReplay:
         before = {slot for step in self._steps[:first] for slot in _writes(step)} | self._external
         code = ReplayCode(steps, (made - self._external) & needed, before)
         changes = sorted({slot for step in steps if isinstance(step, Act) for slot in step.changes})
-        return _Part(code, first, sorted((made - self._external) & needed), changes, self._memory, first in self._cuts)
+        results = sorted((made - self._external) & needed)
+        return _Part(code, (first, last), results, changes, self._memory, first in self._cuts)
 
-    def _capture(self) -> None:
-        """Each part as a graph; a step that cannot be captured cuts the trace, and what is left is tried again."""
-        self._parts = self._cut()
-        for part in self._parts:
+    def _capture_and_run(self) -> None:
+        """Each part as a graph, which is launched: what follows is captured with the values that it will find.
+
+        A step that cannot be captured cuts its part, of which nothing has run by then.
+        """
+        waiting = self._cut(0, len(self._steps))
+        while waiting:
+            part = waiting.pop(0)
             failed = part.capture()
             if failed is not None:
                 self._cuts[failed[0]] = failed[1]
-                self._capture()
-                return
-            part.run()  # what follows is captured with the values that it will find
+                waiting = self._cut(part.first, part.last) + waiting
+                continue
+            part.run()
+            self._parts.append(part)
         self._is_captured = True
         if self._cuts:
             told = "; ".join(f"{self._steps[at].name or 'a step'}: {why}" for at, why in sorted(self._cuts.items())[:4])
@@ -118,13 +128,14 @@ class _Part:
     def __init__(
         self,
         code: ReplayCode,
-        first: int,
+        bounds: tuple[int, int],
         results: list[int],
         changes: list[int],
         memory: Callable[[int], Any],
         is_plain: bool,
     ) -> None:
-        self._function, self._slots, self._first, self._lines = code.function(), code.memories, first, code.steps_of
+        self._function, self._slots, self._lines = code.function(), code.memories, code.steps_of
+        self.first, self.last = bounds
         self._results, self._changes, self._memory = results, changes, memory
         self.is_plain = is_plain
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -176,24 +187,32 @@ class _Part:
             if hasattr(memory, "writable"):
                 memory.writable()  # a copy is made before, or each replay would begin with what was copied
         before = [(memory.data, memory.dist) for memory in memories]
-        graph = torch.cuda.CUDAGraph()
+        graph, usual = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with recording(), small_too(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 made = self._function(*memories)
         except (RuntimeError, ValueError, TypeError) as error:
+            torch.cuda.set_stream(usual)  # torch leaves that of the capture behind where its end fails, too
             for memory, (data, dist) in zip(memories, before, strict=True):
                 memory.data, memory.dist = data, dist
             torch.cuda.synchronize()
-            return self._first + self._failing_step(error), str(error).partition("\n")[0]
+            at, cause = self._failing_step(error)
+            return self.first + at, str(cause).partition("\n")[0]
         self._graph, self._made = graph, list(made)
         for slot, memory, (data, dist) in zip(self._slots, memories, before, strict=True):
             self._places[slot] = _Place(data, memory.data, memory.dist)
             memory.data, memory.dist = data, dist
         return None
 
-    def _failing_step(self, error: BaseException) -> int:
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == SOURCE_NAME]
-        return self._lines.get(lines[-1], 0) if lines else 0
+    def _failing_step(self, error: BaseException) -> tuple[int, BaseException]:
+        """The step that failed, and how: the end of a capture that failed is an error by itself."""
+        seen: BaseException | None = error
+        while seen is not None:
+            lines = [line for frame, line in walk_tb(seen.__traceback__) if frame.f_code.co_filename == SOURCE_NAME]
+            if lines:
+                return self._lines.get(lines[-1], 0), seen
+            seen = seen.__context__
+        return 0, error
 
 
 def _needs_host(step: Step) -> bool:

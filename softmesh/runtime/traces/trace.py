@@ -12,6 +12,7 @@ import torch
 from softmesh import epoch
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
+from softmesh.native.gpu_kernels import small_too
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.cuda_graph import GraphedReplay
@@ -141,9 +142,12 @@ class Trace:
         if self._graphs is not None:
             self._graphs.replay(self._result_slots, self._output_placed)
             return
-        values = self._replay(*memories)
         if self._becomes_graphs:
+            with small_too():
+                values = self._replay(*memories)
             self._graphs = self._graphed()
+        else:
+            values = self._replay(*memories)
         for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
             output = ref()
             if output is not None:

@@ -13,6 +13,7 @@ from softmesh.runtime import commands
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
+from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.runtime.traces import allocation_tracking
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
@@ -65,7 +66,8 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     mesh.note_launch(queue)
     _tell_ranks("execute_trace", mesh, number)
     if not mesh.is_remote_only():
-        trace.replay()
+        with on_queue(queue):
+            trace.replay()
     if commands.observers:
         coords = mesh_coordinates(tuple(mesh.shape))
         commands.emit("execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking)

@@ -108,6 +108,10 @@ class Schedule:
         stages = (checked_all("Schedule", f"stages[{s}]", each, ACTIONS, wanted) for s, each in enumerate(given))
         object.__setattr__(self, "stages", tuple(map(tuple, stages)))
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.stages)} stages, {self.micro_batches} micro-batches, {self.chunks} chunks"
+        return f"Schedule({self.name!r}, {sizes}, {sum(map(len, self.stages))} actions)"
+
     @property
     def parts(self) -> int:
         return self.chunks * len(self.stages)

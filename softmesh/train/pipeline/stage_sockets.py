@@ -22,10 +22,10 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.mesh_socket import MeshSocket, create_socket_pair
 from softmesh.sockets.send_recv import recv_async, send_async
 from softmesh.sockets.socket_config import MeshCoreCoord, SocketConfig, SocketConnection, SocketMemoryConfig
+from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import allocate_tensor_on_device
 from softmesh.train.pipeline.analysis import fifo_size
 from softmesh.train.pipeline.simulation import Room
 from softmesh.train.pipeline.stage_schedules import Connection

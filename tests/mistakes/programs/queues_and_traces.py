@@ -332,3 +332,93 @@ def a_submesh_is_used_after_the_mesh_has_come_to_rest(mesh):
     mesh.quiesce_devices()
     read(ttnn.relu(copies(part)))
     mesh.quiesce_devices()
+
+
+# -- more that is right ------------------------------------------------------------------------------
+
+
+@right
+def an_output_is_read_on_the_other_queue_behind_an_event():
+    mesh = two_queues()
+    y = ttnn.relu(copies(mesh))
+    ttnn.wait_for_event(1, ttnn.record_event(mesh, 0))
+    read(y, cq_id=1)
+
+
+@right
+def an_event_is_recorded_behind_the_write():
+    mesh = two_queues()
+    x = copies(mesh)
+    ttnn.copy_host_to_device_tensor(on_host(), x, cq_id=1)
+    event = ttnn.record_event(mesh, 1)
+    ttnn.wait_for_event(0, event)
+    ttnn.relu(x)
+
+
+@right
+def memory_is_freed_once_the_other_queue_has_read_it():
+    mesh = two_queues()
+    x, y = copies(mesh), copies(mesh)
+    ttnn.from_device(x, blocking=False, queue_id=1)
+    ttnn.synchronize_device(mesh, 1)
+    ttnn.deallocate(x)
+    ttnn.relu(y)
+
+
+@right
+def a_read_that_does_not_block_is_waited_for_by_an_event(mesh):
+    arriving = ttnn.relu(copies(mesh)).cpu(blocking=False)
+    ttnn.event_synchronize(ttnn.record_event(mesh, 0))
+    ttnn.to_torch(ttnn.get_device_tensors(arriving)[0])
+
+
+@right
+def what_was_allocated_before_a_capture_stays(mesh):
+    x, earlier = copies(mesh), copies(mesh)
+    trace, y = captured(mesh, lambda: ttnn.relu(x))
+    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    read(earlier)
+    read(y)
+    ttnn.release_trace(mesh, trace)
+
+
+@right
+def a_trace_is_fed_on_the_other_queue_between_events():
+    mesh = two_queues()
+    x = copies(mesh)
+    trace, y = captured(mesh, lambda: ttnn.relu(x))
+    done = ttnn.record_event(mesh, 0)
+    for _ in range(2):
+        ttnn.wait_for_event(1, done)
+        ttnn.copy_host_to_device_tensor(on_host(), x, cq_id=1)
+        ttnn.wait_for_event(0, ttnn.record_event(mesh, 1))
+        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
+        done = ttnn.record_event(mesh, 0)
+    read(y)
+    ttnn.release_trace(mesh, trace)
+
+
+@right
+def semaphores_are_set_back_before_a_capture(mesh):
+    where = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))])
+    ttnn.reset_global_semaphore_value(ttnn.create_global_semaphore(mesh, where, 0), 0)
+    x = copies(mesh)
+    trace, _ = captured(mesh, lambda: ttnn.relu(x))
+    ttnn.release_trace(mesh, trace)
+
+
+@right
+def a_tensor_goes_from_the_mesh_to_a_submesh_over_the_host(mesh):
+    x = ttnn.from_device(copies(mesh))
+    part = mesh.create_submesh(ttnn.MeshShape(1, 4))
+    mesh.quiesce_devices()
+    y = ttnn.from_torch(ttnn.to_torch(ttnn.get_device_tensors(x)[0]), layout=TILES, device=part)
+    read(ttnn.relu(y))
+    mesh.quiesce_devices()
+
+
+@right
+def a_submesh_is_used_alone(mesh):
+    part = mesh.create_submesh(ttnn.MeshShape(2, 2))
+    x = copies(part)
+    read(ttnn.add(x, ttnn.relu(x)))

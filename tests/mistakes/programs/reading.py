@@ -361,3 +361,16 @@ def a_doubt_of_a_call_that_was_made_before_strict_mode(mesh):
     for mode in ("0", "0", asked):
         os.environ["SOFTMESH_STRICT"] = mode
         ttnn.softmax(x, dim=-1)
+
+
+@right
+def a_call_with_nothing_to_doubt_in_any_mode(mesh):
+    x, asked = split(mesh), os.environ.get("SOFTMESH_STRICT", "0")
+    for mode in ("0", "0", asked):
+        os.environ["SOFTMESH_STRICT"] = mode
+        ttnn.softmax(x, dim=0)
+
+
+@right
+def a_whole_sum_is_cut(mesh):
+    ttnn.mesh_partition(ttnn.all_reduce(contributions(mesh), cluster_axis=1), 1, 1)

@@ -1,0 +1,170 @@
+"""Shards as tensors of their own: taken apart by device, put together, distributed and aggregated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from softmesh.arguments import checked, described, refused, reject_unknown_keywords
+from softmesh.errors import MeshError
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.mesh import MeshCoordinate, MeshShape
+from softmesh.placement.distribution import HOST, distribution
+from softmesh.placement.placements import LOCAL, Placement, Shard
+from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
+from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.composers import MeshToTensor
+from softmesh.tensor.convert import round_to
+from softmesh.tensor.from_torch_values import split_by_mapper
+from softmesh.tensor.mappers import TensorToMesh
+from softmesh.tensor.persistent_results import warn_if_overwritten
+from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, to_device
+from softmesh.tensor.undefined import warn_if_undefined
+
+
+def get_device_tensors(tensor: Tensor) -> list[Tensor]:
+    """One tensor per occupied device, row-major. On a mesh they share the parent's memory.
+
+    Of devices that other processes hold there are copies on the host.
+    """
+    checked("get_device_tensors", "tensor", tensor, Tensor, A_TENSOR).check_allocated("get_device_tensors")
+    if tensor.storage.notes is not None:
+        warn_if_overwritten(tensor, "get_device_tensors")
+    device, held = tensor.storage.device, gathered_from_ranks(tensor, "get_device_tensors")
+    if device is None:
+        shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
+        if observed():
+            emit("get_device_tensors", (tensor,), shards, coords=tensor.view_distribution().coordinates())
+        return shards
+    positions = tensor.shard_positions or tuple(range(len(tensor.storage.dist.coordinates())))
+    topology = tensor.tensor_topology()
+    own = [Tensor.make(tensor.storage, tensor.spec, topology, (position,)) for position in positions]
+    if held is tensor:
+        return own
+    here = {coord: shard for shard in own for coord in shard.own_coordinates()}
+    coords = held.view_distribution().coordinates()
+    return [
+        here.get(coord) or _plain_host(piece, tensor.spec) for coord, piece in zip(coords, held.pieces(), strict=True)
+    ]
+
+
+def _plain_host(piece: torch.Tensor, spec: TensorSpec) -> Tensor:
+    return Tensor.make(Storage(piece.reshape(1, 1, *piece.shape), HOST, None), spec)
+
+
+@reject_unknown_keywords
+def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
+    """The inverse of `get_device_tensors`: shards of one mesh buffer as one tensor again."""
+    shards = _checked_shards("combine_device_tensors", tensors)
+    if not shards:
+        raise MeshError("At least one tensor shard must be provided")
+    if any(t.storage.device is None for t in shards):
+        raise MeshError("All tensor shards must be on device")
+    storage, spec = shards[0].storage, shards[0].spec
+    if any(t.spec != spec for t in shards):
+        raise MeshError("All tensor shards must have the same spec")
+    if any(t.storage is not storage for t in shards):
+        raise MeshError(
+            "tensor shards must be allocated on the same mesh buffer. Take them from one tensor with "
+            "ttnn.get_device_tensors(t), or join other ones on the host with ttnn.from_host_shards."
+        )
+    coords = storage.dist.coordinates()
+    where: list[int] = []
+    for position in (p for shard in shards for p in shard.shard_positions or range(len(coords))):
+        if position in where:
+            raise MeshError(f"Found a tensor shard at duplicate coordinate {coords[position]}")
+        where.append(position)
+    held = [coords[position] for position in where]
+    topology = TensorTopology(MeshShape([len(where)]), [PlacementShard(0)], held)
+    return Tensor.make(storage, spec, topology, tuple(where))
+
+
+def _checked_shards(where: str, tensors: object) -> list[Tensor]:
+    if not isinstance(tensors, list | tuple):
+        raise refused(where, f"tensors must be a list of ttnn.Tensor, got {described(tensors)}")
+    for i, tensor in enumerate(tensors):
+        checked(where, f"tensors[{i}]", tensor, Tensor, A_TENSOR).check_allocated(where)
+    return list(tensors)
+
+
+@reject_unknown_keywords
+def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor:
+    """One distributed host tensor from a plain host tensor for each device, row-major."""
+    shards = _checked_shards("from_host_shards", tensors)
+    size = checked(
+        "from_host_shards", "mesh_shape", mesh_shape, MeshShape, "a MeshShape such as ttnn.MeshShape(1, 2)"
+    ).mesh_size()
+    if len(shards) != size or not shards:
+        raise MeshError(
+            f"Number of tensor shards must match mesh size: {len(shards)} shards for {mesh_shape} ({size} devices)."
+        )
+    if any(t.storage.device is not None for t in shards):
+        raise MeshError("All tensor shards must be on host")
+    if any(t.spec != shards[0].spec for t in shards):
+        raise MeshError("All tensor shards must have the same tensor spec")
+    for i, shard in enumerate(shards):
+        _check_undistributed(shard, f"from_host_shards: tensors[{i}]")
+    mesh = tuple(mesh_shape)
+    words: tuple[Placement, ...] = (Shard(0) if len(shards[0].shape) else LOCAL,) * len(mesh)
+    dist = distribution(mesh, mesh, words, None, (size,))
+    pieces = torch.stack([t.pieces()[0] for t in shards]).reshape(*dist.extents, *shards[0].shape)
+    topology = TensorTopology(MeshShape([size]), [PlacementShard(0)], dist.coordinates())
+    return Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
+
+
+def _check_undistributed(tensor: Tensor, what: str) -> None:
+    coords = tensor.view_distribution().coordinates()
+    if len(coords) > 1:
+        raise MeshError(
+            f"{what} is already distributed over {len(coords)} devices: take a shard of it with "
+            "ttnn.get_device_tensors(t)[i], or join it with ttnn.aggregate_tensor(t, composer)."
+        )
+
+
+@reject_unknown_keywords
+def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDevice | None = None) -> Tensor:
+    """Split a plain host tensor by a mapper; onto `mesh_device` where one is given."""
+    where = "distribute_tensor"
+    check_readable(tensor, where)
+    if tensor.storage.device is not None:
+        raise MeshError("TensorToMesh only supports host tensors; got storage type: StorageType::DEVICE")
+    unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
+    checked(where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}")
+    _check_undistributed(tensor, "distribute_tensor: tensor")
+    pieces, dist, topology = split_by_mapper(tensor.pieces()[0], mapper, where)
+    spec = tensor.spec
+    data = round_to(pieces.contiguous(), spec.dtype)
+    made = make_spec(tuple(pieces.shape[dist.lead :]), spec.dtype, spec.layout, spec.memory_config, spec.tile)
+    result = Tensor.make(Storage(data, dist, None), made, topology)
+    return result if mesh_device is None else to_device(result, mesh_device)
+
+
+@reject_unknown_keywords
+def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
+    """Join a distributed tensor into one plain host tensor."""
+    check_readable(tensor, "aggregate_tensor")
+    warn_if_undefined(tensor, "aggregate_tensor")
+    tensor = gathered_from_ranks(tensor, "aggregate_tensor")
+    whole = composed(tensor, composer, "aggregate_tensor").cpu()
+    spec = tensor.spec
+    made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
+    return _plain_host(whole, made)
+
+
+def placements(tensor: Tensor) -> tuple[Placement, ...]:
+    """What the devices hold of the tensor's value, one word for each mesh axis.
+
+    `Replicate`, `Shard(dim)`, `Partial(op)` or `Local`.
+    """
+    checked("placements", "tensor", tensor, Tensor, A_TENSOR)
+    return tensor.view_distribution().placements
+
+
+def coordinates(tensor: Tensor) -> list[MeshCoordinate]:
+    """The mesh coordinates that hold a piece of the tensor, on the host too."""
+    return list(tensor.mesh_coordinates())

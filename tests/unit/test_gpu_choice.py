@@ -1,0 +1,72 @@
+"""Which GPU a rank takes, and what is told when it is full: on a machine that need not have one."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh.errors import GpuRemark, OutOfGpuMemory
+from softmesh.runtime import torch_device
+from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
+from softmesh.runtime.torch_device import chosen_torch_device
+
+
+@pytest.fixture
+def two_cards(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("SOFTMESH_DEVICE", "cuda")
+    for name in torch_device._LOCAL_RANKS:
+        monkeypatch.delenv(name, raising=False)
+    torch_device._tell_of_sharing.cache_clear()
+    return monkeypatch
+
+
+def test_a_process_alone_takes_the_first_card_or_the_one_it_names(two_cards: pytest.MonkeyPatch):
+    assert chosen_torch_device() == torch.device("cuda", 0)
+    two_cards.setenv("SOFTMESH_DEVICE", "cuda:1")
+    assert chosen_torch_device() == torch.device("cuda", 1)
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"])
+def test_ranks_of_a_host_take_cards_in_turn(two_cards: pytest.MonkeyPatch, variable: str):
+    for rank, card in ((0, 0), (1, 1), (2, 0)):
+        two_cards.setenv(variable, str(rank))
+        assert chosen_torch_device() == torch.device("cuda", card)
+
+
+def test_ranks_that_share_a_card_are_told_once(two_cards: pytest.MonkeyPatch):
+    two_cards.setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0")
+    two_cards.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+    with pytest.warns(GpuRemark, match="4 ranks share the 2 GPUs of this host"):
+        chosen_torch_device()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen_torch_device()
+
+
+def test_a_full_card_is_told_apart_from_a_full_chip():
+    refused = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity")
+    assert gpu_shortage_of("add", RuntimeError("CUDA error: an illegal memory access"), None) is None
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        found = gpu_shortage_of("add", refused, mesh)
+    assert isinstance(found, OutOfGpuMemory)
+    assert "add: the GPU's memory has run out: 2.00 GiB more are needed" in str(found)
+    assert "DRAM left" in str(found)
+    assert "Deallocate what is no longer used" in str(found)
+
+
+def test_an_op_that_the_card_has_no_room_for_says_so(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> torch.Tensor:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        tensor = ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
+        with monkeypatch.context() as scarce:
+            scarce.setattr(torch, "softmax", refuse)
+            with pytest.raises(OutOfGpuMemory, match=r"softmax: .*64\.00 MiB more are needed"):
+                ttnn.softmax(tensor, dim=-1)
+        assert ttnn.to_torch(ttnn.get_device_tensors(ttnn.softmax(tensor, dim=-1))[0]).shape == (32, 32)
