@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softmesh.diff.comparing import assert_same, compare
-from softmesh.diff.result import Cause, Comparison, Divergence, Figures, OpDifference, Verdict
+from softmesh.diff.comparison import Comparison
+from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
 
 __all__ = ["Cause", "Comparison", "Divergence", "Figures", "OpDifference", "Verdict", "assert_same", "compare"]

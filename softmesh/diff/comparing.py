@@ -10,10 +10,11 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.diff.causes import Case, explained
+from softmesh.diff.comparison import Comparison
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import Recording, recorded
-from softmesh.diff.result import Cause, Comparison, Divergence, Figures, OpDifference, Verdict
+from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
 from softmesh.diff.tolerances import Tolerances
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
@@ -39,7 +40,7 @@ def compare(
     if inputs is not None or isinstance(reference, torch.nn.Module):
         from softmesh.diff.torch_modules import compare_modules
 
-        return compare_modules(program, reference, inputs, names or {}, tolerance)
+        return compare_modules(program, reference, inputs, names or {}, tolerance, compared)
     theirs = recorded(reference, is_reference=True)
     if theirs.error is not None:
         raise MeshError(f"compare: the reference raised {_raised(theirs.error)}.") from theirs.error

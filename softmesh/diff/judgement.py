@@ -71,6 +71,7 @@ class Judgement:
     ) -> None:
         self.mine, self.theirs, self._tolerances = mine, theirs, tolerances
         self.pairs = aligned(mine, theirs) if pairs is None else pairs
+        tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
         self._by_inputs = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 
-from softmesh.diff.result import Comparison, OpDifference
+from softmesh.diff.result import OpDifference
 from softmesh.mesh import MeshCoordinate
 
 _MOST_ROWS = 2000
@@ -22,35 +23,35 @@ _STYLE = """
 """
 
 
-def page(comparison: Comparison, title: str) -> str:
-    """A file of its own: nothing is loaded from elsewhere."""
+def framed(body: str, title: str) -> str:
+    """With head and body."""
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
-    body = f"<h1>{html.escape(title)}</h1>{fragment(comparison)}"
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>{html.escape(title)}</h1>{body}</body></html>\n'
+    )
 
 
-def fragment(comparison: Comparison) -> str:
-    """Without head and body, as a notebook shows it."""
-    same = ' class="same"' if comparison.agrees else ""
-    first = None if comparison.first is None else comparison.first.number
-    rows = _chosen(comparison, first)
+def fragment(ops: Sequence[OpDifference], first: int | None, text: str) -> str:
+    """Without head and body, as a notebook shows it; `first` is the number of the op that diverges."""
+    same = ' class="same"' if first is None else ""
+    rows = _chosen(ops, first)
     chips = list(dict.fromkeys(coord for one in rows for coord, _ in one.errors))
     heads = "".join(f'<th title="chip {tuple(coord)}"></th>' for coord in chips)
     body = "\n".join(_row(one, chips, one.number == first) for one in rows)
-    left = len(comparison.ops) - len(rows)
-    more = f"<p>{left} more ops agree and are not shown.</p>" if left else ""
+    left = len(ops) - len(rows)
+    more = f"<p>{left} more ops are not shown.</p>" if left else ""
     return (
-        f'<style>{_STYLE}</style><div class="sm-diff"><pre{same}>{html.escape(str(comparison))}</pre>'
+        f'<style>{_STYLE}</style><div class="sm-diff"><pre{same}>{html.escape(text)}</pre>'
         f'<p>Each square is a chip: from white (exact) to red (as large as the value itself).</p><div class="scroll">'
         f"<table><thead><tr><th>op</th><th>line</th><th>module</th><th>error</th><th>may be</th><th>PCC</th>"
         f"<th>verdict</th>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}</div>"
     )
 
 
-def _chosen(comparison: Comparison, first: int | None) -> list[OpDifference]:
+def _chosen(ops: Sequence[OpDifference], first: int | None) -> Sequence[OpDifference]:
     """Around the first divergence, where there are more than a page holds."""
-    start = 0 if first is None else max(0, min(first - _MOST_ROWS // 2, len(comparison.ops) - _MOST_ROWS))
-    return comparison.ops[start : start + _MOST_ROWS]
+    start = 0 if first is None else max(0, min(first - _MOST_ROWS // 2, len(ops) - _MOST_ROWS))
+    return ops[start : start + _MOST_ROWS]
 
 
 def _row(one: OpDifference, chips: list[MeshCoordinate], is_first: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from softmesh.diff.assembly import value_of
 from softmesh.diff.entries import Entry, Recording
@@ -23,6 +24,7 @@ GROWTH = 4.0  # what an op may make of the relative errors of its inputs before 
 _ROOM = 2.0
 _OF_A_STEP = 0.1  # of how far a step moves a parameter: it may divide by gradients that are nearly zero
 _COARSEST_UNASKED = UNITS[DataType.BFLOAT8_B]
+_MANY = 0.2
 _NEAR = 2.0**10  # a dtype that is coarser by more than this is another choice of precision
 
 
@@ -37,6 +39,16 @@ class Tolerances:
     def __init__(self, given: float | None, lifted: bool) -> None:
         self._given = given
         self.lifted = lifted
+        self._is_coarser = False
+
+    def look_at(self, mine: Recording, theirs: Recording, pairs: Mapping[int, int]) -> None:
+        """Where many results have a coarser type than the reference's, the program is in another precision."""
+        kinds = [
+            (unit(mine.entries[ours].outputs[0].dtype), unit(theirs.entries[other].outputs[0].dtype))
+            for ours, other in pairs.items()
+        ]
+        kinds = [(ours, other) for ours, other in kinds if ours and other]
+        self._is_coarser = sum(ours > other for ours, other in kinds) > _MANY * len(kinds)
 
     def of_rounding(self, run: Recording, entry: Entry, at: int, theirs: object) -> float:
         """What the op itself may add to the error of its output."""
@@ -56,8 +68,8 @@ class Tolerances:
         reference = unit(theirs)
         if self.lifted or reference == 0.0 or ours <= reference:
             return max(ours, reference)
-        is_near = ours <= _COARSEST_UNASKED and ours / reference < _NEAR
-        return ours if is_near else reference
+        is_near = self._is_coarser or ours / reference < _NEAR
+        return ours if is_near and ours <= _COARSEST_UNASKED else reference
 
     @staticmethod
     def _cancellation(run: Recording, entry: Entry, at: int) -> float:

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from softmesh.callsite import CallSite
-from softmesh.diff.comparing import compared
+from softmesh.diff.comparison import Comparison
 from softmesh.diff.recording import READS, Entry, Recording, recorded
-from softmesh.diff.result import Comparison
 from softmesh.diff.value_store import ValueStore
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import HOST
@@ -32,8 +31,9 @@ def compare_modules(
     inputs: Any,
     names: Mapping[str, str],
     tolerance: float | None,
+    compared: Callable[..., Comparison],
 ) -> Comparison:
-    """`names`: of a module of ours, that of torch's where it is another."""
+    """`names`: of a module of ours, that of torch's where it is another. `compared` holds two recordings together."""
     if not isinstance(reference, torch.nn.Module):
         raise MeshError("compare: with inputs, the reference must be a torch.nn.Module.")
     given = tuple(inputs) if isinstance(inputs, list | tuple) else () if inputs is None else (inputs,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from types import TracebackType
+import weakref
 from typing import NamedTuple
 
 import torch
@@ -33,22 +33,13 @@ class ValueStore:
     """Values by number, written one after the other and read where they lie."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._file = tempfile.TemporaryFile(prefix="softmesh-diff-")  # noqa: SIM115  (until close)
+        self._file = tempfile.TemporaryFile(prefix="softmesh-diff-")  # noqa: SIM115  (closed with the store)
+        weakref.finalize(self, self._file.close)
         self._map: mmap.mmap | None = None
         self._size = 0
         self._most = most_bytes
         self.values: list[Stored] = []
         self.left_out = 0
-
-    def __enter__(self) -> ValueStore:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._map = None  # tensors that still look into it keep it
-        self._file.close()
 
     def put(self, data: torch.Tensor, dist: Distribution, dtype: object) -> Stored:
         data = data.detach().cpu().contiguous()

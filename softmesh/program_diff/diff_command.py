@@ -11,10 +11,9 @@ import click
 
 from softmesh.alias import AliasRefused
 from softmesh.diff.comparing import compared
+from softmesh.diff.comparison import Comparison
 from softmesh.diff.golden_run import golden_run
 from softmesh.diff.recording import Recording
-from softmesh.diff.report_page import page
-from softmesh.diff.result import Comparison
 from softmesh.diff.saved_tensors import matched, read_saved
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.program_diff.reference_forms import in_float32, on_one_device
@@ -78,7 +77,7 @@ def diff(
             click.echo(f"{one.number:5}  {one}")
     click.echo(str(found))
     if output is not None:
-        Path(output).write_text(page(found, f"{file} against {against}"), encoding="utf-8")
+        Path(output).write_text(found.page(f"{file} against {against}"), encoding="utf-8")
         click.echo(f"written: {output}")
     sys.exit(0 if found.agrees else 1)
 
