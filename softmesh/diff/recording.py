@@ -24,6 +24,7 @@ READS = ("to_torch", "from_device")  # what comes to the host is compared as if 
 _SILENT = ("deallocate", "get_device_tensors")
 _SEED = 0
 _SAMPLES = 16
+_SIGNPOST = "signpost "
 _MOVING = (
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
@@ -38,6 +39,7 @@ class Recorder:
         self._module_of = module_of
         self._is_reference = is_reference
         self._is_silent = False
+        self._section = ""  # as the program's last signpost names it
         self._known: dict[tuple[int, int], tuple[int, str]] = {}  # by memory: the value in it, and some of it
         self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
@@ -77,6 +79,8 @@ class Recorder:
     def on_command(self, command: Command) -> None:
         if self._is_silent:
             return
+        if command.name.startswith(_SIGNPOST):
+            self._section = command.name.removeprefix(_SIGNPOST)
         if command.name == "execute_trace":
             self._known.clear()  # what it wrote, it does not say
         outputs = command.inputs if command.name in READS else command.outputs
@@ -101,7 +105,7 @@ class Recorder:
             _plain(dict(command.arguments)),
             op is not None and op.reads_other_devices,
             command.within,
-            self._module_of() if self._module_of is not None else "",
+            self._module_of() if self._module_of is not None else self._section,
             self._call_of(command),
         )
         run.entries.append(entry)

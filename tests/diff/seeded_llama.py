@@ -16,6 +16,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh import Replicate, Shard, distributed
+from softmesh.companions.tracy_module import signpost
 
 HIDDEN, HEADS, KV_HEADS, HEAD, INNER, VOCABULARY = 128, 16, 8, 32, 1024, 256
 USERS, PROMPT, PAGE, PAGES = 2, 32, 32, 4
@@ -298,6 +299,7 @@ class Llama:
         return ttnn.add(x, self.mlp(self.norm(x, self.w("norm_2"))))  # mlp not reduced
 
     def logits(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        signpost("head")
         self.layer = self.form.mistaken_layer
         own = self.sum_down(ttnn.linear(self.norm(x, self.placed["norm"]), self.placed["head"]))
         if self.columns == 1:
@@ -307,6 +309,7 @@ class Llama:
         return ttnn.all_gather(own, dim=3, cluster_axis=ALONG)
 
     def probabilities(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        signpost("head")
         self.layer = self.form.mistaken_layer
         own = self.sum_down(ttnn.linear(self.norm(x, self.placed["norm"]), self.placed["head"]))
         early = self.wrong("softmax over a shard")
@@ -328,6 +331,7 @@ class Llama:
         cos, sin = (ttnn.from_torch(t[None, None, here], **self.on()) for t in self.cos_sin)  # rope off by one
         for number in range(self.form.layers):
             self.layer = number
+            signpost(f"layer {number}")
             epsilon = 0.5 if self.wrong("norm epsilon") else EPSILON
             normed = self.norm(x, self.w("norm_1"), epsilon)
             x = self.block(x, self.prefill_attention(normed, (cos, sin), user), normed)
@@ -340,6 +344,7 @@ class Llama:
         pages = self.put_pages((2, 3, 0, 1)) if self.form.mistake == "wrong page" else self.pages
         for number in range(self.form.layers):
             self.layer = number
+            signpost(f"layer {number}")
             normed = self.norm(x, self.w("norm_1"))
             x = self.block(x, self.decode_attention(normed, (cos, sin), positions, pages), normed)
         return self.probabilities(x)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+import seeded_llama
 from seeded_cases import MISTAKES, RIGHT, WRITTEN_OTHERWISE, AnyForm, Case, program_of, runs
 
-from softmesh.diff import assert_same, compare
+from softmesh.diff import Cause, assert_same, compare
 
 pytestmark = [
     pytest.mark.usefixtures("idle_machine"),
@@ -34,3 +35,16 @@ def test_a_right_program_raises_no_alarm(form: AnyForm) -> None:
 def test_a_program_that_is_written_otherwise_raises_no_alarm(forms: tuple[AnyForm, AnyForm]) -> None:
     mesh, one_device = (partial(program_of(form).run, form) for form in forms)
     assert_same(mesh, one_device)
+
+
+def test_one_run_of_24_layers_tells_layer_op_chips_and_pcc_of_a_wrong_gather() -> None:
+    mistake = "scattered and gathered along other dims"
+    form = seeded_llama.Form(layers=24, scatters=True, mistake=mistake, mistaken_layer=17, steps=0)
+    with pytest.raises(AssertionError) as raised:
+        assert_same(*runs(form))
+    text = str(raised.value)
+    assert "all_gather at seeded_llama.py" in text
+    assert "in layer 17," in text
+    assert all(f"(0, {column})" in text for column in range(8))
+    assert "PCC 0." in text
+    assert Cause.WRONG_DIM.value in text
