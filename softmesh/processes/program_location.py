@@ -32,27 +32,30 @@ _LIBRARIES = tuple(
 
 
 def main_thread_site() -> Site:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return site_of(frame)
+    return user_site(_stack(sys._current_frames().get(threading.main_thread().ident or 0)))
 
 
 def site_of(frame: FrameType | None) -> Site:
     """The user's line among the callers of a frame, else the innermost line there is."""
-    innermost = frame
+    return user_site(_stack(frame))
+
+
+def _stack(frame: FrameType | None) -> list[Site]:
+    """Written down at once, innermost first, before anybody asks whose files these are.
+
+    A frame that another thread holds keeps its local variables alive. Looking at files lets the program go on, so that
+    its tensors would be freed later than on other ranks, and their memory would lie at other addresses.
+    """
+    sites = []
     while frame is not None:
-        if not _is_library(frame.f_code.co_filename):
-            return _site(frame)
+        sites.append(Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    return Site() if innermost is None else _site(innermost)
+    return sites
 
 
 def user_site(stack: Sequence[Site]) -> Site:
     """The same of a stack that was written down, innermost first."""
     return next((site for site in stack if not _is_library(site.file)), stack[0] if stack else Site())
-
-
-def _site(frame: FrameType) -> Site:
-    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def _is_library(file: str) -> bool:
