@@ -7,7 +7,7 @@ about the numbers (a multiple, shifted, transposed, in another order).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -116,31 +116,48 @@ def _wrong_collective(case: Case) -> Finding | None:
     axis = entry.arguments.get("cluster_axis")
     own = words[axis] if isinstance(axis, int) and axis < len(words) else None
     others = [(at, word) for at, word in enumerate(words) if word is not REPLICATE and at != axis and grid[at] > 1]
-    reduces = any(name in entry.name for name in ("reduce", "rs"))
+    found = None
+    if any(name in entry.name for name in ("reduce", "rs")) and isinstance(axis, int) and own is not None:
+        found = _wrong_sum(axis, own, grid, others)
+    if found is None and "gather" in entry.name:
+        found = _wrong_gather(case, axis, own, others)
+    return found
+
+
+def _wrong_sum(
+    axis: int, own: Placement, grid: Sequence[int], others: Sequence[tuple[int, Placement]]
+) -> Finding | None:
     partial = next((at for at, word in others if isinstance(word, Partial)), None)
-    if reduces and own is not None and not isinstance(own, Partial) and partial is not None:
+    if not isinstance(own, Partial) and partial is not None:
         return Finding(
             Cause.WRONG_AXIS,
             f"it adds up along mesh axis {axis} ({own!r}), and the partial sums lie along axis {partial}.",
         )
-    if reduces and own is REPLICATE and isinstance(axis, int) and grid[axis] > 1:
+    if own is REPLICATE and grid[axis] > 1:
         return Finding(
             Cause.DOUBLE_REDUCE,
             f"it adds up {grid[axis]} equal values: devices along mesh axis {axis} hold the whole already.",
         )
-    dim = entry.arguments.get("dim")
+    return None
+
+
+def _wrong_gather(
+    case: Case, axis: object, own: Placement | None, others: Sequence[tuple[int, Placement]]
+) -> Finding | None:
+    entry, dim = case.entry, case.entry.arguments.get("dim")
     split = own if isinstance(own, Shard) else next((word for _, word in others if isinstance(word, Shard)), None)
-    if "gather" in entry.name and isinstance(dim, int) and isinstance(split, Shard):
-        rank = len(entry.inputs[0].shape) - entry.inputs[0].dist.lead
-        if own is not split:
-            return Finding(
-                Cause.WRONG_AXIS,
-                f"it gathers along mesh axis {axis}, and its input is split along another: {_words(words)}.",
-            )
-        if dim % rank != split.dim % rank:
-            return Finding(
-                Cause.WRONG_DIM, f"it gathers along dim {dim % rank}, and its input is split along dim {split.dim}."
-            )
+    if not isinstance(dim, int) or not isinstance(split, Shard):
+        return None
+    rank = len(entry.inputs[0].shape) - entry.inputs[0].dist.lead
+    if own is not split:
+        return Finding(
+            Cause.WRONG_AXIS,
+            f"it gathers along mesh axis {axis}, and its input is split along another: {_words(case.words[0])}.",
+        )
+    if dim % rank != split.dim % rank:
+        return Finding(
+            Cause.WRONG_DIM, f"it gathers along dim {dim % rank}, and its input is split along dim {split.dim}."
+        )
     return None
 
 

@@ -229,30 +229,22 @@ def _colours(panel: Panel, wiring: Wiring, y: float) -> float:
 
 
 def legend_lines(wiring: Wiring, is_small: bool = False) -> list[str]:
-    wires = wiring.wires
-    lines = []
-    if wires:
-        lines.append(_cables(wiring, is_small))
-    if wiring.usual_bundle:
-        lines.append(f"{wiring.usual_bundle} between boxes unless marked.")
-    if any(wiring.path_of(wire) is Path.ROUND for wire in wires):
-        names = "" if is_small else "; the number is the chip they lead to"
-        lines.append(f"Stubs at a rim go round to the other end of the row or column{names}.")
-    if any(wiring.path_of(wire) is Path.ACROSS and not wire.is_special for wire in wires):
-        lines.append("Curves join chips that are not neighbours.")
-    if wiring.has_positions and not is_small:
-        lines.append(POSITIONS)
-    if any(cell.is_exit for cell in wiring.cells.values()) and not is_small:
-        lines.append("A dot marks a chip with links to other boxes.")
-    if any(cell.is_pinned for cell in wiring.cells.values()):
-        lines.append("A dark corner marks a pinned chip.")
-    states = {state for wire in (*wires, *wiring.bundles) for state in wire.lanes}
-    states |= {cell.state for cell in wiring.cells.values()}
-    if State.DOWN in states:
-        lines.append("Red and dashed: down.")
-    if State.UNUSED in states:
-        lines.append("Grey: not used.")
-    return lines
+    wires, cells = wiring.wires, wiring.cells.values()
+    names = "" if is_small else "; the number is the chip they lead to"
+    states = {state for wire in (*wires, *wiring.bundles) for state in wire.lanes} | {cell.state for cell in cells}
+    paths = {(wiring.path_of(wire), wire.is_special) for wire in wires}
+    lines = {
+        _cables(wiring, is_small) if wires else "": bool(wires),
+        f"{wiring.usual_bundle} between boxes unless marked.": bool(wiring.usual_bundle),
+        f"Stubs at a rim go round to the other end of the row or column{names}.": Path.ROUND in {at for at, _ in paths},
+        "Curves join chips that are not neighbours.": (Path.ACROSS, False) in paths,
+        POSITIONS: wiring.has_positions and not is_small,
+        "A dot marks a chip with links to other boxes.": not is_small and any(cell.is_exit for cell in cells),
+        "A dark corner marks a pinned chip.": any(cell.is_pinned for cell in cells),
+        "Red and dashed: down.": State.DOWN in states,
+        "Grey: not used.": State.UNUSED in states,
+    }
+    return [line for line, applies in lines.items() if applies]
 
 
 def _cables(wiring: Wiring, is_small: bool) -> str:
