@@ -59,7 +59,6 @@ _EXCHANGES = (
     ("broadcast", "all_gather"),
 )
 _PAIRWISE = ("point_to_point", "neighbor_pad", "slice_reshard")
-_ROW_PAGE = 2048
 
 
 def workload_of(command: Command, chip: Chip) -> Workload | None:

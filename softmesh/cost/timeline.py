@@ -8,7 +8,7 @@ one object, for a program repeats itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,15 +107,6 @@ class LinkUse(NamedTuple):
     link: DirectedLink
     bytes: int
     busy_seconds: float
-
-
-class LinkInterval(NamedTuple):
-    """A command's use of a link."""
-
-    start: float
-    end: float
-    bytes: int
-    command: int  # index
 
 
 class MemoryRegion(NamedTuple):
@@ -218,14 +209,6 @@ class Estimate:
 
     def busiest_link(self) -> LinkUse | None:
         return max(self.links, key=lambda use: use.bytes, default=None)
-
-    def link_intervals(self, link: int) -> Iterator[LinkInterval]:
-        """When the link of this index was used, in the order of commands."""
-        for command in self.commands:
-            if command.traffic is not None:
-                for at, size in command.traffic.bytes_by_link:
-                    if at == link:
-                        yield LinkInterval(command.start, command.end, size, command.index)
 
     def critical_path(self) -> list[TimedCommand]:
         """The commands that the end waited for, the first of them first; time between two of them is the host's."""
