@@ -71,11 +71,15 @@ class Chip(NamedTuple):
         >>> N300.grid(), N300.grid(DispatchCoreConfig(DispatchCoreType.WORKER))
         ((8, 8), (8, 7))
         """
-        chosen = (config or DispatchCoreConfig()).resolved(self.default_dispatch, self.dispatch_axis)
-        if chosen.type is DispatchCoreType.ETH:
+        dispatch: DispatchCoreType | None = self.default_dispatch
+        axis: DispatchCoreAxis | None = self.dispatch_axis
+        if config is not None:
+            chosen = config.resolved(self.default_dispatch, self.dispatch_axis)
+            dispatch, axis = chosen.type, chosen.axis
+        if dispatch is DispatchCoreType.ETH:
             return self.worker_grid
         columns, rows = self.tensix_grid
-        return (columns - 1, rows) if chosen.axis is DispatchCoreAxis.COL else (columns, rows - 1)
+        return (columns - 1, rows) if axis is DispatchCoreAxis.COL else (columns, rows - 1)
 
 
 N300 = Chip(
