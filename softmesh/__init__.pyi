@@ -34,7 +34,7 @@ from softmesh.cores import (
     num_cores_to_corerangeset_in_subcoregrids as num_cores_to_corerangeset_in_subcoregrids,
     split_work_to_cores as split_work_to_cores,
 )
-from softmesh.cost.estimating import estimate as estimate, mark_step as mark_step
+from softmesh.cost.program_cost import estimate as estimate, mark_step as mark_step
 from softmesh.diff.comparing import assert_same as assert_same, compare as compare
 from softmesh.dispatch.hooks import (
     register_post_operation_hook as register_post_operation_hook,

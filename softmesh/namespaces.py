@@ -240,7 +240,7 @@ LAZY = {
     "LayerNormType": "ops.device_operations",
     "LossReductionMode": "hardware.enums",
     "mark_corruptible": "runtime.traces.allocation_tracking",
-    "mark_step": "cost.estimating",
+    "mark_step": "cost.program_cost",
     "matmul_select_program_factory": "ops.device_operations",
     "MatmulDeviceOperation": "ops.device_operations",
     "MatmulInputs": "ops.device_operations",

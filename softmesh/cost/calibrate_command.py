@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from softmesh.cost.calibrating import calibrated, usable
 from softmesh.cost.calibration import Calibration, law_of
 from softmesh.cost.calibration_files import default_calibration, written
+from softmesh.cost.calibration_from_measurements import calibrated, usable
 from softmesh.cost.measurements import Measurement, read_measurements, shipped_tables
 from softmesh.errors import SoftmeshError
 

@@ -49,7 +49,7 @@ _OF_KIND = {
 UNMEASURED = 2.0  # nothing was measured: at least half to twice what the formula says as it starts
 
 
-class Estimate(NamedTuple):
+class WorkloadTime(NamedTuple):
     """`seconds`, expected to lie in `low` .. `high`."""
 
     seconds: float
@@ -99,13 +99,13 @@ class Calibration:
 
     fits: Mapping[str, Mapping[str, LawFit]]
     sources: tuple[str, ...] = ()
-    _known: dict[Workload, Estimate] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[Workload, WorkloadTime] = field(default_factory=dict, compare=False, repr=False)
     _neighbours: dict[tuple[str, str], Neighbours] = field(default_factory=dict, compare=False, repr=False)
 
     def fit(self, law: Law, key: str) -> LawFit | None:
         return self.fits.get(law.name, {}).get(key)
 
-    def estimate(self, work: Workload) -> Estimate:
+    def estimate(self, work: Workload) -> WorkloadTime:
         found = self._known.get(work)
         if found is None:
             if len(self._known) > _MOST_KNOWN:
@@ -123,7 +123,7 @@ class Calibration:
         fit = self.fit(law, key)
         return float(law.seconds(law.terms(work), fit.coefficients if fit else law.starting(key)))
 
-    def _estimated(self, work: Workload) -> Estimate:
+    def _estimated(self, work: Workload) -> WorkloadTime:
         if isinstance(work, Chain):
             return _added([self.estimate(part) for part in work.parts], f"{work.name}: sum of its parts")
         law = law_of(work)
@@ -137,11 +137,11 @@ class Calibration:
         bound = law.bound(law.terms(first), coefficients)
         if fit is None:
             width = max(UNMEASURED, math.exp(law.doubt))
-            return Estimate(seconds, seconds / width, seconds * width, bound, name, False)
+            return WorkloadTime(seconds, seconds / width, seconds * width, bound, name, False)
         correction = self._correction(law, key, fit, work)
         seconds *= math.exp(correction.log_factor)
         width = math.exp(fit.band * correction.deviation)
-        return Estimate(seconds, seconds / width, seconds * width, bound, name, True)
+        return WorkloadTime(seconds, seconds / width, seconds * width, bound, name, True)
 
     def _correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
         if not law.keeps_points:
@@ -158,10 +158,10 @@ class Calibration:
 _MOST_KNOWN = 100_000
 
 
-def _added(parts: list[Estimate], name: str) -> Estimate:
+def _added(parts: list[WorkloadTime], name: str) -> WorkloadTime:
     """One after the other; errors of parts by the same laws go the same way, so the bands add up as well."""
     slowest = max(parts, key=lambda part: part.seconds)
-    return Estimate(
+    return WorkloadTime(
         sum(part.seconds for part in parts),
         sum(part.low for part in parts),
         sum(part.high for part in parts),

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softmesh.cost.calibrating import left_out, series_of, shape_of, usable
-from softmesh.cost.calibration import Calibration, Estimate
+from softmesh.cost.calibration import Calibration, WorkloadTime
 from softmesh.cost.calibration_files import default_calibration
+from softmesh.cost.calibration_from_measurements import left_out, series_of, shape_of, usable
 from softmesh.cost.measurements import Measurement
 from softmesh.cost.workloads import Chain
 
@@ -23,7 +23,7 @@ class Judged(NamedTuple):
     """A measurement with what was predicted for it."""
 
     row: Measurement
-    made: Estimate
+    made: WorkloadTime
 
     @property
     def log_error(self) -> float:

@@ -7,7 +7,7 @@ import sys
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from softmesh.cost.calibration import Calibration, Estimate
+from softmesh.cost.calibration import Calibration, WorkloadTime
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.cost.command_workloads import workload_of
@@ -109,7 +109,7 @@ def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> Command
     )
 
 
-def _honest(work: Workload, estimate: Estimate) -> Estimate:
+def _honest(work: Workload, estimate: WorkloadTime) -> WorkloadTime:
     """The band of what the law was not measured on: other functions, and compositions."""
     if isinstance(work, Elements) and work.function != MEASURED:
         return _widened(estimate, _FUNCTIONS_BAND)
@@ -118,7 +118,7 @@ def _honest(work: Workload, estimate: Estimate) -> Estimate:
     return estimate
 
 
-def _widened(estimate: Estimate, factor: float) -> Estimate:
+def _widened(estimate: WorkloadTime, factor: float) -> WorkloadTime:
     low, high = min(estimate.low, estimate.seconds / factor), max(estimate.high, estimate.seconds * factor)
     return estimate._replace(low=low, high=high, is_measured=False)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from softmesh.cost.calibration_files import read_calibration
-from softmesh.cost.estimate_assembly import assembled
+from softmesh.cost.estimate_from_runs import assembled
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_files import read_run, write_run
 from softmesh.cost.run_recorder import RunRecorder, recording_rank

@@ -18,7 +18,7 @@ from softmesh.config import CONFIG, Config
 from softmesh.errors import SoftmeshError
 
 if TYPE_CHECKING:
-    from softmesh.cost.estimating import ProgramCost
+    from softmesh.cost.program_cost import ProgramCost
 
 _OPTIONS = ("enable_logging", "enable_graph_report", "report_name", "root_report_path")
 
@@ -50,7 +50,7 @@ def _switch(config: Config) -> None:
 
 
 def _begin(folder: Path) -> None:
-    from softmesh.cost.estimating import estimate
+    from softmesh.cost.program_cost import estimate
     from softmesh.graph.comparison_records import recording_comparisons
     from softmesh.report.estimates.output_files import output_folder
 

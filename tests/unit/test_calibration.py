@@ -10,9 +10,9 @@ from test_measurement_tables import table
 
 from softmesh.bench import cost as bench_cost
 from softmesh.cli import commands
-from softmesh.cost.calibrating import calibrated, left_out, shape_of, usable
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import SHIPPED, default_calibration, read_calibration, written
+from softmesh.cost.calibration_from_measurements import calibrated, left_out, shape_of, usable
 from softmesh.cost.error_tables import error_tables, judged
 from softmesh.cost.measurements import read_measurements, shipped_tables
 from softmesh.cost.workloads import Exchange

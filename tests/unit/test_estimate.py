@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import softmesh as ttnn
-from softmesh.cost.estimating import ProgramCost
+from softmesh.cost.program_cost import ProgramCost
 from softmesh.cost.timeline import Estimate, TimedCommand
 
 

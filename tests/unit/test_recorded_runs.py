@@ -10,7 +10,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.cost.comparison import compared
-from softmesh.cost.estimate_assembly import assembled
+from softmesh.cost.estimate_from_runs import assembled
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_files import read_run, write_run
 from softmesh.cost.run_recorder import RunRecorder

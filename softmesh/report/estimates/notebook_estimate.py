@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmesh.cost.estimating import ProgramCost, estimate, mark_step
+from softmesh.cost.program_cost import ProgramCost, estimate, mark_step
 from softmesh.cost.timeline import Estimate
 
 __all__ = ["estimate", "mark_step"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from softmesh.cost.calibration import Estimate
+from softmesh.cost.calibration import WorkloadTime
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.workloads import Chain, Exchange
 from softmesh.systems.chip import WORMHOLE, Chip
@@ -33,7 +33,7 @@ def predicted_line(
     return f"predicted on {chip.arch_name}, {each}: {_micro(made.seconds)} ({_band(made)})"
 
 
-def _band(made: Estimate) -> str:
+def _band(made: WorkloadTime) -> str:
     return f"{_micro(made.low)} to {_micro(made.high)}"
 
 

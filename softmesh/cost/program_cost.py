@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, described, refused
 from softmesh.cost.calibration_files import read_calibration
-from softmesh.cost.estimate_assembly import assembled
+from softmesh.cost.estimate_from_runs import assembled
 from softmesh.cost.modelled_clock import Clock, Clocked
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_recorder import STEP, RunRecorder
