@@ -1,4 +1,9 @@
-"""How laws draw their examples, what tests of several processes need of the machine, and a machine that is idle."""
+"""How laws draw their examples, what tests of several processes need of the machine, and a machine that is idle.
+
+The suite says the same wherever it runs: what a user, a container or a CI has set for their own programs (colours, the
+width of a terminal, a machine, Python without buffers, which mixes the lines of ranks) is taken away before anything is
+loaded, for the tests and for the processes that they start.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,23 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import softmesh as ttnn
-from softmesh.runtime.device_lifecycle import open_meshes
+_OF_THE_SUITE = (  # what is meant for it
+    "SOFTMESH_DEVICE",
+    "SOFTMESH_EVERY_PLACEMENT",
+    "SOFTMESH_EXPLORE",
+    "SOFTMESH_FUZZ",
+    "SOFTMESH_INTERRUPT_EVERY",
+    "SOFTMESH_UNIFIED_ROUNDS",
+)
+_OF_OTHERS = ("SOFTMESH_", "TT_", "TTNN_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "CLICOLOR", "TTY_")
+_OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR")
+_OF_PYTHON = ("PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONHASHSEED", "PYTHONSAFEPATH", "PYTHONIOENCODING")
+for _name in list(os.environ):
+    if _name not in _OF_THE_SUITE and (_name.startswith(_OF_OTHERS) or _name in (*_OF_TERMINALS, *_OF_PYTHON)):
+        del os.environ[_name]
+
+import softmesh as ttnn  # noqa: E402  (it reads the environment)
+from softmesh.runtime.device_lifecycle import open_meshes  # noqa: E402
 
 # A run of the suite says the same of the same code, however busy the machine. To look for more, let chance choose:
 # SOFTMESH_EXPLORE=1.

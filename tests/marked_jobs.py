@@ -22,7 +22,8 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "fixtures" / "hangs"
 LONGEST = 150.0  # seconds, of a job that takes a few, on a machine that may be busy
-SECONDS_TO_VANISH = 10.0
+SECONDS_TO_VANISH = 60.0
+MARK = "SOFTMESH_MARK"
 TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 _SEGMENT = re.compile(r"/dev/shm/\S+")
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -53,15 +54,15 @@ def run_job(
     temporary, traces = folder / "temporary", folder / "traces"
     for made in (temporary, traces):
         made.mkdir()
-    own = {"TMPDIR": str(temporary), "SOFTMESH_TRACES": str(traces), "SOFTMESH_MARK": mark, **environ}
-    with _Segments(mark) as segments:
+    own = {"TMPDIR": str(temporary), "SOFTMESH_TRACES": str(traces), MARK: mark, **environ}
+    with Segments(mark) as segments:
         code, output = _run_to_its_end(command, folder, own, mark, meanwhile)
     reported_to = [json.loads(file.read_text())["reports"] for file in traces.glob("*.json")]
     left = {
-        "processes": _once_gone(lambda: _marked(mark)),
-        "shared memory": _once_gone(segments.left),
+        "processes": once_gone(lambda: _marked(mark)),
+        "shared memory": once_gone(segments.left),
         "temporary files": list(temporary.rglob("*")),
-        "ports": [address for address in set(filter(None, reported_to)) if _listens(address)],
+        "ports": once_gone(lambda: [address for address in set(filter(None, reported_to)) if _listens(address)]),
     }
     found = {kind: things for kind, things in left.items() if things}
     return Ended(code, output, found, len(reported_to))
@@ -95,7 +96,7 @@ def _run_to_its_end(
     return job.returncode, output
 
 
-def _once_gone(look: Callable[[], Sequence[object]]) -> Sequence[object]:
+def once_gone(look: Callable[[], Sequence[object]]) -> Sequence[object]:
     """Nothing, as soon as nothing is left; else what stays."""
     end = time.monotonic() + SECONDS_TO_VANISH
     while (left := look()) and time.monotonic() < end:
@@ -104,11 +105,11 @@ def _once_gone(look: Callable[[], Sequence[object]]) -> Sequence[object]:
 
 
 def _marked(mark: str) -> list[int]:
-    text = f"SOFTMESH_MARK={mark}"
+    text = f"{MARK}={mark}"
     return [int(process.name) for process in _processes() if text in _read(process / "environ")]
 
 
-class _Segments:
+class Segments:
     """The shared memory of a job, noted while it runs by looking at what its processes have mapped."""
 
     def __init__(self, mark: str) -> None:
@@ -116,7 +117,7 @@ class _Segments:
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._note_all)
 
-    def __enter__(self) -> _Segments:
+    def __enter__(self) -> Segments:
         self._watch.start()
         return self
 

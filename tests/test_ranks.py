@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
+from marked_jobs import MARK, SECONDS_TO_VANISH, Segments, once_gone
 
 from softmesh.processes.explainer import Explainer
 from softmesh.processes.hang_verdict import Cause
@@ -18,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("mpi")
 PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
 MPIRUN = Path(sys.executable).with_name("mpirun")
 SECONDS = 150.0  # of a job that takes a few, on a machine that may be busy
-SHARED = Path("/dev/shm")
 
 
 class Job:
@@ -30,9 +31,12 @@ class Job:
         for index, part in enumerate(apart):
             self.command += [*([":"] if index else []), *part]
         self.verdict = None
+        self.mark = uuid.uuid4().hex
         self.told = threading.Event()
         with Explainer(ranks, timeout=SECONDS, on_verdict=lambda _: self.told.set()) as explainer:
-            self._run({"SOFTMESH_REPORTS": explainer.address, **(environ or {})})
+            with Segments(self.mark) as segments:
+                self._run({"SOFTMESH_REPORTS": explainer.address, MARK: self.mark, **(environ or {})})
+            self.left += once_gone(segments.left)
             self.verdict = explainer.job_ended(failed=self.code != 0)
 
     def _run(self, environ):
@@ -63,8 +67,8 @@ class Job:
             if self.told.wait(0.05):
                 process.terminate()
                 break
-        process.wait(10.0)
-        self.left = wait_until_none(lambda: members_of_session(process.pid))
+        process.wait(SECONDS_TO_VANISH)
+        self.left = list(once_gone(lambda: members_of_session(process.pid)))
 
 
 def members_of_session(leader):
@@ -79,20 +83,6 @@ def members_of_session(leader):
     return found
 
 
-def wait_until_none(look, seconds=10.0):
-    end = time.monotonic() + seconds
-    while (left := look()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return left
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_in_shared_memory():
-    before = set(SHARED.glob("*"))
-    yield
-    assert not wait_until_none(lambda: set(SHARED.glob("sm_segment*")) - before)
-
-
 def test_three_ranks_use_everything_a_context_offers():
     job = Job(3, "context_functions.py")
     assert "3 ranks agree" in job.output, job.output
@@ -104,7 +94,7 @@ def test_a_job_is_split_into_sub_contexts():
     parts = [["-n", str(n), *sizes, "-x", f"TT_RUN_SUBCONTEXT_ID={id}"] for id, n in enumerate((1, 2))]
     job = Job(3, "subcontexts.py", parts=parts)
     assert "both parts agree" in job.output, job.output
-    assert job.code == 0
+    assert (job.code, job.left) == (0, [])
 
 
 def test_crossed_messages_are_found_as_a_cycle():

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_ranks import Job, nothing_is_left_in_shared_memory  # noqa: F401
+from test_ranks import Job
 
 from softmesh.processes.hang_verdict import Cause
 
@@ -26,6 +26,7 @@ def test_sub_contexts_have_sockets_of_their_own() -> None:
     parts = [["-n", "2", *sizes, "-x", f"TT_RUN_SUBCONTEXT_ID={id}"] for id in range(2)]
     job = Job(4, PROGRAM, "two_parts", parts=parts, environ={"SOFTMESH_MESH_IDS": "0,1,0,1"})
     assert job.output.count("two_parts done") == 4, job.output
+    assert (job.code, job.verdict, job.left) == (0, None, [])
 
 
 DIFFERENCES = {
@@ -55,6 +56,7 @@ def test_ends_that_differ_are_an_error_on_both_sides_that_names_the_field() -> N
         assert [field for field, _ in said] == list(DIFFERENCES), job.output
         for field, details in said:
             assert DIFFERENCES[field][rank] in details
+    assert (job.code, job.left) == (0, [])
 
 
 def test_two_sends_that_wait_for_each_others_receive_are_found_as_a_cycle() -> None:

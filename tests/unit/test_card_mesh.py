@@ -222,7 +222,7 @@ def test_cards_work_at_the_same_time():
     meeting = threading.Barrier(4)
 
     def meet(core):
-        meeting.wait(timeout=10)
+        meeting.wait(timeout=60)
 
     with open_mesh_device((2, 2), drivers=byte_rack(4)) as mesh:
         enqueue_mesh_workload(mesh, {everywhere(mesh): ProgramSpec({"reader": meet}, cores=1)})
@@ -232,7 +232,7 @@ def test_a_workload_that_does_not_block_is_waited_for_later():
     gate = threading.Event()
 
     def wait(core):
-        assert gate.wait(timeout=10)
+        assert gate.wait(timeout=60)
 
     with open_mesh_device((1, 2), drivers=byte_rack(2)) as mesh:
         program = ProgramSpec({"reader": wait}, cores=1)

@@ -260,7 +260,8 @@ def test_the_line_of_the_main_thread_is_the_users_not_a_librarys():
 
     thread = threading.Thread(target=look)
     thread.start()
-    time.sleep(0.05)
+    while len(found) < 10 and thread.is_alive():
+        time.sleep(0.01)
     done.set()
     thread.join()
     assert {site.file for site in found} == {__file__}
