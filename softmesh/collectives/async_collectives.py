@@ -15,6 +15,7 @@ from softmesh.collectives.overload_signatures import (
     definition_of,
     overloaded_collective,
 )
+from softmesh.collectives.scatter_buffers import check_intermediate
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.collectives.torch_expressions import AllGather
 from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce_scatter
@@ -170,6 +171,11 @@ def _check_scatter_semaphores(op: str, given: Arguments) -> None:
         )
 
 
+def _check_minimal_scatter(op: str, given: Arguments) -> None:
+    _check_scatter_semaphores(op, given)
+    check_intermediate(op, given)
+
+
 reduce_scatter_minimal_async = _form_of(
     reduce_scatter,
     "Member g gets chunk g, along `dim`, of the sum over the group.",
@@ -179,7 +185,7 @@ reduce_scatter_minimal_async = _form_of(
     f"{WORKERS} compute_kernel_config?",
     output=_scatter_output,
     precision="native",
-    check=_check_scatter_semaphores,
+    check=_check_minimal_scatter,
 )
 
 

@@ -21,8 +21,9 @@ def _is_shared_out(spec: TensorSpec, devices: int) -> bool:
     """Whether a sum is scattered and gathered: by whole tiles, along the last dim that can be."""
     if spec.layout is not Layout.TILE:
         return False
-    tile = (*(1,) * (len(spec.shape) - 2), spec.tile.height, spec.tile.width)[-len(spec.shape) :]
-    return any(n % (unit * devices) == 0 for n, unit in zip(spec.shape, tile, strict=True))
+    shape = (*(1,) * (2 - len(spec.shape)), *spec.shape)  # numbers and vectors are summed as a row
+    tile = (*(1,) * (len(shape) - 2), spec.tile.height, spec.tile.width)
+    return any(n % (unit * devices) == 0 for n, unit in zip(shape, tile, strict=True))
 
 
 def _all_reduce(device: MeshDevice, spec: TensorSpec, given: dict[str, Any]) -> int:

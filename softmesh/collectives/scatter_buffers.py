@@ -68,6 +68,11 @@ class _Slice(NamedTuple):
         deep = self.dim <= rank - 4 and rank > 4
         return math.prod(self.shape[self.dim : -2]) if deep else self.shape[-3]
 
+    @property
+    def pages(self) -> int:
+        """Of what one device keeps while it adds."""
+        return self.channels * -(-self.tiles(of_a_channel=True) // self.tiles_of_a_page)
+
 
 def _slice(op: str, tensor: Tensor, dim: int, axis: int | None, is_wide: bool | None = None) -> _Slice:
     """Of a reduce_scatter that can be. `is_wide`: sums are kept in fp32, as they are of fp32 tensors."""
@@ -88,6 +93,10 @@ def _slice(op: str, tensor: Tensor, dim: int, axis: int | None, is_wide: bool | 
     return _Slice(mesh, group.size, at, tuple(shape), together * tile, together)
 
 
+def _keeps_fp32(compute_kernel_config: Any) -> bool | None:
+    return None if compute_kernel_config is None else bool(compute_kernel_config.fp32_dest_acc_en)
+
+
 def _pages(mesh: MeshDevice, count: int, page: int, config: MemoryConfig) -> Tensor:
     return allocate_tensor_on_device((count, page), DataType.UINT8, Layout.ROW_MAJOR, mesh, config)
 
@@ -101,16 +110,40 @@ def reduce_scatter_minimal_async_create_intermediate_buffer(
     compute_kernel_config: Any = None,
 ) -> list[Tensor]:
     """[intermediate, penultimate], for `persistent_output_buffers=[intermediate, output, penultimate]`."""
-    is_wide = None if compute_kernel_config is None else bool(compute_kernel_config.fp32_dest_acc_en)
-    part = _slice(_INTERMEDIATE, input_tensor, dim, cluster_axis, is_wide)
+    part = _slice(_INTERMEDIATE, input_tensor, dim, cluster_axis, _keeps_fp32(compute_kernel_config))
     usable = get_usable_topology(input_tensor, topology or Topology.Ring, cluster_axis)
     if usable is not Topology.Ring or (part.dim == 0 and len(part.shape) in (3, 4)):
         raise MeshError(
             f"{_INTERMEDIATE} only applies to the contiguous fast path (Ring topology, scatter dim != 0). It got dim "
             f"{dim} of {list(input_tensor.shape)} and can use {usable}: give reduce_scatter_minimal_async no buffers."
         )
-    count = part.channels * -(-part.tiles(of_a_channel=True) // part.tiles_of_a_page)
-    return [_pages(part.mesh, n * count, part.page, DRAM_MEMORY_CONFIG) for n in (part.devices, 1)]
+    return [_pages(part.mesh, n * part.pages, part.page, DRAM_MEMORY_CONFIG) for n in (part.devices, 1)]
+
+
+def check_intermediate(op: str, given: Arguments) -> None:
+    """The first of `persistent_output_buffers` is one of the two forms: like the operand, or pages around a ring.
+
+    Along a line chunks come from both sides, so that form holds the operand twice.
+    """
+    tensor, buffers = given.get("input_tensor"), given.get("persistent_output_buffers")
+    if not isinstance(tensor, Tensor) or not buffers:
+        return
+    first, volume = buffers[0], math.prod(tensor.shape)
+    if math.prod(first.shape) in (volume, 2 * volume):
+        if len(buffers) > 2:
+            raise MeshError(
+                f"{op}: a penult intermediate is not applicable beside persistent_output_buffers[0] {list(first.shape)}"
+                f": give two buffers, or those of ttnn.{_INTERMEDIATE}(...)."
+            )
+        return
+    is_wide = _keeps_fp32(given.get("compute_kernel_config"))
+    part = _slice(op, tensor, given["dim"], given.get("cluster_axis"), is_wide)
+    if tuple(first.shape) != (part.devices * part.pages, part.page) or first.dtype is not DataType.UINT8:
+        raise MeshError(
+            "Persistent intermediate matches neither reduce-scatter intermediate layout. "
+            f"{op} got persistent_output_buffers[0] {list(first.shape)} {first.dtype} for an operand "
+            f"{list(tensor.shape)}: give one of the operand's shape, or make it with ttnn.{_INTERMEDIATE}(...)."
+        )
 
 
 # -- reduce_scatter_minimal_direct -----------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Modules that come with TT-NN beside `ttnn` itself, `tracy` and `tt_lib`: there for the length of a run.
+"""Modules that come with TT-NN beside `ttnn` itself, `tracy`, `tt_lib` and `graph_report`: there for a run's length.
 
-A name below them that softmesh has not can be imported, and raises when it is used.
+A name below them that softmesh has not can be imported, and raises when it is used. `graph_report` is
+`ttnn.graph_report`, as programs import it that put the folder of TT-NN's own modules on their path.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from softmesh.unmodelled import stand_in
 # Which module of this package has the names of a companion, and of a module below it.
 _CONTENTS = {"tracy": "tracy_module", "tt_lib": None, "tt_lib.utils": "tt_lib_utils"}
 _REASONS = {"tracy": "tracy_module", "tt_lib": "tt_lib_utils"}
+_OTHER_NAMES = {"graph_report": "softmesh.graph_report"}
 
 
 def install() -> None:
     """From now on the companions can be imported, each unless there is a real one."""
-    ours = [name for name in _REASONS if name not in sys.modules and importlib.util.find_spec(name) is None]
+    every = (*_REASONS, *_OTHER_NAMES)
+    ours = [name for name in every if name not in sys.modules and importlib.util.find_spec(name) is None]
     if ours:
         sys.meta_path.append(_CompanionFinder(ours))
 
@@ -59,6 +62,9 @@ class _CompanionFinder(MetaPathFinder, Loader):
         return _Companion(spec.name, __doc__)
 
     def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ in _OTHER_NAMES:  # the import system takes what stands there afterwards
+            sys.modules[module.__name__] = importlib.import_module(_OTHER_NAMES[module.__name__])
+            return
         source = _CONTENTS.get(module.__name__)
         if source is not None:
             names = vars(_source(source)).items()

@@ -85,6 +85,13 @@ def test_all_reduce_of_what_all_hold_counts_every_device(mesh):
     assert torch.equal(pieces(ttnn.all_reduce(r, cluster_axis=0))[3], 2 * pieces(r)[3])
 
 
+@pytest.mark.parametrize("layout", [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT])
+@pytest.mark.parametrize("shape", [(), (50,)])
+def test_all_reduce_adds_numbers_and_vectors_as_rows(mesh, shape, layout):
+    ones = ttnn.from_torch(torch.ones(shape), ttnn.bfloat16, layout=layout, device=mesh)
+    assert torch.equal(pieces(ttnn.all_reduce(ones, cluster_axis=1))[3], torch.full(shape, 4.0, dtype=torch.bfloat16))
+
+
 def test_reduce_scatter_deals_the_sum(mesh):
     r = same(mesh)
     whole = 4 * pieces(r)[0]

@@ -313,6 +313,19 @@ def test_the_second_persistent_buffer_of_a_reduce_scatter_is_the_output(line):
         call(tensor, None, 3, semaphores(line, 2))
 
 
+def test_the_first_persistent_buffer_of_a_reduce_scatter_has_one_of_two_forms(line):
+    x = numbers(8, 1, 1, 32, 256)
+    tensor, output = put(x, line), put(torch.zeros(8, 1, 1, 32, 32), line)
+    call = async_collectives.reduce_scatter_minimal_async
+    for shape in ((1, 1, 32, 256), (2, 1, 32, 256), (2, 1, 1, 32, 256)):
+        like_the_operand = ttnn.zeros(shape, ttnn.bfloat16, TILE, line)
+        assert_shards(call(tensor, [like_the_operand, output], 3, semaphores(line, 3)), list(x.sum(0).chunk(8, 3)))
+        with pytest.raises(RuntimeError, match="penult intermediate is not applicable"):
+            call(tensor, [like_the_operand, output, output], 3, semaphores(line, 3))
+    with pytest.raises(RuntimeError, match="matches neither reduce-scatter intermediate layout"):
+        call(tensor, [ttnn.zeros((1, 1, 32, 64), ttnn.bfloat16, TILE, line), output], 3, semaphores(line, 3))
+
+
 @pytest.mark.parametrize(
     ("shape", "dim", "dtype", "wanted"),
     [

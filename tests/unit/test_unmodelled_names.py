@@ -111,7 +111,7 @@ def test_tracy_is_there_for_the_run_and_its_signposts_are_in_the_log(aliased: No
         run_device_profiler("pytest x")
 
 
-@pytest.mark.parametrize("name", ["tracy", "tt_lib", "tt_lib.utils"])
+@pytest.mark.parametrize("name", ["tracy", "tt_lib", "tt_lib.utils", "graph_report"])
 def test_what_comes_beside_ttnn_ends_with_the_run(name: str):
     with alias.aliased(force=True):
         importlib.import_module(name)
@@ -119,6 +119,10 @@ def test_what_comes_beside_ttnn_ends_with_the_run(name: str):
     companions.uninstall()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(name)
+
+
+def test_graph_report_can_be_imported_without_its_package(aliased: None):
+    assert importlib.import_module("graph_report") is ttnn.graph_report
 
 
 def test_helpers_of_tt_lib_pad_to_tiles_and_order_values_as_tiles_do(aliased: None):
