@@ -65,9 +65,12 @@ RawSite = tuple[CodeType, int]
 _KNOWN: dict[str, bool] = {}  # by file: whether it is ours
 
 
-def raw_call_site() -> RawSite:
-    """Where the user's program called, however deep inside of the package this is asked."""
-    frame = sys._getframe(1)
+def raw_call_site(depth: int = 1) -> RawSite:
+    """Where the user's program called, however deep inside of the package this is asked.
+
+    `depth` counts the callers that are known to be of the package.
+    """
+    frame = sys._getframe(depth)
     while True:
         code = frame.f_code
         ours = _KNOWN.get(code.co_filename)

@@ -25,8 +25,9 @@ _OF_THE_SUITE = (  # what is meant for it
     "SOFTMESH_UNIFIED_ROUNDS",
 )
 _OF_OTHERS = ("SOFTMESH_", "TT_", "TTNN_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "CLICOLOR", "TTY_")
-_OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR")
+_OF_TERMINALS = ("TERM", "COLORTERM", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR")
 _OF_PYTHON = ("PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONHASHSEED", "PYTHONSAFEPATH", "PYTHONIOENCODING")
+os.environ.setdefault("HOME", "/")  # mpirun does not start without one
 for _name in list(os.environ):
     if _name not in _OF_THE_SUITE and (_name.startswith(_OF_OTHERS) or _name in (*_OF_TERMINALS, *_OF_PYTHON)):
         del os.environ[_name]

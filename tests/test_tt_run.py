@@ -71,6 +71,8 @@ def test_every_rank_runs_in_its_own_environment_and_the_exit_code_is_the_program
 
 
 def test_import_ttnn_means_softmesh_in_a_rank(tmp_path, environ):
+    """Also for a user without a home, as services are."""
+    del environ["HOME"]
     line = command(tmp_path, "import ttnn, ttnn.errors; print(ttnn.__name__, ttnn.errors.__name__)")
     done = subprocess.run(line, cwd=tmp_path, env=environ, timeout=LONGEST, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from softmesh.callsite import RawSite, raw_call_site, resolved
+from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import MeshError
-from softmesh.processes.call_board import LONGEST, CallBoard
+from softmesh.processes.call_board import LONGEST, CallBoard, CallText
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.wait_report import Site, ranges
 
-_REMEMBERED = 4096  # calls: of those that are no longer on the board ranks tell each other when they meet
+_REMEMBERED = 1024  # calls, where there is no board: ranks tell each other of them when they meet
 _OFTEN = 63  # look at the board each time that a count has none of these bits
 _PATIENCE = 1.0  # seconds
 _SECONDS_BETWEEN_LOOKS = 0.01
@@ -38,10 +38,9 @@ _MASK = (1 << 64) - 1
 class LockstepError(MeshError):
     """Ranks of one mesh run different programs. `odd` are the ranks that differ from the most."""
 
-    def __init__(self, message: str, odd: tuple[int, ...], index: int, usual: int, may_be_older: bool = False) -> None:
+    def __init__(self, message: str, odd: tuple[int, ...], index: int, usual: int) -> None:
         super().__init__(message)
         self.odd, self.index, self.usual = odd, index, usual  # how many are not odd
-        self.may_be_older = may_be_older  # what is known begins too late to tell
 
     def is_certain(self, ranks: int) -> bool:
         """Whether the odd ones stay so when the rest of all ranks come to this call."""
@@ -51,22 +50,24 @@ class LockstepError(MeshError):
 class SharedCall:
     """What is to be said of a call, and a number that stands for it: the same in every process."""
 
-    __slots__ = ("_told", "code", "text")
+    __slots__ = ("_told", "code", "last", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.code = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         # By the number of the code, which is kept: hashing the code itself reads all of it.
-        self._told: dict[tuple[int, int], tuple[CodeType, bytes]] = {}
+        self._told: dict[tuple[int, int], tuple[CodeType, int, CallText]] = {}
+        self.last: tuple[CodeType | None, int, CallText] = (None, 0, CallText(b""))  # where it was made last
 
-    def told(self, site: RawSite) -> bytes:
+    def told(self, code: CodeType, at: int) -> CallText:
         """With the line of the user's program."""
-        code, at = site
         known = self._told.get((id(code), at))
         if known is None:
-            line = f" at {Site(*resolved(site))}".encode()
-            known = self._told[id(code), at] = code, (_cut(self.text.encode(), LONGEST - len(line)) + line)[-LONGEST:]
-        return known[1]
+            line = f" at {Site(*resolved((code, at)))}".encode()
+            told = CallText(_cut(self.text.encode(), LONGEST - len(line)) + line)
+            known = self._told[id(code), at] = code, at, told
+        self.last = known
+        return known[2]
 
 
 def _cut(text: bytes, most: int) -> bytes:
@@ -91,7 +92,7 @@ class Lockstep:
         self.count = 0
         self._is_told = False  # that the ranks differ: the user knows, and it is not said again
         self._meshes = 0  # that are open
-        self._latest: deque[tuple[int, int, bytes, tuple[int, ...]]] = deque(maxlen=_REMEMBERED)
+        self._latest: deque[tuple[int, int, CallText, tuple[int, ...]]] = deque(maxlen=_REMEMBERED)
 
     def restart(self, context: DistributedContext) -> None:
         """With no calls; all ranks do it, at a moment when none of them makes any.
@@ -118,10 +119,14 @@ class Lockstep:
         """One call that every rank has to make, on tensors that lie at these addresses."""
         self.count = count = self.count + 1
         self.digest = digest = hash((self.digest, call.code, addresses)) & _MASK
-        told = call.told(raw_call_site())
-        self._latest.append((count, digest, told, addresses))
+        code, at = raw_call_site(2)
+        last_code, last_at, told = call.last
+        if at != last_at or code is not last_code:
+            told = call.told(code, at)
         board = self._board
-        if board is not None:
+        if board is None:
+            self._latest.append((count, digest, told, addresses))
+        else:
             board.write(count, digest, told, addresses)
             if not count & _OFTEN:
                 self.check()
@@ -136,10 +141,9 @@ class Lockstep:
         ranks = context.group.ranks
         if self._board is not None:
             found = self._difference_on(self._board, met=ranks, of=ranks)
-            if found is None or not found.may_be_older:
-                self._tell(found and self._settled(self._board, met=ranks))
-                return
-        own = json.dumps([(number, str(digest), _shown(told, at)) for number, digest, told, at in self._latest])
+            self._tell(found and self._settled(self._board, met=ranks))
+            return
+        own = json.dumps([(number, str(digest), _shown(told.text, at)) for number, digest, told, at in self._latest])
         histories = context.allgather_bytes(own.encode(), op="lockstep check")
         self._tell(difference([_entries_in(history) for history in histories], ranks))
 
@@ -251,7 +255,7 @@ def _difference_text(number: int, entries: Mapping[int, Entry | None], maybe_old
             "at another time",
         ]
     )
-    return LockstepError(message, odd, number, len(together[usual]), maybe_older)
+    return LockstepError(message, odd, number, len(together[usual]))
 
 
 def _called(entry: Entry | None) -> str:

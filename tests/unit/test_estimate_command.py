@@ -46,6 +46,7 @@ def softmesh(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.usefixtures("mpi")
 def test_ranks_that_raise_are_told_up_to_there(program: str) -> None:
     """A rank that raises ends its job; what it did is kept before that."""
     ended = softmesh("estimate", "--system", "T3000", "-n", "2", program, "64", "--fail")

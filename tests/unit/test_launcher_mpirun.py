@@ -226,3 +226,8 @@ def test_the_mpirun_of_this_interpreter_goes_before_others_and_one_with_ulfm_bef
 def test_root_need_not_confirm_to_be_root(monkeypatch, user, allowed):
     monkeypatch.setattr("os.geteuid", lambda: user)
     assert ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM" in mpirun_environment({})) is allowed
+
+
+def test_a_user_without_a_home_has_one_for_the_length_of_the_job():
+    assert mpirun_environment({"HOME": "/home/me"})["HOME"] == "/home/me"
+    assert Path(mpirun_environment({})["HOME"]).is_dir()

@@ -37,7 +37,7 @@ class Rehearsed(SingleProcess):
 
     def allgather_bytes(self, data, *, op="all_gather", fingerprint=None):
         self.exchanged.append("history")
-        other = [(number, str(digest), told.decode()) for number, digest, told, _ in self.other._latest]
+        other = [(number, str(digest), told.text.decode()) for number, digest, told, _ in self.other._latest]
         return [memoryview(data), memoryview(json.dumps(other).encode())]
 
 
@@ -47,7 +47,7 @@ class Segment:
     order = None
 
     def __init__(self):
-        self.map = mmap.mmap(-1, 1 << 20)
+        self.map = mmap.mmap(-1, 1 << 22)
         self.words = memoryview(self.map).cast("Q")
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,10 +72,14 @@ def _major_version(mpirun: str) -> int | None:
 
 
 def mpirun_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of mpirun: root, the usual user of a container, need not confirm that it is."""
+    """The environment of mpirun: root, the usual user of a container, need not confirm that it is.
+
+    Without a HOME, as services and some containers run, neither mpirun nor its ranks would start.
+    """
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return {**environ, **(allowed if is_root else {}), "PATH": search_path(environ)}
+    home = environ.get("HOME") or tempfile.gettempdir()
+    return {**environ, **(allowed if is_root else {}), "HOME": home, "PATH": search_path(environ)}
 
 
 def core_count() -> int:

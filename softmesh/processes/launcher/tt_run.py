@@ -169,7 +169,7 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
             command = started.command(passed_on=[*reports.environment])
             outcome = run(command, job.directory, of_mpirun, reports.verdict, sweeper)
         reports.ended(outcome)
-    is_explained = reports.verdict() is not None
+    is_explained = reports.explainer.verdict is not None or bool(outcome.killed_by)
     if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
         say(hint)
     return outcome.code
