@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from html import escape
 
+from softmesh.collectives.schedules.chip_assignment import ChipAssignment
 from softmesh.collectives.schedules.language import Schedule
 from softmesh.report.command_log import CommandLog
 from softmesh.runtime.device import MeshDevice
@@ -44,6 +45,14 @@ def machine_html(self: Machine) -> str:
     return wiring_svg(machine_wiring(self))
 
 
+def chip_assignment_html(self: ChipAssignment) -> str:
+    """The machine, with the chips that play the devices coloured and numbered."""
+    from softmesh.report.wiring.machine_wiring import assignment_wiring
+    from softmesh.report.wiring.wiring_svg import wiring_svg
+
+    return wiring_svg(assignment_wiring(self))
+
+
 def schedule_html(self: Schedule) -> str:
     """The film strip, its devices in a line; `collectives.draw` knows other shapes."""
     from softmesh.report.schedules.draw import replay_of
@@ -65,6 +74,7 @@ def _cell(text: str) -> str:
 
 
 MeshDevice._repr_html_ = mesh_html  # type: ignore[attr-defined]
+ChipAssignment._repr_html_ = chip_assignment_html  # type: ignore[attr-defined]
 Machine._repr_html_ = machine_html  # type: ignore[attr-defined]
 Schedule._repr_html_ = schedule_html  # type: ignore[attr-defined]
 CommandLog._repr_html_ = command_log_html  # type: ignore[attr-defined]

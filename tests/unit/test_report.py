@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 
 import softmesh
 import softmesh.report.notebook
+from softmesh.collectives import on_system
 from softmesh.errors import ArgumentError, MeshError, ranges_text
 from softmesh.fabric.system import current_system
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
@@ -693,6 +694,12 @@ def html(thing: object) -> str:
     text = thing._repr_html_()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text
+
+
+def test_a_notebook_shows_the_chips_of_an_assignment():
+    shown = texts(html(on_system("T3000", (8,))))
+    assert "8 devices on T3000" in shown
+    assert {f"M0D{device}" for device in range(8)} <= set(shown)
 
 
 def test_a_notebook_shows_a_mesh_as_its_picture():

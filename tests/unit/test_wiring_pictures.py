@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
 from softmesh.hardware import Arch
 from softmesh.report.drawing import Box, text_width
@@ -24,7 +25,7 @@ from softmesh.report.show import show
 from softmesh.report.wiring.graph_wiring import graph_wiring
 from softmesh.report.wiring.grid_embedding import grid_places
 from softmesh.report.wiring.layout import Layout, laid_out
-from softmesh.report.wiring.machine_wiring import machine_wiring
+from softmesh.report.wiring.machine_wiring import machine_wiring, match_wiring
 from softmesh.report.wiring.wiring_model import Path as WirePath
 from softmesh.report.wiring.wiring_model import State, Wiring
 from softmesh.report.wiring.wiring_page import wiring_page
@@ -539,6 +540,34 @@ def test_names_from_files_can_neither_break_the_svg_nor_command_the_terminal():
     assert root.findtext(f"{SVG}title") == "x�.textproto"
     assert "\x1b" not in wiring_page(picture)
     assert "<b>" not in wiring_page(picture)
+
+
+def test_a_mesh_across_the_seam_of_a_torus_is_drawn_in_one_piece(tmp_path):
+    """Three rows of four that avoid row 1 are rows 2, 3 and 0: these stand one below the other."""
+    source = tmp_path / "part.textproto"
+    source.write_text(
+        'mesh_descriptors { name: "Part" arch: WORMHOLE_B0 device_topology { dims: [ 3, 4 ] }\n'
+        "  host_topology { dims: [ 1, 1 ] } channels { count: 1 policy: STRICT } }\n"
+        'top_level_instance { mesh { mesh_descriptor: "Part" mesh_id: 0 } }\n'
+    )
+    output = run(source, "--system", "torus:4x4", "--down", "chip:5").output
+    rows = [line for line in output.splitlines() if "M0D" in line]
+    assert [line.split()[2] for line in rows] == ["M0D8", "M0D4", "M0D0"]
+    assert "across the rim" not in output
+
+
+def test_a_mesh_that_cannot_be_drawn_in_one_piece_says_so():
+    machine = load("torus:4x4")
+    corner = LogicalMesh(0, "Corner", (2, 2), channels=1)
+    others = LogicalMesh(1, "Row", (1, 4), rings=(False, True), channels=1)
+    graph = MeshGraph("corner.textproto", WORMHOLE, (corner, others))
+    chips = dict(zip(graph.nodes, (0, 3, 12, 15, 4, 5, 6, 7), strict=True))
+    assert match_wiring(Match(graph, machine, chips)).remarks == ()  # turned by one row and one column
+    line = LogicalMesh(0, "Line", (1, 6), channels=1)
+    graph = MeshGraph("line.textproto", WORMHOLE, (line,))
+    chips = dict(zip(graph.nodes, (1, 0, 3, 2, 6, 5), strict=True))
+    remarks = match_wiring(Match(graph, machine, chips)).remarks
+    assert remarks == ("M0 Line reaches across the rim: it goes on at the opposite side",)
 
 
 def test_a_fabric_leaves_links_that_go_round_unused():

@@ -49,6 +49,38 @@ def row_by_row(chips: Sequence[int], shape: tuple[int, int]) -> dict[int, Place]
     return {chip: divmod(i, columns) for i, chip in enumerate(chips)}
 
 
+def turned(
+    places: Mapping[int, Place], shape: Place, used: Collection[tuple[int, int]], near: Near
+) -> dict[int, Place]:
+    """The same grid, its rings turned so that few pairs of `used` chips are joined round the rim.
+
+    >>> line = {0: [1, 3], 1: [0, 2], 2: [1, 3], 3: [2, 0]}
+    >>> turned({0: (0, 0), 1: (0, 1), 2: (0, 2), 3: (0, 3)}, (1, 4), [(3, 0), (0, 1)], line)
+    {0: (0, 1), 1: (0, 2), 2: (0, 3), 3: (0, 0)}
+    """
+    now = dict(places)
+    for axis, extent in enumerate(shape):
+        pairs = ((chip, other) for chip in now for other in near[chip] if other in now)
+        ends = [pair for pair in pairs if _is_round(now, *pair, axis)]
+        if extent < 3 or len(ends) != 2 * len(now) // extent:
+            continue  # not every line of this axis is a ring
+        inside = [pair for pair in used if set(pair) <= now.keys()]
+        turns = [_turned(now, axis, by, extent) for by in range(extent)]
+        now = min(turns, key=lambda at: sum(abs(at[a][axis] - at[b][axis]) == extent - 1 for a, b in inside))
+    return now
+
+
+def _is_round(places: Mapping[int, Place], one: int, other: int, axis: int) -> bool:
+    a, b = places[one], places[other]
+    return a[1 - axis] == b[1 - axis] and abs(a[axis] - b[axis]) > 1
+
+
+def _turned(places: Mapping[int, Place], axis: int, by: int, extent: int) -> dict[int, Place]:
+    if axis == 0:
+        return {chip: ((row + by) % extent, column) for chip, (row, column) in places.items()}
+    return {chip: (row, (column + by) % extent) for chip, (row, column) in places.items()}
+
+
 def _fits(chips: Sequence[int], near: Near, shape: tuple[int, int]) -> bool:
     """Whether the chips in the order of their ids are that grid, with no other links than round its rim."""
     rows, columns = shape

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os.path import basename
 
+from softmesh.collectives.schedules.chip_assignment import ChipAssignment
 from softmesh.errors import MeshError
 from softmesh.fabric.matching.match import Match
-from softmesh.fabric.mesh_graph import Node
+from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph, Node
+from softmesh.hardware import RoutingDirection
 from softmesh.report.wiring.graph_wiring import mesh_title
-from softmesh.report.wiring.grid_embedding import Place, grid_places, row_by_row
-from softmesh.report.wiring.wiring_model import Bundle, Cell, Group, Section, State, Wire, Wiring
+from softmesh.report.wiring.grid_embedding import Place, grid_places, row_by_row, turned
+from softmesh.report.wiring.wiring_model import Bundle, Cell, Group, Path, Section, State, Wire, Wiring
 from softmesh.systems.machine import Asic, Link, Machine
 
 _SHOWN_LINKS = 16  # in a tooltip
@@ -31,8 +34,32 @@ def match_wiring(match: Match) -> Wiring:
         wiring,
         title=f"{basename(match.graph.source)} on {match.machine.name}",
         meshes=tuple(map(mesh_title, match.graph.meshes)),
-        remarks=(*match.warnings, *wiring.remarks),
+        remarks=(*match.warnings, *wiring.remarks, *_meshes_in_pieces(match, wiring)),
     )
+
+
+def assignment_wiring(assignment: ChipAssignment) -> Wiring:
+    """The machine with the devices of a group, M0D0, M0D1 and so on, on their chips."""
+    shape = math.prod(assignment.shape[:-1]), assignment.shape[-1]
+    wraps = len(assignment.shape) == 2 and assignment.wraps[0], assignment.wraps[-1]
+    group = LogicalMesh(0, "M0", shape, rings=wraps)
+    title = f"{'x'.join(map(str, assignment.shape))} devices"
+    graph = MeshGraph(title, assignment.machine.chip.arch, (group,))
+    return match_wiring(Match(graph, assignment.machine, dict(zip(graph.nodes, assignment.chips, strict=True))))
+
+
+def _meshes_in_pieces(match: Match, wiring: Wiring) -> list[str]:
+    """Meshes that the rim of the picture cuts: neighbours along a line that are drawn at opposite ends of the grid."""
+    cut = []
+    for mesh in match.graph.meshes:
+        wires = (
+            Wire(match.chips[Node(mesh.id, chip)], match.chips[Node(mesh.id, other)], ())
+            for chip, other, direction in mesh.edges()
+            if not mesh.rings[0 if direction is RoutingDirection.S else 1]
+        )
+        if any(wiring.path_of(wire) is Path.ROUND for wire in wires):
+            cut.append(f"{mesh_title(mesh)} reaches across the rim: it goes on at the opposite side")
+    return cut
 
 
 class _Picture:
@@ -78,6 +105,8 @@ class _Picture:
         asics = [asic for asic in self.whole.asics.values() if asic.host == host]
         places = machine_places(self.whole, host)
         shape = _extent(places.values())
+        if self.used:
+            places = turned(places, shape, self.used, self.whole.neighbours)
         cells = tuple(self._cell(asic, places[asic.id], asic.id in exits) for asic in asics)
         boards = ", ".join(dict.fromkeys(asic.board for asic in asics if asic.board))
         rows, columns = self.whole.grid or shape  # a long line is folded, and still a line

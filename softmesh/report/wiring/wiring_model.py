@@ -156,10 +156,10 @@ class Wiring:
         """The number of the group that each cell is in."""
         return {cell.key: number for number, group in enumerate(self.groups) for cell in group.cells}
 
-    @property
-    def has_positions(self) -> bool:
-        """Whether a chip has its tray and location noted, in short."""
-        return any(_POSITION.fullmatch(note) for cell in self.cells.values() for note in cell.notes)
+    def has_positions(self, *states: State) -> bool:
+        """Whether a chip in one of these states has its tray and location noted, in short."""
+        cells = (cell for cell in self.cells.values() if cell.state in states)
+        return any(_POSITION.fullmatch(note) for cell in cells for note in cell.notes)
 
     def groups_named(self, numbers: tuple[int, ...]) -> str:
         return ", ".join(self.groups[number].name for number in numbers)

@@ -238,7 +238,7 @@ def legend_lines(wiring: Wiring, is_small: bool = False) -> list[str]:
         f"{wiring.usual_bundle} between boxes unless marked.": bool(wiring.usual_bundle),
         f"Stubs at a rim go round to the other end of the row or column{names}.": Path.ROUND in {at for at, _ in paths},
         "Curves join chips that are not neighbours.": (Path.ACROSS, False) in paths,
-        POSITIONS: wiring.has_positions and not is_small,
+        POSITIONS: wiring.has_positions(*State) and not is_small,
         "A dot marks a chip with links to other boxes.": not is_small and any(cell.is_exit for cell in cells),
         "A dark corner marks a pinned chip.": any(cell.is_pinned for cell in cells),
         "Red and dashed: down.": State.DOWN in states,

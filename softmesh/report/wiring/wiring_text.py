@@ -101,7 +101,7 @@ class WiringPicture:
             for part in draw(wiring, number, options.max_width - 4)
         ]
         yield from flowed(parts, options.max_width).lines()
-        if draw is boxed and wiring.has_positions:
+        if draw is boxed and wiring.has_positions(State.UP):
             yield Text(POSITIONS)
         yield from (Text(printable(line)) for line in self._words())
 
