@@ -53,6 +53,7 @@ class GraphNode:
     operands: tuple[int, ...]  # values, in the order of the signature
     results: tuple[int, ...]  # values; of what is changed in place, the new version
     writes: tuple[int, ...] = ()  # places among `operands` that are changed in place
+    is_view: bool = False  # whether its result is another view of its operand's memory
     site: str = ""  # the line of the program
     scope: str = ""  # "layer 3", where the program or its structure says so
 

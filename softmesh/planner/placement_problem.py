@@ -169,12 +169,11 @@ class _Evaluation:
                 self._check(node, place, strategy)
                 if strategy.needs[place] != self._given[value].layout:
                     wanted.setdefault((value, strategy.needs[place]), []).append(node.number)
-        left = {}
-        for value in graph.outputs:
-            if value in graph.makers and value in problem.homes:
+        for value in graph.outputs:  # left for the caller while the last node runs
+            if value in problem.homes and value in graph.makers:
                 home = problem.homes[value][self._assignment.homes[value]]
                 if home.layout != self._given[value].layout:
-                    left[value, home.layout] = wanted.setdefault((value, home.layout), [])
+                    wanted.setdefault((value, home.layout), []).append(len(graph.nodes))
         moves = []
         for (value, end), consumers in wanted.items():
             start, dtype = self._given[value]
@@ -182,11 +181,11 @@ class _Evaluation:
             if way is None:
                 self._broken.append(f"{graph.values[value].name} cannot be brought to where it is needed")
                 continue
-            moves.append(Move(value, start, end, way, tuple(consumers)))
-            first, last = (consumers[0], consumers[-1]) if consumers else (len(graph.nodes) - 1,) * 2
-            if (value, end) in left:
-                first, last = min(graph.makers[value], first), len(graph.nodes)
-            self._hold(first, last, problem.held_bytes(value, dtype, end))
+            nodes = tuple(number for number in consumers if number < len(graph.nodes))
+            moves.append(Move(value, start, end, way, nodes))
+            held = problem.held_bytes(value, dtype, end)
+            last = len(graph.nodes) - 1
+            self._hold(min(consumers[0], last), min(consumers[-1], last), held)
         return moves
 
     def _check(self, node: GraphNode, place: int, strategy: OpStrategy) -> None:
