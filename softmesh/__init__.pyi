@@ -300,6 +300,7 @@ from softmesh.placement.tensor_topology import (
     PlacementShard as PlacementShard,
     TensorTopology as TensorTopology,
 )
+from softmesh.planner.layout_plan import plan as plan
 from softmesh.processes.context_api import (
     Rank as Rank,
     Size as Size,

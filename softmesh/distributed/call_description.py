@@ -7,7 +7,7 @@ moved, and tells the shape, dtype and layout of the result; what is left to say 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from softmesh.distributed.layouts import (
     Extents,
     Layout,
     Value,
+    bits,
     described,
     has_other_grid,
     layout_of,
@@ -34,10 +35,12 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import HOST
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems.chip import Chip
-from softmesh.tensor.dtype import facts
+from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.dtype import Layout as TensorLayout
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.tile import DEFAULT_TILE, Tile
 
 _NOWHERE = torch.device("meta")
 
@@ -130,12 +133,33 @@ def describe_call(
 ) -> CallDescription:
     mesh = tuple(device.shape)
     _check_can_be_unified(op, bound)
-    tensors, names = tensors_of(op, bound)
+    tensors, _ = tensors_of(op, bound)
     layouts = tuple(layout_of(called, tensor) for tensor in tensors)
     values = tuple(value_of(tensor, layout, mesh) for tensor, layout in zip(tensors, layouts, strict=True))
-    stand_ins = [_stand_in(tensor, value.shape) for tensor, value in zip(tensors, values, strict=True)]
-    whole = _with_stand_ins(op, bound, stand_ins)
-    operands = tuple(Operand(op.name, name, t.spec) for name, t in zip(names, stand_ins, strict=True))
+    stand_ins = [
+        blank_tensor(value.shape, tensor.dtype, tensor.layout, tensor.tile)
+        for tensor, value in zip(tensors, values, strict=True)
+    ]
+    whole = with_stand_ins(op, bound, stand_ins)
+    told = describe_whole(called, op, whole, layouts, mesh, device.system.chip, lines, shape_of)
+    is_spread = device.block is not None
+    return replace(told, regridded=tuple(map(has_other_grid, tensors)), is_spread=is_spread)
+
+
+def describe_whole(
+    called: str,
+    op: Operation,
+    whole: list[Any],
+    layouts: tuple[Layout, ...],
+    mesh: Extents,
+    chip: Chip,
+    lines: tuple[Line, ...],
+    shape_of: ShapeOf,
+) -> CallDescription:
+    """Of arguments whose tensors are blank and whole, as `blank_tensor` makes them; no mesh need be open."""
+    tensors, names = tensors_of(op, whole)
+    values = tuple(Value(tuple(tensor.shape), bits(tensor.dtype), mesh) for tensor in tensors)
+    operands = tuple(Operand(op.name, name, t.spec) for name, t in zip(names, tensors, strict=True))
     try:
         call = BoundCall(op.definition.signature, whole)
         form = _ShapeInference(op.definition, call).form(operands, shape_of)
@@ -152,18 +176,19 @@ def describe_call(
         names,
         values,
         layouts,
-        tuple(map(has_other_grid, tensors)),
+        (False,) * len(tensors),
         form.results,
         form.container,
         form.local,
         mesh,
-        device.system.chip,
+        chip,
         lines,
-        device.block is not None,
+        False,
     )
 
 
-def _with_stand_ins(op: Operation, bound: Sequence[Any], stand_ins: Sequence[Tensor]) -> list[Any]:
+def with_stand_ins(op: Operation, bound: Sequence[Any], stand_ins: Sequence[Tensor]) -> list[Any]:
+    """The arguments, with these in the places of their tensors."""
     waiting = iter(stand_ins)
     whole = list(bound)
     for at in op.definition.signature.operand_at:
@@ -191,10 +216,10 @@ def _with_tensors(value: Any, stand_ins: Any) -> Any:
     return next(stand_ins) if isinstance(value, Tensor) else value
 
 
-def _stand_in(tensor: Tensor, shape: Extents) -> Tensor:
+def blank_tensor(shape: Extents, dtype: DataType, layout: TensorLayout, tile: Tile = DEFAULT_TILE) -> Tensor:
     """A tensor of the whole shape on the host, without values."""
-    spec = make_spec(shape, tensor.dtype, tensor.layout, DRAM_MEMORY_CONFIG, tensor.tile)
-    data = torch.empty((1,) * HOST.lead + shape, dtype=facts(tensor.dtype).storage, device=_NOWHERE)
+    spec = make_spec(shape, dtype, layout, DRAM_MEMORY_CONFIG, tile)
+    data = torch.empty((1,) * HOST.lead + shape, dtype=facts(dtype).storage, device=_NOWHERE)
     return Tensor.make(Storage(data, HOST, None), spec)
 
 

@@ -197,13 +197,14 @@ def _piece(shape: Extents, word: Placement, devices: int) -> Extents:
 
 def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, tuple[Extents, ...]]:
     """The op as defined on pieces of these shapes, and the shapes of what it makes of them."""
-    local, arguments = _defined(given, shapes)
+    local, arguments = defined_on_pieces(given, shapes)
     made = form_only(local.compute)(*_meta(local, given, arguments))
     results = [made] if isinstance(made, torch.Tensor) else list(made)
     return local, tuple(tuple(result.shape[1:]) for result in results)
 
 
-def _defined(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, dict[str, Any]]:
+def defined_on_pieces(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, dict[str, Any]]:
+    """The op as defined on pieces of these shapes, and its arguments with them."""
     operands = [
         operand._replace(spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile))
         for operand, shape in zip(given.operands, shapes, strict=True)
@@ -217,7 +218,7 @@ def _is_defined(given: CallDescription, split: Split) -> bool:
     """Whether the op takes pieces of this size: one that wants whole tiles, say."""
     shapes = (value.local_shape(split.needs(i)) for i, value in enumerate(given.values))
     try:
-        _defined(given, tuple(shapes))
+        defined_on_pieces(given, tuple(shapes))
     except SoftmeshError:
         return False
     return True

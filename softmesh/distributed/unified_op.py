@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
+from softmesh.cost.link_costs import Line
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.dispatch.call_cache import Call, CallCache
 from softmesh.dispatch.cost_rules import flops_per_element
@@ -23,20 +24,22 @@ from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import CostRule
 from softmesh.dispatch.signature import Signature
 from softmesh.distributed import communication_policy
-from softmesh.distributed.call_description import ShapeOf, describe_call
+from softmesh.distributed.call_description import CallDescription, ShapeOf, describe_call, describe_whole, tensors_of
 from softmesh.distributed.compiled_plan import CompiledPlan
 from softmesh.distributed.layout_planner import Plan
-from softmesh.distributed.layouts import mesh_of
+from softmesh.distributed.layouts import Extents, mesh_of
 from softmesh.distributed.placement_requests import axis_names, request_key
-from softmesh.distributed.runnable_plan import Describe, Runnable, planned
+from softmesh.distributed.runnable_plan import Describe, Runnable, SplitOptions, planned
 from softmesh.errors import ArgumentError, FabricWarning, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
+from softmesh.placement.placements import REPLICATE
 from softmesh.runtime import commands
 from softmesh.runtime.commands import observed, within
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.fabric_api import configure_while_open
 from softmesh.strictness import is_lenient, is_strict, warn
+from softmesh.systems.chip import Chip
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -178,8 +181,7 @@ class Unified(EntryPoint):
         request: Any,
         device: MeshDevice,
     ) -> _Found:
-        self._check_names(kwargs)
-        bound = self._signature.bind(args, kwargs)
+        bound = self.bound(args, kwargs)
         given = describe_call(self.short_name, self.plain, bound, device, lines_of(device), self._shape_of)
         runnable = planned(given, self._describe(given), request, device)
         order = self._order(args, kwargs)
@@ -187,6 +189,21 @@ class Unified(EntryPoint):
             self._plans.clear()
         found = self._plans[key] = (runnable, None if order == tuple(range(len(order))) else order)
         return found
+
+    def split_options(
+        self, whole: list[Any], mesh: Extents, chip: Chip, lines: tuple[Line, ...]
+    ) -> tuple[CallDescription, SplitOptions]:
+        """How a call can be split over a mesh that need not be open: its tensors are blank, and replicated."""
+        tensors, _ = tensors_of(self.plain, whole)
+        layouts = ((REPLICATE,) * len(mesh),) * len(tensors)
+        given = describe_whole(self.short_name, self.plain, whole, layouts, mesh, chip, lines, self._shape_of)
+        return given, self._describe(given)
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments of the plain op, in its order."""
+        given = {name: value for name, value in kwargs.items() if name not in _OWN}
+        self._check_names(given)
+        return self._signature.bind(args, given)
 
     def _check_names(self, kwargs: dict[str, Any]) -> None:
         signature = self._signature

@@ -1,0 +1,253 @@
+"""Captures a function as an op graph: it is run once without values, as on one device, and its ops are written down.
+
+The outermost call that is an op becomes a node; functions that are made of several ops are looked into. Tensors that no
+op made are leaves: weights, inputs, caches. Collectives have nothing to do on one device, and hand on what they get.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from softmesh.callsite import user_call_site
+from softmesh.collectives.collective_operation import is_collective
+from softmesh.dispatch.call_cache import bound_values
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
+from softmesh.dispatch.operation import Operation
+from softmesh.distributed.layouts import layout_along, whole_shape
+from softmesh.distributed.unified_op import Unified
+from softmesh.errors import MeshError, NotModelled
+from softmesh.planner.leaf_names import LeafNames
+from softmesh.planner.one_chip_mesh import one_chip_mesh
+from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
+from softmesh.runtime.commands import Command, observe
+from softmesh.systems.chip import Chip
+from softmesh.tensor.tensor import Tensor
+from softmesh.value_free import without_values
+
+DEVICE_NAMES = ("device", "mesh_device", "mesh")  # a parameter of this name is given the one-chip mesh
+_SIGNPOST = "signpost "
+_SAME = ("to_device", "move", "reallocate", "experimental.quasar.move", "experimental.quasar.reallocate")
+_ASSIGNS = ("copy", "copy_host_to_device_tensor")
+_READS = ("to_torch", "from_device", "copy_device_to_host_tensor", "compose")
+_KEEPING = (  # collectives that leave, on one device, what they are given
+    *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
+    *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root", "all_to_all"),
+)
+
+
+def captured(function: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, Any] = (), *, chip: Chip) -> OpGraph:
+    """What `function` computes of `inputs`, which are tensors or anything else that it takes.
+
+    A parameter called `device`, `mesh_device` or `mesh` that is not among the inputs gets a mesh of one chip.
+    """
+    mesh = one_chip_mesh(chip)
+    args, kwargs = _arguments(function, inputs, mesh)
+    recorder = _Recorder(function, args, kwargs)
+    try:
+        with without_values(), observe(recorder), intercepting(recorder.called):
+            result = function(*args, **kwargs)
+        return recorder.graph(result)
+    finally:
+        mesh.close()
+
+
+def _arguments(function: Callable[..., Any], inputs: Any, mesh: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return args, kwargs
+    wanted = next((name for name in names if name in DEVICE_NAMES), None)
+    if wanted is None or wanted in kwargs or any(type(value) is type(mesh) for value in args):
+        return args, kwargs
+    if args:
+        at = names.index(wanted)
+        return (*args[:at], mesh, *args[at:]), kwargs
+    return args, {wanted: mesh, **kwargs}
+
+
+class _Recorder:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._values: list[GraphValue] = []
+        self._nodes: list[GraphNode] = []
+        self._numbers: dict[int, int] = {}  # by id of a tensor
+        self._by_memory: dict[tuple[int, Any], int] = {}  # by id of a storage, and spec
+        self._kept: list[Any] = []  # so that no other object gets their ids
+        self._read: list[int] = []  # values that the host reads
+        self._inputs = {id(one) for one in _leaves_of((args, kwargs)) if isinstance(one, Tensor | torch.Tensor)}
+        self._kept += [args, kwargs]
+        self._names = LeafNames(function, args, kwargs)
+        self._scope = ""
+        self._is_inside = False
+
+    def on_command(self, command: Command) -> None:
+        if command.name.startswith(_SIGNPOST):
+            self._scope = command.name.removeprefix(_SIGNPOST)
+
+    def called(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+        if self._is_inside:
+            return proceed(*args, **kwargs)
+        tensors = [value for value in _leaves_of((args, kwargs)) if isinstance(value, Tensor)]
+        if isinstance(op, Unified) and op.short_name != "redistribute":
+            return self._node(op.plain, op.bound(args, kwargs), lambda: proceed(*args, **kwargs))
+        if isinstance(op, Operation) and is_collective(op):
+            return self._collective(op, tensors)
+        if isinstance(op, Operation) and any(tensor.storage.device is not None for tensor in tensors):
+            return self._node(op, bound_values(op.definition, args, kwargs), lambda: proceed(*args, **kwargs))
+        result = proceed(*args, **kwargs)
+        self._after_function(op, args, kwargs, tensors, result)
+        return result
+
+    def _after_function(
+        self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], result: Any
+    ) -> None:
+        """Of what is no op: where a tensor goes, and what comes from an input."""
+        if op.name in _READS:
+            self._read += [self._number(tensor) for tensor in tensors if id(tensor) in self._numbers]
+        elif op.name in _ASSIGNS and len(tensors) == 2:
+            self._assign(tensors[1], self._number(tensors[0]))
+        elif isinstance(result, Tensor) and id(result) not in self._numbers:
+            is_same = op.name in _SAME or isinstance(op, Unified)
+            if is_same and tensors and id(tensors[0]) in self._numbers:
+                self._assign(result, self._numbers[id(tensors[0])])
+            elif any(id(value) in self._inputs for value in _leaves_of((args, kwargs))):
+                self._inputs.add(id(result))
+                self._kept.append(result)
+            self._names.note(op, result, kwargs)
+
+    def _collective(self, op: Operation, tensors: list[Tensor]) -> Tensor:
+        device = tensors[0].storage.device if tensors else None
+        if op.name.rpartition(".")[2] not in _KEEPING or device is None or device.get_num_devices() > 1:
+            raise NotModelled(
+                f"softmesh.plan: {op.name} at {user_call_site()} moves data between devices, and a function that is to "
+                "be planned is written as on one device: leave it out, the plan inserts the collectives it needs."
+            )
+        return tensors[0]
+
+    def _node(self, op: Operation, bound: list[Any], proceed: Callable[[], Any]) -> Any:
+        signature = op.definition.signature
+        if signature.output_at is not None and bound[signature.output_at] is not None:
+            target, bound[signature.output_at] = bound[signature.output_at], None
+        else:
+            target = None
+        operands: list[int] = []
+        refs = list(bound)
+        for at in signature.operand_at:
+            refs[at] = self._referred(bound[at], operands)
+        tensors = [tensor for at in signature.operand_at for tensor in _tensors_of(bound[at])]
+        written = [tensors[place] for place in op.definition.writes]
+        self._is_inside = True
+        try:
+            result = proceed()
+        finally:
+            self._is_inside = False
+        made = list(_tensors_of(result))
+        results = []
+        for place, tensor in enumerate(written or made):
+            earlier = operands[op.definition.writes[place]] if written else None
+            number = self._new(tensor, Role.ACTIVATION, f"{op.name.rpartition('.')[2]} {len(self._nodes)}", earlier)
+            results.append(number)
+        for tensor, number in zip(made, results, strict=False):
+            self._assign(tensor, number)
+        for tensor, number in zip(_tensors_of(target), results, strict=False):
+            self._assign(tensor, number)
+        self._nodes.append(
+            GraphNode(
+                len(self._nodes),
+                op.name,
+                tuple(refs),
+                tuple(operands),
+                tuple(results),
+                op.definition.writes,
+                bool(made and tensors and made[0].storage.claim is tensors[0].storage.claim),
+                str(user_call_site()),
+                self._scope,
+            )
+        )
+        return result
+
+    def _referred(self, value: Any, operands: list[int]) -> Any:
+        if isinstance(value, Tensor):
+            operands.append(self._number(value))
+            return ValueRef(operands[-1])
+        return tuple(self._referred(item, operands) for item in value) if isinstance(value, list | tuple) else value
+
+    def _number(self, tensor: Tensor) -> int:
+        found = self._numbers.get(id(tensor))
+        if found is None:
+            found = self._by_memory.get((id(tensor.storage), tensor.spec))
+        if found is None:
+            role = Role.INPUT if id(tensor) in self._inputs else Role.WEIGHT
+            found = self._new(tensor, role, self._names.name(tensor, len(self._values)))
+        self._assign(tensor, found)
+        return found
+
+    def _new(self, tensor: Tensor, role: Role, name: str, version_of: int | None = None) -> int:
+        number = len(self._values)
+        if version_of is not None:
+            name, role = self._values[version_of].name, self._values[version_of].role
+        self._values.append(
+            GraphValue(number, name, _whole_shape(tensor), tensor.dtype, tensor.layout, role, version_of)
+        )
+        self._assign(tensor, number)
+        return number
+
+    def _assign(self, tensor: Tensor, number: int) -> None:
+        """From here on the tensor holds this value."""
+        self._numbers[id(tensor)] = number
+        self._by_memory[id(tensor.storage), tensor.spec] = number
+        self._kept.append((tensor, tensor.storage))
+
+    def graph(self, result: Any) -> OpGraph:
+        if not self._nodes:
+            raise MeshError("softmesh.plan: the function called no op on a device: there is nothing to plan.")
+        outputs = [self._number(tensor) for tensor in _tensors_of(result)]
+        outputs += [number for number in self._read if number not in outputs]
+        made = {number for node in self._nodes for number in node.results}
+        written = {self._root(node.operands[place]) for node in self._nodes for place in node.writes}
+        values = [
+            _with_role(value, Role.CACHE) if self._root(value.number) in written - made else value
+            for value in self._values
+        ]
+        return OpGraph(tuple(values), tuple(self._nodes), tuple(dict.fromkeys(n for n in outputs if n in made)))
+
+    def _root(self, number: int) -> int:
+        earlier = self._values[number].version_of
+        return number if earlier is None else self._root(earlier)
+
+
+def _with_role(value: GraphValue, role: Role) -> GraphValue:
+    return GraphValue(value.number, value.name, value.shape, value.dtype, value.layout, role, value.version_of)
+
+
+def _whole_shape(tensor: Tensor) -> tuple[int, ...]:
+    device = tensor.storage.device
+    if device is None or device.get_num_devices() == 1:
+        return tuple(tensor.shape)
+    mesh = tuple(device.shape)
+    words = layout_along(tensor.view_distribution(), mesh)
+    if words is None:
+        raise MeshError(
+            f"softmesh.plan: a tensor of shape {list(tensor.shape)} at {user_call_site()} stands for no one value "
+            f"along the axes of {device}: write the function as on one device, or with unified ops."
+        )
+    return whole_shape(tensor, words, mesh)
+
+
+def _leaves_of(nest: Any) -> Iterable[Any]:
+    if isinstance(nest, list | tuple):
+        for item in nest:
+            yield from _leaves_of(item)
+    elif isinstance(nest, dict):
+        for item in nest.values():
+            yield from _leaves_of(item)
+    else:
+        yield nest
+
+
+def _tensors_of(nest: Any) -> Iterable[Tensor]:
+    return (value for value in _leaves_of(nest) if isinstance(value, Tensor))

@@ -1,0 +1,71 @@
+"""`softmesh.plan`: the best way to lay a function's tensors and work over a mesh, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softmesh.cost.mesh_lines import lines_of
+from softmesh.distributed.layouts import Layout
+from softmesh.errors import MeshError
+from softmesh.planner.capture import captured
+from softmesh.planner.integer_program import Solution, Status, solved
+from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
+from softmesh.planner.problem_setup import ANYTHING, Freedom, problem_of
+from softmesh.runtime.device import MeshDevice
+
+
+@dataclass(frozen=True)
+class LayoutPlan:
+    """Which strategy each op takes, where each leaf lies, and what that costs."""
+
+    problem: PlacementProblem
+    assignment: Assignment
+    cost: PlanCost
+    bound: float  # seconds: no plan takes less
+    gap: float  # how much of its time it may be above the optimum
+    status: Status
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        return self.problem.mesh_shape
+
+    @property
+    def seconds(self) -> float:
+        return self.cost.seconds
+
+    def home(self, name: str) -> Home:
+        """Where and as what a weight, an input or a cache of this name is kept."""
+        return self.problem.given(self.assignment, self.problem.graph.named(name).number)
+
+    def layout(self, name: str) -> Layout:
+        """A placement for each mesh axis."""
+        return self.home(name).layout
+
+
+def plan(
+    function: Callable[..., Any],
+    mesh_device: MeshDevice,
+    inputs: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    time_limit: float = 60.0,
+    gap: float = 1e-4,
+    freedom: Freedom = ANYTHING,
+) -> LayoutPlan:
+    """Plan `function` of `inputs`, written as on one device, for this mesh."""
+    chip = mesh_device.system.chip
+    graph = captured(function, inputs, chip=chip)
+    problem = problem_of(graph, tuple(mesh_device.shape), lines_of(mesh_device), chip, freedom)
+    return plan_of(problem, solved(problem, time_limit, gap))
+
+
+def plan_of(problem: PlacementProblem, solution: Solution) -> LayoutPlan:
+    if solution.assignment is None or solution.cost is None:
+        why = (
+            "no plan was found in time: give it more"
+            if solution.status is Status.TIME_LIMIT
+            else "nothing fits the memory of these devices: take more of them, or a smaller dtype"
+        )
+        raise MeshError(f"softmesh.plan: {why}.")
+    return LayoutPlan(problem, solution.assignment, solution.cost, solution.bound, solution.gap, solution.status)

@@ -1,0 +1,73 @@
+"""Seconds of an op on pieces of given shapes: priced as the commands of a running program are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from softmesh.cost.calibration_files import default_calibration
+from softmesh.cost.chip_costs import copy_seconds
+from softmesh.cost.command_workloads import bytes_of, workload_of
+from softmesh.cost.op_families import Family, family_of
+from softmesh.dispatch.plan import CostRule
+from softmesh.hardware.enums import DataType, Layout
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.runtime.commands import Command
+from softmesh.systems.chip import Chip
+from softmesh.tensor.spec import TensorSpec
+
+_NOWHERE: Any = object()  # prices of work on a chip ask whether there is a mesh, and not which
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A tensor as one device has it, of which there is nothing but the spec."""
+
+    spec: TensorSpec
+    address: int
+
+    @property
+    def storage(self) -> Any:
+        return SimpleNamespace(address=self.address)
+
+    @property
+    def shape(self) -> Any:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DataType:
+        return self.spec.dtype
+
+    @property
+    def layout(self) -> Layout:
+        return self.spec.layout
+
+    def memory_config(self) -> MemoryConfig:
+        return DRAM_MEMORY_CONFIG
+
+
+def work_seconds(
+    op: str,
+    chip: Chip,
+    operands: Sequence[TensorSpec],
+    results: Sequence[TensorSpec],
+    arguments: dict[str, Any],
+    cost: CostRule,
+    *,
+    is_in_place: bool,
+) -> float:
+    """`is_in_place`: the first result lies in the memory of the first operand."""
+    read = [Piece(spec, at) for at, spec in enumerate(operands)]
+    made = [Piece(spec, 0 if is_in_place else len(read) + at) for at, spec in enumerate(results)]
+    flops = cost(operands, results)
+    command: Any = Command(op, read, made, (), 0, _NOWHERE, _NOWHERE, arguments, lambda: flops)  # type: ignore[arg-type]
+    work = workload_of(command, chip)
+    if work is None:
+        return 0.0
+    seconds = default_calibration().estimate(work).seconds
+    if family_of(op) is Family.ATTENTION:  # every user's keys and values are read, once
+        kept: Any = read[1:]
+        seconds = max(seconds, copy_seconds(chip, sum(map(bytes_of, kept)) // 2))
+    return seconds

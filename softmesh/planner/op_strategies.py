@@ -1,0 +1,172 @@
+"""Strategies of an op of a graph: the ways to split its work over the axes of a mesh, what each needs, gives, takes.
+
+They are those of the unified op of the same name (`softmesh.distributed`), asked with whole blank tensors; what they
+cost is priced as the commands of a running program are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from softmesh.cost.link_costs import Line
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.distributed.call_description import CallDescription, blank_tensor
+from softmesh.distributed.generic_ops import defined_on_pieces, unified
+from softmesh.distributed.layouts import Extents, Layout, Value, bits
+from softmesh.distributed.redistribution import Step
+from softmesh.distributed.runnable_plan import SplitOptions
+from softmesh.distributed.split_choices import Choice, Split, without_partial_results
+from softmesh.distributed.unified_op import Unified
+from softmesh.errors import NotModelled, SoftmeshError
+from softmesh.hardware.enums import DataType
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.placement.placements import Shard
+from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
+from softmesh.planner.op_seconds import work_seconds
+from softmesh.systems.chip import Chip
+from softmesh.tensor.dtype import facts
+from softmesh.tensor.spec import TensorSpec, make_spec
+
+# Splits of unified ops that no public op of TT-NN does: their ops are softmesh's own.
+_OWN = {"split rows", "split queries", "ring of keys"}
+
+
+@dataclass(frozen=True)
+class OpStrategy:
+    """`dtypes` has one for each operand: that of the graph, or another one that a weight may be kept in."""
+
+    split_names: tuple[str, ...]  # what the devices along each axis split
+    needs: tuple[Layout, ...]  # for each operand
+    gives: tuple[Layout, ...]  # for each result
+    seconds: float  # of the work on a device
+    inside: tuple[Step, ...]  # what is exchanged in the midst of it
+    held_bytes: int  # beside operands and results
+    is_plain: bool  # whether public ops of TT-NN do it
+    dtypes: tuple[DataType, ...]
+
+    @property
+    def total_seconds(self) -> float:
+        return self.seconds + sum(step.cost.seconds for step in self.inside)
+
+
+class StrategyFinder:
+    """For ops on one mesh; equal calls have the same strategies."""
+
+    def __init__(self, mesh_shape: Extents, chip: Chip, lines: tuple[Line, ...]) -> None:
+        self.mesh_shape, self.chip, self.lines = mesh_shape, chip, lines
+        self._known: dict[Any, tuple[OpStrategy, ...]] = {}
+
+    def strategies(self, graph: OpGraph, node: GraphNode) -> tuple[OpStrategy, ...]:
+        key = _call_key(graph, node, node.bound)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple(self._found(graph, node))
+        return found
+
+    def described(self, graph: OpGraph, node: GraphNode) -> tuple[CallDescription, SplitOptions]:
+        """The unified op's own description of the call: whoever runs a plan asks it for the op as a split has it."""
+        op = unified(OPERATIONS[node.op])
+        assert isinstance(op, Unified)
+        whole = [_blank(graph, value) for value in node.bound]
+        try:
+            return op.split_options(whole, self.mesh_shape, self.chip, self.lines)
+        except NotModelled:
+            raise
+        except SoftmeshError:  # a memory config or a program config of one device's shapes
+            return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines)
+
+    def _found(self, graph: OpGraph, node: GraphNode) -> Iterator[OpStrategy]:
+        given, options = self.described(graph, node)
+        best: dict[tuple[Any, ...], OpStrategy] = {}
+        for split in splits_of(given, options):
+            needs = tuple(split.needs(i) for i in range(len(given.operands)))
+            gives = (split.gives,) * len(node.results)
+            if any(needs[place] != split.gives for place in node.writes):
+                continue
+            inside = () if options.inside is None else options.inside(split)
+            strategy = OpStrategy(
+                tuple(choice.name for choice in split.choices),
+                needs,
+                gives,
+                _seconds(given, node, needs, split.gives),
+                inside,
+                0,
+                not any(choice.name in _OWN for choice in split.choices),
+                tuple(operand.dtype for operand in given.operands),
+            )
+            known = best.get((needs, gives, strategy.is_plain))
+            if known is None or strategy.total_seconds < known.total_seconds:
+                best[needs, gives, strategy.is_plain] = strategy
+        yield from best.values()
+
+
+def splits_of(given: CallDescription, options: SplitOptions) -> Iterator[Split]:
+    """One choice for each axis, of those whose pieces are even and that the op takes."""
+    first = options.choices[0]
+    per_axis: Any = [options.choices] * len(given.mesh) if isinstance(first, Choice) else options.choices
+    results = [Value(tuple(spec.shape), bits(spec.dtype), given.mesh) for spec in given.results]
+    cuts = any(o.is_float for o in given.operands) and not facts(given.result.dtype).is_float
+    drops = cuts or options.after is not None
+    open_choices = []
+    for n, choices in zip(given.mesh, per_axis, strict=True):
+        left = without_partial_results(choices) if drops else choices
+        open_choices.append([c for c in left if _divides(given, results, c, n)] if n > 1 else [choices[0]])
+    for chosen in product(*open_choices):
+        split = Split(given.mesh, tuple(chosen))
+        fits = all(value.can_be(split.needs(i)) for i, value in enumerate(given.values))
+        fits = fits and all(result.can_be(split.gives) for result in results)
+        if fits and (options.is_true is None or options.is_true(split)):
+            yield split
+
+
+def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, devices: int) -> bool:
+    words = [*zip(given.values, choice.needs, strict=True), *((result, choice.gives) for result in results)]
+    return all(value.shape[word.dim] % devices == 0 for value, word in words if isinstance(word, Shard))
+
+
+def _seconds(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> float:
+    shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
+    try:
+        local, _ = defined_on_pieces(given, shapes)
+    except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
+        local = given.local
+    return work_seconds(
+        node.op,
+        given.chip,
+        [_piece(operand.spec, shape) for operand, shape in zip(given.operands, shapes, strict=True)],
+        [_piece(spec, Value(tuple(spec.shape), 0, given.mesh).local_shape(gives)) for spec in given.results],
+        {name: value for name, value in given.arguments.items() if isinstance(value, bool | int | float | str)},
+        local.cost or given.op.definition.cost,
+        is_in_place=bool(node.writes) or node.is_view,
+    )
+
+
+def _piece(spec: TensorSpec, shape: Extents) -> TensorSpec:
+    return make_spec(shape, spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
+
+
+def _blank(graph: OpGraph, value: Any) -> Any:
+    if isinstance(value, ValueRef):
+        known = graph.values[value.number]
+        return blank_tensor(known.shape, known.dtype, known.layout)
+    return [_blank(graph, item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _without_tuning(op: Unified, whole: list[Any]) -> list[Any]:
+    signature = op.plain.definition.signature
+    dropped = {signature.memory_config_at, *signature.tuning_at}
+    return [signature.defaults[at] if at in dropped else value for at, value in enumerate(whole)]
+
+
+def _call_key(graph: OpGraph, node: GraphNode, value: Any) -> Any:
+    if value is node.bound:
+        return (node.op, node.writes, node.is_view, len(node.results), *(_call_key(graph, node, v) for v in value))
+    if isinstance(value, ValueRef):
+        known = graph.values[value.number]
+        return (known.shape, known.dtype, known.layout)
+    if isinstance(value, list | tuple):
+        return tuple(_call_key(graph, node, item) for item in value)
+    return (type(value), repr(value))
