@@ -125,7 +125,7 @@ class CallCache:
             elif kind is not float:
                 key.append(value)
             elif self._place(at, args, kwargs) not in self._free_at:
-                key.append(repr(value))  # 0.0 and -0.0 are equal, too
+                key.append(value if value and value == value else repr(value))  # 0.0 and -0.0 are equal, nan to nothing
         if device is None:
             return None
         key.append(device.unique_id)
