@@ -22,9 +22,10 @@ from softmesh.runtime.buffers.buffer_config import BufferDistributionSpec
 from softmesh.runtime.buffers.mesh_memory import TensorVersion, memory_provider
 from softmesh.runtime.buffers.paged_memory import PagedBase, PageLayout, page_map
 from softmesh.runtime.memory.memory_map import MemoryMap
+from softmesh.storage_owners import without_view_base
 from softmesh.tensor.page_bytes import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, without_view_base
+from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
 from softmesh.tensor.tensor import Tensor
 
 
