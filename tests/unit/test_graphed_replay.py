@@ -58,8 +58,20 @@ class RecordedGraph(TorchDispatchMode):
                     old.copy_(new)
 
 
+CARD = torch.device("cuda", 1)
+CURRENT: list[torch.device] = []  # the one that torch's launches go to, while a program has chosen it
+
+
+@contextmanager
+def current(card: torch.device) -> Iterator[None]:
+    CURRENT.append(card)
+    yield
+    CURRENT.pop()
+
+
 @contextmanager
 def capturing(graph: RecordedGraph, **_: object) -> Iterator[None]:
+    assert CURRENT == [CARD], "a capture records the current card's stream and no other"
     with graph:
         yield
     graph.take_back()
@@ -79,7 +91,9 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[RecordedGraph]:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(trace_api, "Trace", lambda recording, manager, _: Trace(recording, manager, True))
+    monkeypatch.setattr(torch.cuda, "device", current)
+    monkeypatch.setattr(trace_api, "Trace", lambda recording, manager, _: Trace(recording, manager, CARD))
+    CURRENT.clear()
     return made
 
 

@@ -39,9 +39,12 @@ class _Value:
 
 
 class GraphedReplay:
-    """`kept` are the slots of results, `external` those of memories that were there before."""
+    """`kept` are the slots of results, `external` those of memories that were there before; `card` is the GPU."""
 
-    def __init__(self, name: str, steps: Sequence[Step], kept: set[int], external: set[int], find: Find) -> None:
+    def __init__(
+        self, name: str, steps: Sequence[Step], kept: set[int], external: set[int], find: Find, card: torch.device
+    ) -> None:
+        self._card = card
         self._name, self._steps, self._kept, self._external, self._find = name, steps, kept, external, find
         self._between: dict[int, _Value] = {}
         self._cuts = {at: "it runs on the host" for at, step in enumerate(steps) if _needs_host(step)}
@@ -95,7 +98,8 @@ class GraphedReplay:
         waiting = self._cut(0, len(self._steps))
         while waiting:
             part = waiting.pop(0)
-            failed = part.capture()
+            with torch.cuda.device(self._card):  # a capture is of the current one, whatever the tensors lie on
+                failed = part.capture()
             if failed is not None:
                 self._cuts[failed[0]] = failed[1]
                 waiting = self._cut(part.first, part.last) + waiting
