@@ -1,4 +1,4 @@
-"""How many owners a torch storage has: the tensors and views, in Python and in C++, that keep its memory alive.
+"""Counts the owners of a torch storage: the tensors and views, in Python and in C++, that keep its memory alive.
 
 torch tells it by a function of its own alone, which its CUDA graphs rest upon; no public one does. Memory that nobody
 else reads can be written over or handed out again, and that is the only safe way to know. Asking for the storage
