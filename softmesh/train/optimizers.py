@@ -34,6 +34,9 @@ class Optimizer:
         self._skips_missing = skip_missing
         self._state: dict[str, dict[str, torch.Tensor]] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lr={self.lr:g}, {len(self.params)} parameters, {self.steps} steps done)"
+
     def zero_grad(self) -> None:
         zero_gradients(self.params.values())
 
