@@ -15,7 +15,7 @@ from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
-from softmesh.train.module import Parameters, Phase, named, tell_phase, zero_gradients
+from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
 
 
 class Optimizer:
@@ -55,6 +55,7 @@ class Optimizer:
     def step(self) -> None:
         """Change every parameter by its gradient."""
         name = type(self).__name__
+        tell_ranks(f"{name}.step(lr={self.lr})", self.params)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
         with torch.no_grad():
             self._step()
