@@ -83,11 +83,10 @@ def _dealt_otherwise(shares: torch.Tensor) -> list[int] | None:
         runs = torch.tensor_split(shares[model], breaks)
         if len(runs) > max(4, count // 8):
             continue
-        wrong = []
-        for device in range(devices):
-            moved = torch.cat([run + (device - model) * len(run) for run in runs])
-            if not torch.equal(moved, shares[device]):
-                wrong.append(device)
+        dealt = [torch.cat([run + (device - model) * len(run) for run in runs]) for device in range(devices)]
+        if int(dealt[0].min()) != 0:
+            continue  # the first device has the first share of everything
+        wrong = [device for device in range(devices) if not torch.equal(dealt[device], shares[device])]
         if best is None or len(wrong) < len(best):
             best = wrong
     return best if best is not None and 2 * len(best) <= devices else None
