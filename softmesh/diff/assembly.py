@@ -19,13 +19,16 @@ from softmesh.diff.value_store import Stored
 from softmesh.hardware.enums import DataType
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
 from softmesh.train.equivalence.values import Value, spread, whole
 
 _ROW = 8.0  # of the largest error of a row, what counts like an error of the whole: noise has rows that are worse
 _STEPS = {DataType.BFLOAT16: 8, DataType.FLOAT32: 24, DataType.BFLOAT8_B: 7, DataType.BFLOAT4_B: 3}
 _MOST_READINGS = 64
+_SHARED_EXPONENTS = (DataType.BFLOAT8_B, DataType.BFLOAT4_B)  # what is small beside what is large was lost in them
+_SAMPLES, _FEW = 4096, 200
+_MASKED = 8.0  # times larger than the largest of all others, and nearly constant: what a mask adds
 
 
 class Measure(NamedTuple):
@@ -76,9 +79,11 @@ def readings(value: Value, expected: torch.Tensor) -> Iterator[Value]:
     local = value.data.shape[value.dist.lead :]
     choices: list[list[Placement]] = []
     for axis, word in enumerate(value.words):
-        n = value.data.shape[axis]
+        n = value.dist.grid[axis]
         dims = [d for d in range(len(local)) if d < expected.dim() and local[d] * n == expected.shape[d]]
-        if isinstance(word, Shard) and n > 1 and dims and word.dim % len(local) not in dims:
+        if word is REPLICATE and n > 1 and dims:
+            choices.append([word, *map(Shard, dims)])  # made on each device in the size of its share: zeros, a repeat
+        elif isinstance(word, Shard) and n > 1 and dims and word.dim % len(local) not in dims:
             choices.append([word, *map(Shard, dims)])  # of a dim with one element, it does not matter which one
         elif word is not LOCAL:
             choices.append([word])
@@ -86,7 +91,8 @@ def readings(value: Value, expected: torch.Tensor) -> Iterator[Value]:
             means = [Partial("avg")] if expected.numel() == 1 else []  # a loss that each device has of its own rows
             choices.append([LOCAL, *map(Shard, dims), Partial("sum"), *means])
     for words in itertools.islice(itertools.product(*choices), _MOST_READINGS):
-        yield Value(value.data, value.dist.with_placements(words))
+        dist = value.dist.with_placements(words)
+        yield Value(value.data.expand(*map(max, value.data.shape[: dist.lead], dist.extents), *local), dist)
 
 
 def like(expected: torch.Tensor, value: Value) -> torch.Tensor:
@@ -128,6 +134,11 @@ def _measure(value: Value, expected: torch.Tensor, dtype: object) -> Measure | N
         severity = 1.0 if error else 0.0
     else:
         error, severity = _relative(wrong, sure)
+        unmasked = None if dtype in _SHARED_EXPONENTS else ordinary(sure)
+        if unmasked is not None:
+            others = _relative(wrong * unmasked, sure * unmasked)
+            if others[1] > severity:
+                (error, severity), wrong, sure = others, wrong * unmasked, sure * unmasked
     largest = float(wrong.abs().max())
     size = float(sure.abs().max())
     steps = 2.0 ** (math.floor(math.log2(size)) + 1 - _STEPS.get(dtype, 24)) if size > 0 else 1.0  # type: ignore[call-overload]
@@ -135,6 +146,23 @@ def _measure(value: Value, expected: torch.Tensor, dtype: object) -> Measure | N
     by_chip = _by_chip(wrong, sure, dist.lead).expand(dist.grid).flatten().tolist()
     errors = tuple(zip(dist.coordinates(), by_chip, strict=True))
     return Measure(Figures(error, pcc, largest, largest / steps), severity, errors, value)
+
+
+def ordinary(values: torch.Tensor) -> torch.Tensor | None:
+    """Where there is a mask, what is not masked: beside its huge numbers, a wrong one would count for nothing."""
+    flat = values.flatten()
+    if len(flat) > _SAMPLES:  # at random: every n-th would be of the same column
+        flat = flat[torch.randint(len(flat), (_SAMPLES,), generator=torch.Generator().manual_seed(0))]
+    sizes = flat.abs().float()
+    sizes = sizes[sizes > 0].sort().values
+    few = len(sizes) // _FEW
+    if few < 1:
+        return None
+    steps = sizes[few:-few] / sizes[few - 1 : -few - 1]
+    if not len(steps) or float(steps.max()) < _MASKED:
+        return None
+    at = int(steps.argmax()) + few
+    return values.abs() < sizes[at] if float(sizes[-1]) < 4 * float(sizes[at]) else None
 
 
 def _relative(wrong: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:

@@ -154,6 +154,7 @@ def divergence(judgement: Judgement, judged: Judged) -> Divergence:
         finding.cause,
         finding.text,
         entry.module,
+        entry.callers,
     )
 
 
@@ -217,4 +218,5 @@ def _other_result(judgement: Judgement) -> Divergence | None:
         f"the devices hold the right values ({words}), and the host put them together to others"
         f"{'' if is_same_shape else f', of shape {tuple(ours.shape)} in place of {tuple(theirs.shape)}'}.",
         read.module,
+        read.callers,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import runpy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from softmesh.callsite import CallSite, is_ours, raw_callers, resolved
 from softmesh.diff.entries import Entry, Given, Operand, Recording
 from softmesh.diff.gradient_recording import GradientRecorder
 from softmesh.diff.value_store import Stored, ValueStore
@@ -24,6 +26,8 @@ READS = ("to_torch", "from_device")  # what comes to the host is compared as if 
 _SILENT = ("deallocate", "get_device_tensors")
 _SEED = 0
 _SAMPLES = 16
+_CALLERS = 4
+_STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
 _MOVING = (
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
@@ -107,10 +111,13 @@ class Recorder:
             command.within,
             self._module_of() if self._module_of is not None else self._section,
             self._call_of(command),
+            callers=_callers_of(command),
         )
         run.entries.append(entry)
-        if GRADIENTS.in_use and command.name not in READS:
-            self.gradients.note(entry, command.inputs, outputs)
+        if command.name not in READS:
+            self.gradients.made_by(entry)
+            if GRADIENTS.in_use:
+                self.gradients.note(entry, command.inputs, outputs)
 
     def _operand(self, tensor: CommandTensor, written: Collection[int] = ()) -> Operand:
         """What the tensor held; where the op wrote in place, before it did."""
@@ -132,6 +139,16 @@ class Recorder:
         _, args, kwargs = self._calls[-1]
         tensors = list(command.inputs)
         return _without_tensors(args, tensors), _without_tensors(kwargs, tensors)
+
+
+def _callers_of(command: Command) -> tuple[CallSite, ...]:
+    """Up to the program's first line; ops are often called by a function of the program's own."""
+    found = []
+    for raw in raw_callers(command.raw_site, 2, _CALLERS):
+        if is_ours(raw[0].co_filename) or raw[0].co_filename in _STARTERS:
+            break
+        found.append(resolved(raw))
+    return tuple(found)
 
 
 def _sample(data: torch.Tensor) -> str:
