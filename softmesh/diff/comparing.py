@@ -44,7 +44,7 @@ def compare(
     theirs = recorded(reference, is_reference=True)
     if theirs.error is not None:
         raise MeshError(f"compare: the reference raised {_raised(theirs.error)}.") from theirs.error
-    return compared(recorded(program), theirs, tolerance=tolerance)
+    return compared(recorded(program, twin=theirs), theirs, tolerance=tolerance)
 
 
 def assert_same(program: Callable[..., object], reference: Callable[..., object], **options: Any) -> None:

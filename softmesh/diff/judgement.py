@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from softmesh.diff.alignment import aligned
-from softmesh.diff.assembly import Measure, measured, value_of, whole_of
+from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
 from softmesh.diff.golden_values import inherited_error
 from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.recording import READS, Entry, Recording
@@ -24,6 +24,7 @@ from softmesh.diff.stand_ins import StandIns
 from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
 from softmesh.diff.value_store import Stored
 from softmesh.placement.placements import LOCAL, Partial
+from softmesh.progress import tracked
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _SMALL = 0.05
@@ -91,7 +92,7 @@ class Judgement:
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
         self.judged: list[Judged] = []
-        for entry in mine.entries:
+        for entry in tracked(mine.entries, "comparing op by op"):
             self.judged.append(self._judge(entry))
         self._trace_on()
         self.first = self._blamed()
@@ -156,6 +157,11 @@ class Judgement:
                 )
 
     def _measure(self, judged: Judged, at: int, should: Expected) -> None:
+        stored = judged.entry.outputs[at]
+        if stored.digest and stored.digest == should.stored.digest and stored.dtype == should.stored.dtype:
+            if judged.measure is None:
+                judged.measure, judged.output, judged.expected = same_measure(stored), at, should
+            return
         value = value_of(self.mine, judged.entry.outputs[at])
         expected = whole_of(self.theirs, should.stored)
         if value is None or expected is None:
@@ -335,7 +341,7 @@ class Judgement:
         theirs = whole_of(self.theirs, judged.expected.stored)
         if ours is None or theirs is None:
             return True
-        return is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
+        return self._is_dealt(judged) or is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
 
 
 def falls_apart(entry: Entry) -> bool:

@@ -46,7 +46,8 @@ def reference(form: Form) -> Recording:
 
 
 def outcome(form: Form, other: Form | None = None) -> Comparison:
-    return compared(recorded(partial(run, form)), reference(other or form))
+    theirs = reference(other or form)
+    return compared(recorded(partial(run, form), twin=theirs), theirs)
 
 
 @dataclass(frozen=True)
