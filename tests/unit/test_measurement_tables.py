@@ -188,7 +188,7 @@ def test_systems_are_known_by_their_names(read, system, arch, kind):
     [
         ({"arch": "quasar"}, "architecture"),
         ({"op": "decode_t/s/u", "shapes": "llama", "unit": "as named"}, "whole model"),
-        ({"op": "all_gather", "shapes": "prefill", "devices": "8"}, "bytes"),
+        ({"op": "all_gather", "shapes": "long", "devices": "8"}, "bytes"),
         ({"op": "all_gather", "shapes": "total 64 B", "devices": ""}, "devices"),
         ({"shapes": "large"}, "extents"),
         ({"op": "NoC Loopback", "shapes": "", "unit": "B/cycle"}, "lower bound"),

@@ -1,13 +1,27 @@
 """Ops of whole models of which only the kind is known, and gaps between ops: a typical time for each kind.
 
 Published per-op times of models in decode name the op and not its shape. A kind's time in one such model is the best
-guess for the next one, with a band as wide as the times of one kind differ.
+guess for the next one, with a band as wide as the times of one kind differ. What was never published has the time of
+its likes: collectives, products, norms, data movement.
 """
 
 from __future__ import annotations
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.laws.law import Coefficients, Law, Numbers
+from softmesh.cost.op_words import kind_of
+
+
+def _wider(key: str) -> tuple[str, ...]:
+    """`wormhole_b0 decode matmul` is one of the products in decode, and one of all ops in decode.
+
+    >>> _wider("wormhole_b0 decode matmul")
+    ('any decode product', 'any decode op')
+    """
+    _, phase, name = key.split()
+    kind = kind_of(name)
+    everything = f"any {phase} op"
+    return (everything,) if kind is None else (f"any {phase} {kind.value}", everything)
 
 
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
@@ -25,5 +39,6 @@ TYPICAL_OP = Law(
     doubt=1.0,
     noise=0.1,
     bound=lambda terms, c: Bound.DISPATCH,
+    wider=_wider,
     keeps_points=False,
 )
