@@ -36,7 +36,17 @@ from softmesh.cost.workloads import (
 
 LAWS = {
     law.name: law
-    for law in (EXCHANGE, PERSISTENT_EXCHANGE, PRODUCT, SHARDED_PRODUCT, ELEMENTS, MOVEMENT, HOST_TRANSFER, DISPATCH, TYPICAL_OP)
+    for law in (
+        EXCHANGE,
+        PERSISTENT_EXCHANGE,
+        PRODUCT,
+        SHARDED_PRODUCT,
+        ELEMENTS,
+        MOVEMENT,
+        HOST_TRANSFER,
+        DISPATCH,
+        TYPICAL_OP,
+    )
 }
 _OF_KIND = {
     Exchange: EXCHANGE,

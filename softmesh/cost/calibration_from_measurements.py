@@ -22,6 +22,7 @@ FOLDS = 5
 COVERED = 0.92  # of the rows that were left out, when bands are made
 _NARROWEST, _WIDEST = 0.02, 2.0  # logs of factors
 _FEW = 10  # rows: fewer do not tell how wide a band must be
+_FEW_OF_A_GROUP = 4  # rows: fewer tell nothing of the others
 _SEED = 23
 
 Rows = Sequence[Measurement]
@@ -90,7 +91,8 @@ def _widest_first(groups: Groups) -> list[tuple[tuple[str, str], list[Measuremen
         for at, wider in enumerate(LAWS[name].wider(key)):
             wide.setdefault((name, wider), []).extend(group)
             depth[name, wider] = at
-    return sorted(wide.items(), key=lambda item: -depth[item[0]])
+    known = ((at, group) for at, group in wide.items() if len(group) >= _FEW_OF_A_GROUP)
+    return sorted(known, key=lambda item: -depth[item[0]])
 
 
 def _assembled(found: Fits, base: Calibration | None) -> Fits:
@@ -201,7 +203,7 @@ def _bands_of(calibration: Calibration) -> dict[tuple[str, str], float]:
 
 
 def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]:
-    """For each set of coefficients, the band that holds nine in ten of the rows whose shape, or series, it had not seen.
+    """For each set of coefficients, the band that holds nine in ten of rows whose shape, or series, it had not seen.
 
     What has no coefficients of its own then is told by a wider group, which so gets its band.
     """

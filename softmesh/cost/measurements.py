@@ -142,7 +142,7 @@ def _seconds(row: RowTexts, value: float, work: Workload) -> float:
     unit = row.unit.lower()
     if unit.startswith(("gb/s", "gbps", "gigabytes")):
         return _moved_bytes(work) / (value * 1e9)
-    if "flop" in unit and "/s" in unit or unit.startswith(("tflops", "gflops")):
+    if ("flop" in unit and "/s" in unit) or unit.startswith(("tflops", "gflops")):
         return _operations(work) / (value * (1e12 if unit.startswith("t") else 1e9))
     if "share of ideal" in unit or "utilisation" in unit.split("(")[0] or "utilization" in unit.split("(")[0]:
         if isinstance(work, Chain) and len(work.parts) == 1:

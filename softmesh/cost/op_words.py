@@ -75,7 +75,7 @@ def plain_name(op: str) -> str:
 def kind_of(plain: str) -> OpKind | None:
     """Of a plain name; None where no word is known.
 
-    >>> [kind_of(name).value for name in ("layernormpreallgather", "llamareducescattercreateheads", "binaryng", "dsff2")]
+    >>> [kind_of(name).value for name in ("layernormpreallgather", "reducescattercreateheads", "binaryng", "dsff2")]
     ['norm', 'collective', 'elements', 'product']
     """
     for kind, words in _WORDS:

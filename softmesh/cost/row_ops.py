@@ -13,7 +13,17 @@ from softmesh.cost.laws.elements import FUNCTION_STEPS, SORTING, STEP
 from softmesh.cost.laws.movements import GATHERED_ROWS
 from softmesh.cost.op_words import OpKind, kind_of
 from softmesh.cost.row_texts import RowTexts, Unexpressed, cores_in, operands_in
-from softmesh.cost.workloads import TILE, TILE_BYTES, Chain, Elements, Movement, TypicalOp, attention, cores_of, tiles_of
+from softmesh.cost.workloads import (
+    TILE,
+    TILE_BYTES,
+    Chain,
+    Elements,
+    Movement,
+    TypicalOp,
+    attention,
+    cores_of,
+    tiles_of,
+)
 from softmesh.systems.chip import Chip
 
 _SAME_KINDS = {"binaryng": "binary", "embedding": "embeddings", "rmsnorm": "layernorm"}  # names of one op
@@ -29,7 +39,8 @@ def typical(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
     phase = _phase(row, op)
     if not row.is_of_a_model() and (kind is None or (phase is None and kind in (OpKind.PRODUCT, OpKind.COLLECTIVE))):
         return None
-    return TypicalOp(_SAME_KINDS.get(op, op), chip, phase or "decode")
+    of_several = "block" if "sum" in row.unit.lower().split() else ""  # not one op, but those of a part of a model
+    return TypicalOp(_SAME_KINDS.get(op, op), chip, (phase or "decode") + of_several)
 
 
 def _phase(row: RowTexts, op: str) -> str | None:
@@ -136,7 +147,14 @@ def _attention(row: RowTexts, chip: Chip, op: str, operands: Sequence[Sequence[i
         return attention(chip, query[-3], -(-query[-2] // TILE), query[-1], length, tile, tile, False)
     is_causal = "causal" in row.text() and "non-causal" not in row.text()
     return attention(
-        chip, math.prod(query[:-2]), -(-query[-2] // TILE), query[-1], length, tile, tile, is_causal or "is_causal" in op
+        chip,
+        math.prod(query[:-2]),
+        -(-query[-2] // TILE),
+        query[-1],
+        length,
+        tile,
+        tile,
+        is_causal or "is_causal" in op,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from softmesh.systems.chip import BH_GALAXY, N150, N300, P100, P150, P300, WH_GALAXY, Chip
@@ -190,7 +191,7 @@ def mkn_in(text: str) -> tuple[int, int, int, int] | None:
     if named is not None:
         return 1, int(named[1]), int(named[2]), int(named[3])
     operands = [one for one in operands_in(text) if len(one) > 1]
-    for first, second in zip(operands, operands[1:], strict=False):
+    for first, second in pairwise(operands):
         if first[-1] == second[-2]:
             batch = math.prod(second[:-2])
             rows = math.prod(first[:-1])

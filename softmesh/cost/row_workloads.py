@@ -67,7 +67,9 @@ def workload_of_row(row: RowTexts) -> Workload:
 
 
 def _gap(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
-    if "op-to-op gap" not in row.unit.lower() and not op.endswith("op2op"):
+    if op.endswith("op2op"):  # a benchmark of its own
+        return TypicalOp("op2op", chip, "untraced")
+    if "op-to-op gap" not in row.unit.lower():
         return None
     return TypicalOp("gap", chip, "traced" if "traced" in row.config.lower() else "untraced")
 

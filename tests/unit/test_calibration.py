@@ -162,7 +162,9 @@ def test_what_a_group_tells_is_lent_to_its_members_and_told_as_unmeasured():
     assert made.estimate(gather).is_measured
     lent = made.estimate(scatter)
     assert not lent.is_measured
-    assert lent.seconds == pytest.approx(made.fits["typical op"]["any decode collective"].coefficients["typical_us"] / 1e6)
+    assert lent.seconds == pytest.approx(
+        made.fits["typical op"]["any decode collective"].coefficients["typical_us"] / 1e6
+    )
 
 
 def test_without_any_fit_there_is_still_a_law():

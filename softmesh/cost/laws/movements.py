@@ -8,7 +8,6 @@ from softmesh.cost.command_cost import Bound
 from softmesh.cost.laws.law import Coefficients, Law, Numbers, larger, largest
 from softmesh.cost.workloads import Movement
 
-
 GATHERED_ROWS = "gathered rows"  # of a tensor in DRAM, each found by an index
 
 

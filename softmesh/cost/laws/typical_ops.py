@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.laws.law import Coefficients, Law, Numbers
-from softmesh.cost.op_words import kind_of
+from softmesh.cost.op_words import OpKind, kind_of
+from softmesh.cost.workloads import TypicalOp
+
+
+def _key(work: TypicalOp) -> str:
+    """What goes over links depends on the system's; all else on the chip alone."""
+    over_links = kind_of(work.kind) in (OpKind.COLLECTIVE, OpKind.EXPERTS)
+    return f"{work.chip.kind if over_links else work.chip.arch_name} {work.phase} {work.kind}"
 
 
 def _wider(key: str) -> tuple[str, ...]:
@@ -30,7 +37,7 @@ def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
 
 TYPICAL_OP = Law(
     name="typical op",
-    key=lambda work: f"{work.chip.arch_name} {work.phase} {work.kind}",
+    key=_key,
     starting=lambda key: {"typical_us": 100.0 if " prefill " in key else 5.0},
     terms=lambda work: (1.0,),
     seconds=_seconds,
