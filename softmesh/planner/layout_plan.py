@@ -10,6 +10,7 @@ from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layouts import Layout
 from softmesh.errors import MeshError
 from softmesh.planner.capture import captured
+from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status, solved
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom, problem_of
@@ -18,7 +19,11 @@ from softmesh.runtime.device import MeshDevice
 
 @dataclass(frozen=True)
 class LayoutPlan:
-    """Which strategy each op takes, where each leaf lies, and what that costs."""
+    """Which strategy each op takes, where each leaf lies, and what that costs.
+
+    `problem`, `assignment` and `cost` are of the whole graph on the mesh of one stage: of all of it where there is
+    no pipeline.
+    """
 
     problem: PlacementProblem
     assignment: Assignment
@@ -26,6 +31,11 @@ class LayoutPlan:
     bound: float  # seconds: no plan takes less
     gap: float  # how much of its time it may be above the optimum
     status: Status
+    goal: Goal = Goal.DECODE
+    opening: Opening | None = None
+    stages: tuple[Stage, ...] = ()  # of a pipeline; none without one
+    candidates: tuple[Candidate, ...] = ()  # mesh shapes and numbers of stages that were looked at, the best first
+    search_seconds: float = 0.0
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
