@@ -21,7 +21,7 @@ from typing import NamedTuple
 from softmesh.distributed.layouts import Layout
 from softmesh.hardware.enums import DataType
 from softmesh.planner.linear_model import INFINITE, LinearModel, Terms
-from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem, PlanCost
+from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses, classes_of, untied
 
 _FEW_NODES = 16  # graphs up to this size have no layers to be tied
@@ -75,14 +75,22 @@ class _Use(NamedTuple):
     in_place: bool
 
 
+class _Pair(NamedTuple):
+    """Where a value comes from and goes to, and what is moved of it."""
+
+    start: Layout
+    dtype: DataType
+    end: Layout
+
+
 class _Program:
     def __init__(self, problem: PlacementProblem, classes: NodeClasses) -> None:
         self.model = LinearModel()
         self._problem, self._classes = problem, classes
         self._strategy: dict[int, list[int]] = {}  # of a class of nodes: its variables
         self._home: dict[int, list[int]] = {}
-        self._flows: dict[Hashable, dict[tuple[Layout, Layout], int]] = {}  # of a class of values: z
-        self._consumers: dict[Hashable, dict[Hashable, dict[Layout, list[int]]]] = {}  # and f, by where it ends
+        self._flows: dict[Hashable, dict[_Pair, int]] = {}  # of a class of values: z
+        self._consumers: dict[Hashable, dict[Hashable, dict[Home, list[int]]]] = {}  # and f, by where it ends
         self._live: dict[Hashable, int] = {}
         self._add_choices()
         self._value_class = {value.number: self._class_of_value(value.number) for value in problem.graph.values}
@@ -162,25 +170,23 @@ class _Program:
         given: dict[tuple[Layout, DataType], list[int]] = {}
         for variable, layout, dtype in self._given(number):
             given.setdefault((layout, dtype), []).append(variable)
-        shared: dict[tuple[Layout, Layout], int] = self._flows.setdefault(own, {})
+        shared = self._flows.setdefault(own, {})
         ends = self._consumers.setdefault(own, {})
         for use in uses.values():
             flows = self._flow(number, use, given)
             arriving = ends.setdefault(use.consumer, {})
-            for (start, _, end), flow in flows.items():
-                if start != end:
-                    arriving.setdefault(end, []).append(flow)
-                    self._share(number, shared, (start, end), flow, len(uses), count)
+            for pair, flow in flows.items():
+                if pair.start != pair.end:
+                    arriving.setdefault(Home(pair.end, pair.dtype), []).append(flow)
+                    self._share(number, shared, pair, flow, len(uses), count)
 
-    def _flow(
-        self, number: int, use: _Use, given: dict[tuple[Layout, DataType], list[int]]
-    ) -> dict[tuple[Layout, DataType, Layout], int]:
+    def _flow(self, number: int, use: _Use, given: dict[tuple[Layout, DataType], list[int]]) -> dict[_Pair, int]:
         """What a consumer takes: all that is given leaves, all that is needed arrives."""
         model, problem = self.model, self._problem
         needed: dict[tuple[Layout, DataType], list[int]] = {}
         for variable, layout, dtype in use.options:
             needed.setdefault((layout, dtype), []).append(variable)
-        flows: dict[tuple[Layout, DataType, Layout], int] = {}
+        flows: dict[_Pair, int] = {}
         leaving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in given}
         arriving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in needed}
         for start, dtype in given:
@@ -189,7 +195,7 @@ class _Program:
                     continue
                 if problem.way(number, dtype, start, end) is None:
                     continue
-                flow = flows[start, dtype, end] = model.continuous()
+                flow = flows[_Pair(start, dtype, end)] = model.continuous()
                 leaving[start, dtype].append(flow)
                 arriving[end, dtype].append(flow)
         for key, variables in given.items():
@@ -201,16 +207,15 @@ class _Program:
     def _share(
         self,
         number: int,
-        shared: dict[tuple[Layout, Layout], int],
-        pair: tuple[Layout, Layout],
+        shared: dict[_Pair, int],
+        pair: _Pair,
         flow: int,
         uses: int,
         count: int,
     ) -> None:
         """One move for all consumers that need the same."""
-        problem, dtype = self._problem, self._problem.graph.values[number].dtype
         if pair not in shared:
-            way = problem.way(number, dtype, *pair)
+            way = self._problem.way(number, pair.dtype, pair.start, pair.end)
             assert way is not None
             shared[pair] = flow if uses == 1 else self.model.continuous()
             seconds = way.seconds + LAUNCH_SECONDS * len(way.steps)
@@ -225,7 +230,7 @@ class _Program:
         kept = self.model.continuous(INFINITE)
         terms: Terms = [(kept, -1.0)]
         for leaf in graph.leaves:
-            terms += self._held_terms(leaf.number)
+            terms += [(variable, size * problem.kept_share) for variable, size in self._held_terms(leaf.number)]
         self.model.add_row(0, 0, terms)
         limit = problem.memory_bytes / _MEGA
         self.model.add_row(-INFINITE, limit, [(kept, 1.0)])
@@ -273,9 +278,9 @@ class _Program:
         after = frozenset(use.consumer for at, use in uses if at >= node)
         if before and after:
             for end in {end for own in before for end in self._consumers[self._value_class[number]].get(own, {})}:
-                yield self._copy(number, end, before, after), problem.held_bytes(number, value.dtype, end) / _MEGA
+                yield self._copy(number, end, before, after), problem.held_bytes(number, end.dtype, end.layout) / _MEGA
 
-    def _copy(self, number: int, end: Layout, before: frozenset[Hashable], after: frozenset[Hashable]) -> int:
+    def _copy(self, number: int, end: Home, before: frozenset[Hashable], after: frozenset[Hashable]) -> int:
         """1 where somebody has needed the copy already, and somebody needs it still."""
         own = self._value_class[number]
         key = (own, end, before, after)

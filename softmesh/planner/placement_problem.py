@@ -77,6 +77,8 @@ class PlacementProblem:
     strategies: tuple[tuple[OpStrategy, ...], ...]  # of each node
     homes: Mapping[int, tuple[Home, ...]]  # of each leaf, and of each output that is none
     memory_bytes: int  # that tensors may take on each device
+    closed_axes: frozenset[int] = frozenset()  # along which nothing is sent
+    kept_share: float = 1.0  # of the leaves, what each stage of a pipeline has
 
     def cost(self, assignment: Assignment) -> PlanCost:
         return _Evaluation(self, assignment).result()
@@ -88,7 +90,7 @@ class PlacementProblem:
         """How it is brought there; None where it cannot be."""
         if start == end:
             return HERE
-        return routes(self.value(number, dtype), self.lines).ways_from(start).get(end)
+        return routes(self.value(number, dtype), self.lines, self.closed_axes).ways_from(start).get(end)
 
     def held_bytes(self, number: int, dtype: DataType, layout: Layout) -> int:
         """On each device, in whole tiles where it is tiled."""
@@ -134,7 +136,7 @@ class _Evaluation:
     def result(self) -> PlanCost:
         problem, graph = self._problem, self._problem.graph
         moves = self._moves()
-        kept = sum(self._held(value) for value in graph.leaves)
+        kept = math.ceil(sum(self._held(value) for value in graph.leaves) * problem.kept_share)
         for value in graph.values:
             maker = graph.makers.get(value.number)
             if maker is not None and value.version_of is None:
