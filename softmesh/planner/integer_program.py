@@ -28,6 +28,9 @@ _FEW_NODES = 16  # graphs up to this size have no layers to be tied
 _MICRO, _MEGA = 1e6, 1e6  # the solver sees microseconds and megabytes
 
 
+_Consumers = tuple[Hashable, ...]
+
+
 class Status(Enum):
     OPTIMAL = "optimal"  # within the gap that was asked for
     TIME_LIMIT = "time limit"  # the best so far
@@ -50,13 +53,15 @@ class Solution:
         return max(0.0, 1 - self.bound / self.cost.ranked_seconds)
 
 
-def solved(problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1e-4) -> Solution:
-    """The best assignment that is found in time."""
+def solved(
+    problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1e-4, below: float = math.inf
+) -> Solution:
+    """The best assignment that is found in time; one of `below` seconds or more is of no use."""
     started = time.monotonic()
     classes = untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
     program = _Program(problem, classes)
     left = max(1.0, time_limit_s - (time.monotonic() - started))
-    answer = program.model.minimised(left, gap)
+    answer = program.model.minimised(left, gap, below * _MICRO)
     bound = answer.bound / _MICRO
     took = time.monotonic() - started
     if answer.values is None:
@@ -92,6 +97,8 @@ class _Program:
         self._flows: dict[Hashable, dict[_Pair, int]] = {}  # of a class of values: z
         self._consumers: dict[Hashable, dict[Hashable, dict[Home, list[int]]]] = {}  # and f, by where it ends
         self._live: dict[Hashable, int] = {}
+        self._parts: dict[Hashable, int] = {}
+        self._part_terms: list[Terms] = []
         self._add_choices()
         self._value_class = {value.number: self._class_of_value(value.number) for value in problem.graph.values}
         self._add_moves()
@@ -255,32 +262,49 @@ class _Program:
             begins.setdefault(first, []).append(value.number)
             ends.setdefault(min(last, len(graph.nodes) - 1), []).append(value.number)
         live: dict[int, None] = {}
+        known: set[Hashable] = set()
         for node in graph.nodes:
             live.update(dict.fromkeys(begins.get(node.number, ())))
-            row: dict[int, float] = {}
-            for number in live:
-                for variable, size in self._terms_at(number, node.number, uses[number]):
-                    row[variable] = row.get(variable, 0.0) + size
+            parts = sorted(self._part_at(number, node.number, uses[number]) for number in live)
             own = self._classes.nodes[node.number]
-            for variable, strategy in zip(self._strategy[own], problem.strategies[node.number], strict=True):
-                if strategy.held_bytes:
-                    row[variable] = row.get(variable, 0.0) + strategy.held_bytes / _MEGA
-            yield own, row
+            if (own, *parts) not in known:
+                known.add((own, *parts))
+                yield own, self._row(own, parts)
             for number in ends.get(node.number, ()):
                 live.pop(number, None)
 
-    def _terms_at(self, number: int, node: int, uses: list[tuple[int, _Use]]) -> Iterator[tuple[int, float]]:
-        graph, problem = self._problem.graph, self._problem
-        maker, value = graph.makers.get(number), graph.values[number]
-        if maker is not None and value.version_of is None and maker <= node <= problem.last_uses[number]:
-            yield from self._held_terms(number)
-        before = frozenset(use.consumer for at, use in uses if at <= node)
-        after = frozenset(use.consumer for at, use in uses if at >= node)
-        if before and after:
-            for end in {end for own in before for end in self._consumers[self._value_class[number]].get(own, {})}:
-                yield self._copy(number, end, before, after), problem.held_bytes(number, end.dtype, end.layout) / _MEGA
+    def _row(self, own: int, parts: list[int]) -> dict[int, float]:
+        row: dict[int, float] = {}
+        for part in parts:
+            for variable, size in self._part_terms[part]:
+                row[variable] = row.get(variable, 0.0) + size
+        for variable, strategy in zip(self._strategy[own], self._problem.strategies[own], strict=True):
+            if strategy.held_bytes:
+                row[variable] = row.get(variable, 0.0) + strategy.held_bytes / _MEGA
+        return row
 
-    def _copy(self, number: int, end: Home, before: frozenset[Hashable], after: frozenset[Hashable]) -> int:
+    def _part_at(self, number: int, node: int, uses: list[tuple[int, _Use]]) -> int:
+        """The number of what a value holds while a node runs: itself, and its copies. Equal layers share them."""
+        problem, value = self._problem, self._problem.graph.values[number]
+        maker = problem.graph.makers.get(number)
+        is_there = maker is not None and value.version_of is None and maker <= node <= problem.last_uses[number]
+        before = tuple(dict.fromkeys(use.consumer for at, use in uses if at <= node))
+        after = tuple(dict.fromkeys(use.consumer for at, use in uses if at >= node))
+        key = (self._value_class[number], is_there, before, after)
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = len(self._part_terms)
+            own = self._held_terms(number) if is_there else []
+            self._part_terms.append([*own, *(self._copies(number, before, after) if before and after else ())])
+        return found
+
+    def _copies(self, number: int, before: _Consumers, after: _Consumers) -> Iterator[tuple[int, float]]:
+        arriving = self._consumers[self._value_class[number]]
+        for end in dict.fromkeys(end for own in before for end in arriving.get(own, {})):
+            size = self._problem.held_bytes(number, end.dtype, end.layout)
+            yield self._copy(number, end, before, after), size / _MEGA
+
+    def _copy(self, number: int, end: Home, before: _Consumers, after: _Consumers) -> int:
         """1 where somebody has needed the copy already, and somebody needs it still."""
         own = self._value_class[number]
         key = (own, end, before, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from softmesh.cost.link_costs import Line
@@ -95,11 +95,7 @@ class PlacementProblem:
     def held_bytes(self, number: int, dtype: DataType, layout: Layout) -> int:
         """On each device, in whole tiles where it is tiled."""
         value = self.graph.values[number]
-        local = Value(value.shape, 0, self.mesh_shape).local_shape(layout)
-        if value.layout is TensorLayout.TILE and local:
-            rows = (1, *local)[-2:]
-            local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
-        return math.prod(local) * bits(dtype) // 8
+        return _held_bytes(value.shape, value.layout, dtype, layout, self.mesh_shape)
 
     @cached_property
     def last_uses(self) -> dict[int, int]:
@@ -122,6 +118,15 @@ class PlacementProblem:
         strategy = self.strategies[maker][assignment.strategies[maker]]
         place = self.graph.nodes[maker].results.index(number)
         return Home(strategy.gives[place], self.graph.values[number].dtype)
+
+
+@lru_cache(maxsize=1 << 14)
+def _held_bytes(shape: Extents, kind: TensorLayout, dtype: DataType, layout: Layout, mesh: Extents) -> int:
+    local = Value(shape, 0, mesh).local_shape(layout)
+    if kind is TensorLayout.TILE and local:
+        rows = (1, *local)[-2:]
+        local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
+    return math.prod(local) * bits(dtype) // 8
 
 
 class _Evaluation:
