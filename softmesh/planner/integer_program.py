@@ -58,6 +58,8 @@ def solved(
 ) -> Solution:
     """The best assignment that is found in time; one of `below` seconds or more is of no use."""
     started = time.monotonic()
+    if _least_kept(problem) > problem.memory_bytes:
+        return Solution(None, None, math.inf, Status.INFEASIBLE, time.monotonic() - started)
     classes = untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
     program = _Program(problem, classes)
     left = max(1.0, time_limit_s - (time.monotonic() - started))
@@ -70,6 +72,16 @@ def solved(
     assignment = program.assignment(answer.values)
     status = Status.TIME_LIMIT if answer.is_out_of_time else Status.OPTIMAL
     return Solution(assignment, problem.cost(assignment), bound, status, took)
+
+
+def _least_kept(problem: PlacementProblem) -> float:
+    """Bytes on each device of leaves that are split as far as they may be."""
+    held = problem.held_bytes
+    sizes = (
+        min(held(leaf.number, home.dtype, home.layout) for home in problem.homes[leaf.number])
+        for leaf in problem.graph.leaves
+    )
+    return sum(sizes) * problem.kept_share
 
 
 class _Use(NamedTuple):

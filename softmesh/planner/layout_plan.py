@@ -18,6 +18,7 @@ from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
+from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.pipeline_cuts import pipeline_seconds
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom
@@ -37,8 +38,8 @@ class LayoutPlan:
     problem: PlacementProblem
     assignment: Assignment
     cost: PlanCost
-    bound: float  # seconds: no plan takes less
-    gap: float  # how much of its time it may be above the optimum
+    bound: float  # seconds: no plan for this mesh, in as many stages, takes less
+    gap: float  # how much of its time it may be above that
     status: Status
     goal: Goal = Goal.DECODE
     opening: Opening | None = None
@@ -54,6 +55,17 @@ class LayoutPlan:
     def seconds(self) -> float:
         """By the goal: of one call, or of a pipeline between two calls, or of a step."""
         return pipeline_seconds(self.goal, self.stages) if self.stages else self.cost.seconds
+
+    @property
+    def search_bound(self) -> float:
+        """Seconds: no plan for any mesh that was looked at takes less."""
+        return min([self.bound, *(one.bound for one in self.candidates)])
+
+    @property
+    def strategies(self) -> list[OpStrategy]:
+        """Of each node, the one that was chosen."""
+        chosen = zip(self.problem.strategies, self.assignment.strategies, strict=True)
+        return [own[at] for own, at in chosen]
 
     def home(self, name: str) -> Home:
         """Where and as what a weight, an input or a cache of this name is kept."""
@@ -144,7 +156,7 @@ def best_plan(
     if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
         limit = max(until - time.monotonic(), 1.0)
         result = searched(graph, cut, goal, freedom, time_limit=limit, gap=gap)
-    if result.best is None:
+    if result.best is None and not result.is_out_of_time:
         explain_conflict(graph, cut if stages is None else tried, goal, freedom, until)
     found = check_found(result)
     cost = found.solution.cost
@@ -155,8 +167,8 @@ def best_plan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(result.bound, ranked),
-        max(0.0, 1 - result.bound / ranked) if ranked else 0.0,
+        min(found.bound, ranked),
+        max(0.0, 1 - found.bound / ranked) if ranked else 0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,

@@ -89,6 +89,21 @@ def with_pipelines(choice: MeshChoice) -> Iterator[MeshChoice]:
             yield replace(choice, lines=lines, stages=whole // math.prod(shape))
 
 
+def _without_twins(choices: Sequence[MeshChoice]) -> list[MeshChoice]:
+    """Without those whose axes are joined as those of another, in whatever order."""
+    kinds: dict[tuple[object, ...], MeshChoice] = {}
+    for choice in choices:
+        joined = sorted((line.devices, line.links if line.devices > 1 else 0, line.is_ring) for line in choice.lines)
+        kinds.setdefault((choice.stages, *joined), choice)
+    return list(kinds.values())
+
+
+def _share(waiting: Sequence[MeshChoice]) -> float:
+    """Of the time that is left, what the first gets: a whole mesh as much as three pipelines."""
+    weights = [3 if choice.stages == 1 else 1 for choice in waiting]
+    return weights[0] / sum(weights)
+
+
 class _Search:
     def __init__(self, graph: OpGraph, goal: Goal, freedom: Freedom, deadline: float, gap: float) -> None:
         self._graph, self._goal, self._freedom = graph, goal, freedom
@@ -103,14 +118,14 @@ class _Search:
     def over(self, choices: Sequence[MeshChoice]) -> SearchResult:
         waiting = self._set_up(choices)
         for at, (choice, problem, least) in enumerate(waiting):
-            share = max(_LEAST_SECONDS, (self._deadline - time.monotonic()) / math.sqrt(len(waiting) - at))
+            share = max(_LEAST_SECONDS, (self._deadline - time.monotonic()) * _share([w[0] for w in waiting[at:]]))
             if self._best is not None and least >= self._best.seconds:
                 self._note(choice, None, least, "at its fastest it takes longer")
             elif self._best is not None and time.monotonic() >= self._deadline:
                 self._is_out_of_time = True
                 self._note(choice, None, least, "not looked at: the time was over")
             else:
-                self._look_at(choice, problem, share)
+                self._look_at(choice, problem, least, share)
         candidates = sorted(self._candidates, key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
         bound = min(self._bounds, default=math.inf)
         if self._best is not None:
@@ -119,7 +134,7 @@ class _Search:
 
     def _set_up(self, choices: Sequence[MeshChoice]) -> list[tuple[MeshChoice, PlacementProblem, float]]:
         found = []
-        for choice in choices:
+        for choice in _without_twins(choices):
             try:
                 problem = self._problem(choice)
             except NoStrategy as error:
@@ -130,7 +145,16 @@ class _Search:
                 continue
             least = sum(min(one.total_seconds for one in own) for own in problem.strategies)
             found.append((choice, problem, least_seconds(self._goal, least, choice.stages)))
-        return sorted(found, key=lambda one: (one[0].stages, one[2]))
+        found.sort(key=lambda one: (one[0].stages, one[2]))
+        fastest: dict[int, float] = {}
+        for choice, _, least in found:
+            if choice.stages > 1 and choice.stages in fastest:
+                self._note(choice, None, least, "not looked at: another mesh for as many stages may be faster")
+            fastest.setdefault(choice.stages, least)
+        kinds = dict.fromkeys(choice.stages for choice, _, _ in found)
+        return [
+            one for stages in kinds for one in [w for w in found if w[0].stages == stages][: None if stages == 1 else 1]
+        ]
 
     def _problem(self, choice: MeshChoice) -> PlacementProblem:
         finder = self._finders.get(choice.lines)
@@ -140,7 +164,7 @@ class _Search:
             self._graph, choice.shape, choice.lines, choice.chip, self._freedom, finder, stages=choice.stages
         )
 
-    def _look_at(self, choice: MeshChoice, problem: PlacementProblem, share: float) -> None:
+    def _look_at(self, choice: MeshChoice, problem: PlacementProblem, least: float, share: float) -> None:
         limit = self._limit(choice)
         until = time.monotonic() + share
         for _ in range(_TIGHTER if choice.stages > 1 else 1):
@@ -149,7 +173,7 @@ class _Search:
             if found is not None or solution.assignment is None:
                 break
             problem = replace(problem, kept_share=problem.kept_share * 1.15)  # some stage is fuller than the others
-        bound = least_seconds(self._goal, solution.bound, choice.stages)
+        bound = max(least, least_seconds(self._goal, solution.bound, choice.stages))
         if found is not None and (self._best is None or found.seconds < self._best.seconds):
             if self._best is not None:
                 self._replace_best(found)
