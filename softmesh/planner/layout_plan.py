@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layouts import Layout
+from softmesh.distributed.placement_requests import mesh_mapper
 from softmesh.errors import MeshError
 from softmesh.planner.capture import captured
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status, solved
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom, problem_of
+from softmesh.planner.program.followed_plan import following
+from softmesh.planner.program.plan_source import source_of
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.mappers import TensorToMesh
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,18 @@ class LayoutPlan:
     def layout(self, name: str) -> Layout:
         """A placement for each mesh axis."""
         return self.home(name).layout
+
+    def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
+        """For `from_torch`: puts it where the plan has it."""
+        return mesh_mapper(mesh_device, list(self.layout(name)))
+
+    def source(self) -> str:
+        """A Python file of plain TT-NN calls that does what is planned."""
+        return source_of(self)
+
+    def followed(self, mesh_device: MeshDevice) -> AbstractContextManager[None]:
+        """In the block, the ops of the program that was planned are done as planned, on a mesh of the plan's shape."""
+        return following(self, mesh_device)
 
 
 def plan(
