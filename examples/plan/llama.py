@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 import ttnn
 
 EPSILON = 1e-5
@@ -97,7 +96,9 @@ class Llama:
         x = ttnn.reshape(x, (1, 1, users, self.config.width))
         cos, sin = (self._table_at(table, positions, users) for table in (self.cos_rows, self.sin_rows))
         for layer, cache in zip(self.layers, self.caches, strict=True):
-            x = ttnn.add(x, self._decode_attention(self._normed(x, layer["attention_norm"]), layer, cache, cos, sin, positions))
+            x = ttnn.add(
+                x, self._decode_attention(self._normed(x, layer["attention_norm"]), layer, cache, cos, sin, positions)
+            )
             x = ttnn.add(x, self._mlp(self._normed(x, layer["mlp_norm"]), layer))
         return ttnn.matmul(self._normed(x, self.norm), self.head)
 
@@ -114,9 +115,7 @@ class Llama:
         q, k = self._rotated(q, cos, sin), self._rotated(k, cos, sin)
         ttnn.experimental.paged_update_cache(cache["k"], k, update_idxs_tensor=positions)
         ttnn.experimental.paged_update_cache(cache["v"], v, update_idxs_tensor=positions)
-        seen = ttnn.transformer.scaled_dot_product_attention_decode(
-            q, cache["k"], cache["v"], cur_pos_tensor=positions
-        )
+        seen = ttnn.transformer.scaled_dot_product_attention_decode(q, cache["k"], cache["v"], cur_pos_tensor=positions)
         return ttnn.matmul(ttnn.reshape(seen, (1, 1, users, c.width)), w["wo"])
 
     # -- a whole prompt ------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ cost is priced as the commands of a running program are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from softmesh.cost.link_costs import Line
@@ -59,11 +60,15 @@ class StrategyFinder:
         self.mesh_shape, self.chip, self.lines = mesh_shape, chip, lines
         self._known: dict[Any, tuple[OpStrategy, ...]] = {}
 
-    def strategies(self, graph: OpGraph, node: GraphNode) -> tuple[OpStrategy, ...]:
-        key = _call_key(graph, node, node.bound)
+    def strategies(
+        self, graph: OpGraph, node: GraphNode, instead: Mapping[int, DataType] = MappingProxyType({})
+    ) -> tuple[OpStrategy, ...]:
+        """`instead` has other dtypes for some of its operands: none where the op does not take them."""
+        key = _call_key(graph, node, node.bound), tuple(instead.get(number) for number in node.operands)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = tuple(self._found(graph, node))
+            given = graph if not instead else _with_dtypes(graph, instead)
+            found = self._known[key] = tuple(self._found(given, node, is_needed=not instead))
         return found
 
     def described(self, graph: OpGraph, node: GraphNode) -> tuple[CallDescription, SplitOptions]:
@@ -78,8 +83,15 @@ class StrategyFinder:
         except SoftmeshError:  # a memory config or a program config of one device's shapes
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines)
 
-    def _found(self, graph: OpGraph, node: GraphNode) -> Iterator[OpStrategy]:
-        given, options = self.described(graph, node)
+    def _found(self, graph: OpGraph, node: GraphNode, *, is_needed: bool) -> Iterator[OpStrategy]:
+        try:
+            given, options = self.described(graph, node)
+        except SoftmeshError:
+            if is_needed:
+                raise
+            return
+        if any(spec.dtype is not graph.values[n].dtype for spec, n in zip(given.results, node.results, strict=False)):
+            return
         best: dict[tuple[Any, ...], OpStrategy] = {}
         for split in splits_of(given, options):
             needs = tuple(split.needs(i) for i in range(len(given.operands)))
@@ -142,6 +154,11 @@ def _seconds(given: CallDescription, node: GraphNode, needs: Sequence[Layout], g
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
     )
+
+
+def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:
+    values = (replace(v, dtype=instead[v.number]) if v.number in instead else v for v in graph.values)
+    return replace(graph, values=tuple(values))
 
 
 def _piece(spec: TensorSpec, shape: Extents) -> TensorSpec:
