@@ -17,6 +17,7 @@ from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured
 from softmesh.planner.conflicts import explain_conflict
 from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
+from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
@@ -50,6 +51,16 @@ class LayoutPlan:
     stages: tuple[Stage, ...] = ()  # of a pipeline; none without one
     candidates: tuple[Candidate, ...] = ()  # mesh shapes and numbers of stages that were looked at, the best first
     search_seconds: float = 0.0
+    freedom: Freedom = ANYTHING  # what it was chosen from
+
+    def __str__(self) -> str:
+        return str(explanation_of(self))
+
+    def __repr__(self) -> str:
+        return f"LayoutPlan({explanation_of(self).title})"
+
+    def _repr_html_(self) -> str:
+        return self.explained(0)._repr_html_()
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
@@ -71,6 +82,16 @@ class LayoutPlan:
     def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
         """For `from_torch`: puts it where the plan has it."""
         return mesh_mapper(mesh_device, list(self.layout(name)))
+
+    def explained(self, runners_up: int = 5, time_limit: float = 20.0) -> PlanExplanation:
+        """What is placed where, what is sent, what the plan waits for, and so many plans that lost, searched anew."""
+        return explanation_of(self, runners_up, time_limit)
+
+    def svg(self) -> str:
+        """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
+        from softmesh.report.plans.plan_svg import plan_svg
+
+        return plan_svg(self.explained(0))
 
     def source(self) -> str:
         """A Python file of plain TT-NN calls that does what is planned."""
@@ -180,6 +201,7 @@ def best_plan(
         found.stages,
         result.candidates,
         time.monotonic() - started,
+        freedom,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"(\d+)")
+_WHOLE_NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
 class Pattern(NamedTuple):
@@ -39,3 +40,12 @@ def pattern_of(names: Sequence[str]) -> Pattern | None:
     if not is_counting or any(str(n) != parts[at] for n, parts in zip(numbers, split, strict=True)):
         return None
     return Pattern("".join(split[0][:at]), "".join(split[0][at + 1 :]), numbers[0])
+
+
+def counted_name(name: str) -> str:
+    """The name with # for its first number.
+
+    >>> counted_name("layers.3.wq")
+    'layers.#.wq'
+    """
+    return _WHOLE_NUMBER.sub("#", name, count=1)

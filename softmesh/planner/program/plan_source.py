@@ -17,7 +17,7 @@ from softmesh.planner.program.file_parts import MASKS, RUNNING, SPREADING
 from softmesh.planner.program.function_text import FunctionText, write_parts
 from softmesh.planner.program.layer_functions import parts_of
 from softmesh.planner.program.layer_spans import layer_spans
-from softmesh.planner.program.leaf_patterns import pattern_of
+from softmesh.planner.program.leaf_patterns import counted_name, pattern_of
 from softmesh.planner.program.plan_calls import calls_of
 from softmesh.planner.program.python_text import call_lines, literal, quoted
 
@@ -78,7 +78,7 @@ def _tables(plan: LayoutPlan) -> Iterator[str]:
         home = plan.home(leaf.name)
         dims = _dims(plan, leaf.name, home.layout)
         facts.append((leaf.name, literal((leaf.shape, home.dtype, leaf.layout, dims))))
-    for (_, said), group in groupby(sorted_by_form(facts), key=lambda fact: (_counted(fact[0]), fact[1])):
+    for (_, said), group in groupby(sorted_by_form(facts), key=lambda fact: (counted_name(fact[0]), fact[1])):
         yield from _entries([name for name, _ in group], said)
     yield "}"
     outputs = []
@@ -95,16 +95,8 @@ def sorted_by_form(facts: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Names that count follow each other, at the place of the first."""
     places: dict[tuple[str, str], int] = {}
     for name, said in facts:
-        places.setdefault((_counted(name), said), len(places))
-    return sorted(facts, key=lambda fact: places[_counted(fact[0]), fact[1]])
-
-
-def _counted(name: str) -> str:
-    """The name without its first number."""
-    head = name.rstrip("0123456789") if name[-1:].isdigit() else name
-    parts = name.split(".")
-    numbered = next((at for at, part in enumerate(parts) if part.isdigit()), None)
-    return head if numbered is None else ".".join("#" if at == numbered else part for at, part in enumerate(parts))
+        places.setdefault((counted_name(name), said), len(places))
+    return sorted(facts, key=lambda fact: places[counted_name(fact[0]), fact[1]])
 
 
 def _entries(names: list[str], said: str) -> Iterator[str]:
