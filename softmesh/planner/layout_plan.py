@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layouts import Layout
+from softmesh.distributed.placement_requests import mesh_mapper
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured
 from softmesh.planner.conflicts import explain_conflict
 from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
+from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
@@ -22,9 +25,12 @@ from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.pipeline_cuts import pipeline_seconds
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom
+from softmesh.planner.program.followed_plan import following
+from softmesh.planner.program.plan_source import source_of
 from softmesh.planner.system_meshes import meshes_of
 from softmesh.planner.system_search import MeshChoice, check_found, searched, with_pipelines
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.mappers import TensorToMesh
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,16 @@ class LayoutPlan:
     stages: tuple[Stage, ...] = ()  # of a pipeline; none without one
     candidates: tuple[Candidate, ...] = ()  # mesh shapes and numbers of stages that were looked at, the best first
     search_seconds: float = 0.0
+    freedom: Freedom = ANYTHING  # what it was chosen from
+
+    def __str__(self) -> str:
+        return str(explanation_of(self))
+
+    def __repr__(self) -> str:
+        return f"LayoutPlan({explanation_of(self).title})"
+
+    def _repr_html_(self) -> str:
+        return self.explained(0)._repr_html_()
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
@@ -74,6 +90,28 @@ class LayoutPlan:
     def layout(self, name: str) -> Layout:
         """A placement for each mesh axis."""
         return self.home(name).layout
+
+    def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
+        """For `from_torch`: puts it where the plan has it."""
+        return mesh_mapper(mesh_device, list(self.layout(name)))
+
+    def explained(self, runners_up: int = 5, time_limit: float = 20.0) -> PlanExplanation:
+        """What is placed where, what is sent, what the plan waits for, and so many plans that lost, searched anew."""
+        return explanation_of(self, runners_up, time_limit)
+
+    def svg(self) -> str:
+        """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
+        from softmesh.report.plans.plan_svg import plan_svg
+
+        return plan_svg(self.explained(0))
+
+    def source(self) -> str:
+        """A Python file of plain TT-NN calls that does what is planned."""
+        return source_of(self)
+
+    def followed(self, mesh_device: MeshDevice) -> AbstractContextManager[None]:
+        """In the block, the ops of the program that was planned are done as planned, on a mesh of the plan's shape."""
+        return following(self, mesh_device)
 
 
 def plan(
@@ -175,6 +213,7 @@ def best_plan(
         found.stages,
         result.candidates,
         time.monotonic() - started,
+        freedom,
     )
 
 

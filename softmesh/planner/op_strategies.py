@@ -12,6 +12,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
+from softmesh.cost.command_cost import Bound
 from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.call_description import CallDescription, blank_tensor
@@ -26,7 +27,7 @@ from softmesh.hardware.enums import DataType
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.placements import Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
-from softmesh.planner.op_seconds import work_seconds
+from softmesh.planner.op_seconds import WorkTime, work_time
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -47,6 +48,7 @@ class OpStrategy:
     held_bytes: int  # beside operands and results
     is_plain: bool  # whether public ops of TT-NN do it
     dtypes: tuple[DataType, ...]
+    bound: Bound = Bound.DISPATCH  # what the work waits for
 
     @property
     def total_seconds(self) -> float:
@@ -99,15 +101,17 @@ class StrategyFinder:
             if any(needs[place] != split.gives for place in node.writes):
                 continue
             inside = () if options.inside is None else options.inside(split)
+            work = _work(given, node, needs, split.gives)
             strategy = OpStrategy(
                 tuple(choice.name for choice in split.choices),
                 needs,
                 gives,
-                _seconds(given, node, needs, split.gives),
+                work.seconds,
                 inside,
                 0,
                 not any(choice.name in _OWN for choice in split.choices),
                 tuple(operand.dtype for operand in given.operands),
+                work.bound,
             )
             known = best.get((needs, gives, strategy.is_plain))
             if known is None or strategy.total_seconds < known.total_seconds:
@@ -139,13 +143,13 @@ def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, d
     return all(value.shape[word.dim] % devices == 0 for value, word in words if isinstance(word, Shard))
 
 
-def _seconds(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> float:
+def _work(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> WorkTime:
     shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
     try:
         local, _ = defined_on_pieces(given, shapes)
     except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
         local = given.local
-    return work_seconds(
+    return work_time(
         node.op,
         given.chip,
         [_piece(operand.spec, shape) for operand, shape in zip(given.operands, shapes, strict=True)],
