@@ -1,14 +1,14 @@
 """Llama as on one device, in plain ops: nothing here knows of a mesh. `softmesh plan` finds where to put it.
 
-softmesh plan examples/plan/llama.py --system T3000 --goal prefill -- --size 8b --layers 2
+softmesh plan examples/plan/llama.py:decode --system Galaxy size=70b
+softmesh plan examples/plan/llama.py:prefill --system T3000 --goal prefill size=8b length=4096
 
-`decode` makes one token for each user, `prefill` reads a prompt. Both take a model whose weights are tensors on a
-device, and a cache for each layer.
+`decode` makes one token for each user, `prefill` reads prompts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -158,3 +158,29 @@ class Llama:
     def _mlp(self, x: ttnn.Tensor, w: Any) -> ttnn.Tensor:
         gate = ttnn.linear(x, w["gate"], activation="silu")
         return ttnn.matmul(ttnn.multiply(gate, ttnn.matmul(x, w["up"])), w["down"])
+
+
+# -- what is planned: functions of a device, that make weights and inputs on it ----------------------
+
+
+def decode(
+    device: ttnn.MeshDevice, size: str = "8b", layers: int = 0, users: int = 32, keys: int = 1024
+) -> ttnn.Tensor:
+    """One token for each user; `layers` 0: as many as the model has."""
+    model = _model(device, size, layers, users, keys)
+    tokens = ttnn.from_torch(torch.zeros(1, 1, 1, users, dtype=torch.int32), ttnn.uint32, device=device)
+    positions = ttnn.from_torch(torch.zeros(users, dtype=torch.int32), ttnn.int32, device=device)
+    return model.decode(tokens, positions)
+
+
+def prefill(
+    device: ttnn.MeshDevice, size: str = "8b", layers: int = 0, length: int = 4096, prompts: int = 1
+) -> ttnn.Tensor:
+    model = _model(device, size, layers, prompts, length)
+    tokens = ttnn.from_torch(torch.zeros(prompts, 1, 1, length, dtype=torch.int32), ttnn.uint32, device=device)
+    return model.prefill(tokens)
+
+
+def _model(device: ttnn.MeshDevice, size: str, layers: int, users: int, keys: int) -> Llama:
+    config = replace(CONFIGS[size], layers=layers or CONFIGS[size].layers)
+    return Llama(config, device, weights(config), users, keys)

@@ -83,6 +83,11 @@ class LayoutPlan:
         chosen = zip(self.problem.strategies, self.assignment.strategies, strict=True)
         return [own[at] for own, at in chosen]
 
+    @property
+    def memory(self) -> int:
+        """Bytes on each device at the peak; of a pipeline, in its fullest stage."""
+        return max((stage.memory for stage in self.stages), default=self.cost.peak)
+
     def home(self, name: str) -> Home:
         """Where and as what a weight, an input or a cache of this name is kept."""
         return self.problem.given(self.assignment, self.problem.graph.named(name).number)
