@@ -208,7 +208,8 @@ class CompiledCall:
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device, given = call.device, call.given
         if self._shared is not None and device.ranks is not None:
-            device.ranks.calls.note(self._shared, addresses_of(self._tensors(call)))
+            shared = self._shared.on_queue(current_queue())
+            device.ranks.calls.note(shared, addresses_of(self._tensors(call)))
         device.note_launch(None)
         values = []
         for at, constant in self.slots:

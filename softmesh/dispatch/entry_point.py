@@ -186,7 +186,12 @@ def _through_interceptors(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[st
     """The call, asked through everyone in line; the latest comes first."""
 
     def proceed(*args: Any, **kwargs: Any) -> Any:
-        return op._invoked(args, kwargs, None if op.cache is None else op.cache.look_up(args, kwargs))
+        call = None if op.cache is None else op.cache.look_up(args, kwargs)
+        if call is not None and call.compiled is not None:
+            result = call.compiled.run(call, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        return op._invoked(args, kwargs, call)
 
     for interceptor in INTERCEPTORS:
         proceed = functools.partial(_ask, interceptor, op, proceed)

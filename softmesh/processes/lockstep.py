@@ -50,7 +50,7 @@ class LockstepError(MeshError):
 class SharedCall:
     """What is to be said of a call, and a number that stands for it: the same in every process."""
 
-    __slots__ = ("_texts", "code", "last", "text")
+    __slots__ = ("_on_others", "_texts", "code", "last", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -58,6 +58,15 @@ class SharedCall:
         # By the number of the code, which is kept: hashing the code itself reads all of it.
         self._texts: dict[tuple[int, int], tuple[CodeType, int, CallText]] = {}
         self.last: tuple[CodeType | None, int, CallText] = (None, 0, CallText(b""))  # where it was made last
+        self._on_others: dict[int, SharedCall] = {}
+
+    def on_queue(self, queue: int) -> SharedCall:
+        """The same on a command queue of the mesh, which is the first one where nothing is said."""
+        if not queue:
+            return self
+        if queue not in self._on_others:
+            self._on_others[queue] = SharedCall(f"{self.text} on queue {queue}")
+        return self._on_others[queue]
 
     def text_with_line(self, code: CodeType, at: int) -> CallText:
         """With the line of the user's program."""

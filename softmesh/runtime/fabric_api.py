@@ -105,7 +105,7 @@ def _check_that_nothing_is_open(config: FabricConfig) -> None:
     opened = open_meshes()
     if opened:
         raise MeshError(
-            f"SetFabricConfig({config.cpp_name}) is not allowed while devices are still open: {opened[0]!r} is. "
+            f"SetFabricConfig({config.name}) is not allowed while devices are still open: {opened[0]!r} is. "
             "Configure the fabric first, then open the mesh; or close it with ttnn.close_mesh_device(...)."
         )
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from softmesh.callsite import CallSite
+from softmesh.callsite import CallSite, RawSite
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
@@ -115,8 +115,14 @@ class RankChannel:
         self._described: dict[Description, int] = {}
         self._descriptions: dict[int, Description] = {}
         self.announced: Description | None = None  # its bytes have not been taken yet
+        self.origin: RawSite | None = None  # the line of the last send that was checked in full
         self._credit: Pending | None = None
         self._credit_byte = bytearray(1)
+
+    @property
+    def other_end(self) -> int:
+        """Its world rank."""
+        return self._pair.group.ranks[self._peer]
 
     @property
     def ready(self) -> Callable[[], bool] | None:
@@ -193,7 +199,7 @@ class RankChannel:
             op,
             kind=kind,
             group=self._pair.group,
-            peer=self._pair.group.ranks[self._peer],
+            peer=self.other_end,
             tag=self._tag,
             fingerprint=fingerprint,
             nbytes=nbytes,

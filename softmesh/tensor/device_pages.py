@@ -46,6 +46,9 @@ class TensorBytes(PagedBase):
         self.tensor = tensor
         self.encoded: TensorBytes.Encoded | None = None
 
+    def __repr__(self) -> str:
+        return f"TensorBytes({self.num_pages} pages of {self.page_size} bytes in {self.buffer_type.name})"
+
     @property
     def is_whole(self) -> bool:
         """Whether these are all bytes of the tensor's storage, and not those of some devices."""

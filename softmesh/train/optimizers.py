@@ -15,7 +15,7 @@ from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
-from softmesh.train.module import Parameters, Phase, named, tell_phase, zero_gradients
+from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
 
 
 class Optimizer:
@@ -33,6 +33,9 @@ class Optimizer:
         self.steps = 0
         self._skips_missing = skip_missing
         self._state: dict[str, dict[str, torch.Tensor]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lr={self.lr:g}, {len(self.params)} parameters, {self.steps} steps done)"
 
     def zero_grad(self) -> None:
         zero_gradients(self.params.values())
@@ -52,6 +55,7 @@ class Optimizer:
     def step(self) -> None:
         """Change every parameter by its gradient."""
         name = type(self).__name__
+        tell_ranks(f"{name}.step(lr={self.lr})", self.params)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
         with torch.no_grad():
             self._step()

@@ -111,7 +111,7 @@ def end_trace_capture(mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int
     recording = ended(mesh_device, queue, _checked_id("end_trace_capture", trace_id))
     has_graphs = mesh_device.torch_device.type == "cuda" and mesh_device.ranks is None
     card = mesh_device.torch_device if has_graphs else None
-    trace = Trace(recording, mesh_device.sub_devices.active.id, card)
+    trace = Trace(recording, mesh_device.sub_devices.active.id, card, is_shared=mesh_device.ranks is not None)
     keep_trace(mesh_device, trace)
     trace.await_replay()
     mesh_device.tell_ranks(f"end_trace_capture(cq_id={queue})")
