@@ -1,4 +1,4 @@
-"""What a collective's definition returns for one call (`CollectiveSpec`), and the check that the fabric can carry it.
+"""CollectiveSpec, the answer of a collective's definition to one call, and the check that the fabric can carry it.
 
 The spec names the mesh axis and what the call needs. Once the group is known, its `move` gives the
 `GroupComputation`: a function of the operands' data, and the distribution of the results.
