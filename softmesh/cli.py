@@ -32,6 +32,7 @@ _ELSEWHERE = {
     "systems": _Later("softmesh.report.systems_list", "List the machines that are built in."),
     "schedule": _Later("softmesh.report.schedules.schedule_command", "Draw how a collective moves data, step by step."),
     "estimate": _Later("softmesh.estimation.estimate_command", "Tell what a program takes on a machine, and why."),
+    "plan": _Later("softmesh.estimation.plan_command", "Find the best layout of a model over the meshes of a machine."),
     "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
     "diff": _Later("softmesh.program_diff.diff_command", "Name the first op that makes a mesh differ, and why."),
     "calibrate": _Later("softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine."),

@@ -102,20 +102,16 @@ def _compared(file: str, args: tuple[str, ...], as_module: bool, against: str, t
     if against in _FORMS:
         form = _FORMS[against]
         theirs = _sound(run_script(file, args, as_module, form=form, is_reference=True), f"{file} ({against})")
-        return compared(_run(file, args, as_module), theirs, lifted=against == "float32", **options)
+        return compared(run_script(file, args, as_module, twin=theirs), theirs, lifted=against == "float32", **options)
     if against == "golden":
-        mine = _run(file, args, as_module)
+        mine = run_script(file, args, as_module)
         return compared(mine, golden_run(mine), pairs={one.number: one.number for one in mine.entries}, **options)
     if against.endswith(".py"):
         theirs = _sound(run_script(against, args, False, is_reference=True), against)
-        return compared(_run(file, args, as_module), theirs, **options)
+        return compared(run_script(file, args, as_module, twin=theirs), theirs, **options)
     saved = read_saved(against)
-    mine = _run(file, args, as_module)
+    mine = run_script(file, args, as_module)
     return compared(mine, saved, pairs=matched(mine, saved), lifted=True, **options)
-
-
-def _run(file: str, args: tuple[str, ...], as_module: bool) -> Recording:
-    return run_script(file, args, as_module)
 
 
 def _sound(run: Recording, what: str) -> Recording:

@@ -144,6 +144,16 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
     return found
 
 
+def tell_ranks(call: str, params: Mapping[str, Tensor]) -> None:
+    """Of a call that all processes make alike which hold these parameters together."""
+    addresses: dict[MeshDevice, list[int]] = {}
+    for tensor in params.values():
+        if (mesh := tensor.storage.device) is not None and mesh.ranks is not None:
+            addresses.setdefault(mesh, []).append(tensor.storage.address)
+    for mesh, places in addresses.items():
+        mesh.tell_ranks(f"{call} of {len(places)} parameter{'s' * (len(places) > 1)}", tuple(places))
+
+
 def is_first_holder(tensor: Tensor) -> bool:
     """Whether no process before this one stores the same: what several share is saved, and counts, once."""
     storage = tensor.storage
