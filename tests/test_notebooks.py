@@ -51,7 +51,3 @@ _AGAIN = "python docs/notebook_outputs.py keeps what it shows today"
 def test_there_are_three():
     named = [notebook.stem for notebook in notebook_outputs.NOTEBOOKS]
     assert named == ["collectives_by_hand", "mesh_tensors", "one_chip_to_galaxy"]
-        "collectives_by_hand",
-        "mesh_tensors",
-        "one_chip_to_galaxy",
-    ]
