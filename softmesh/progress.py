@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import html
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
-_REDRAW_SECONDS = 0.1
+_QUIET_SECONDS, _REDRAW_SECONDS = 0.5, 0.1
 
 
 def is_terminal() -> bool:
@@ -46,8 +47,14 @@ def tracked(items: Sequence[_Item], doing: str) -> Iterator[_Item]:
 def working(doing: str) -> Iterator[None]:
     """A sign of life for work whose end is not known beforehand."""
     if is_notebook():
-        with NotebookBar(doing, None):
-            yield
+        with NotebookBar(doing, None) as bar:
+            beginning = threading.Timer(_QUIET_SECONDS, bar.show, (0,))
+            beginning.start()
+            try:
+                yield
+            finally:
+                beginning.cancel()
+                beginning.join()
     elif is_terminal():
         from rich.console import Console
 
@@ -58,33 +65,37 @@ def working(doing: str) -> Iterator[None]:
 
 
 class NotebookBar:
-    """A bar below the cell that runs, without a widget library; without a total it moves, and tells no number."""
+    """A bar below the cell that runs, without a widget library; without a total it moves, and tells no number.
+
+    Work that is soon done shows none: an empty output would be left of it.
+    """
 
     def __init__(self, doing: str, total: int | None) -> None:
         self.doing, self.total = doing, total
         self._shown: Any = None
-        self._drawn_at = 0.0
+        self._next = time.monotonic() + _QUIET_SECONDS
 
     def __enter__(self) -> NotebookBar:
-        from IPython.display import HTML, display
-
-        self._shown = display(HTML(self._html(0, "")), display_id=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._draw("")
+        if self._shown is not None:
+            self._draw("")
 
     def show(self, done: int, text: str = "") -> None:
-        """How many are done, and a word beside the bar; drawn a few times a second, and at the last one."""
+        """How many are done, and a word beside the bar; drawn a few times a second."""
         now = time.monotonic()
-        if done == self.total or now - self._drawn_at >= _REDRAW_SECONDS:
-            self._drawn_at = now
+        if now >= self._next:
+            self._next = now + _REDRAW_SECONDS
             self._draw(self._html(done, text))
 
     def _draw(self, page: str) -> None:
-        from IPython.display import HTML
+        from IPython.display import HTML, display
 
-        self._shown.update(HTML(page))
+        if self._shown is None:
+            self._shown = display(HTML(page), display_id=True)
+        else:
+            self._shown.update(HTML(page))
 
     def _html(self, done: int, text: str) -> str:
         if self.total is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -60,6 +61,8 @@ def pages(monkeypatch) -> list[str]:
         return Handle()
 
     monkeypatch.setattr(display, "display", show)
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     monkeypatch.setattr(progress, "is_notebook", lambda: True)
     monkeypatch.setattr(metrics, "is_notebook", lambda: True)
     return shown
@@ -67,15 +70,25 @@ def pages(monkeypatch) -> list[str]:
 
 def test_a_notebook_sees_a_bar_that_goes_away(pages):
     assert list(progress.tracked([3, 1, 2], "counting <things>")) == [3, 1, 2]
-    assert "counting &lt;things&gt; <progress value='0' max='3'></progress> 0/3" in pages[0]
+    assert "counting &lt;things&gt; <progress value='1' max='3'></progress> 1/3" in pages[0]
     assert "value='3'" in pages[-2]
     assert pages[-1] == ""
 
 
 def test_a_notebook_sees_that_a_search_goes_on(pages):
     with progress.working("searching"):
-        assert pages == ["searching <progress></progress>"]
-    assert pages[-1] == ""
+        deadline = time.monotonic() + 20
+        while not pages and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert pages == ["searching <progress></progress>", ""]
+
+
+def test_what_is_soon_done_leaves_nothing_in_a_notebook(pages, monkeypatch):
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 3600.0)
+    list(progress.tracked(range(5), "counting"))
+    with progress.working("searching"):
+        pass
+    assert pages == []
 
 
 def test_a_training_in_a_notebook_shows_loss_and_rate(pages, capsys):
