@@ -1,4 +1,4 @@
-"""What the ranks of a mesh must agree on in a call: the op, its operands and all of its arguments, as one text."""
+"""The text of a call on which the ranks of a mesh must agree: the op, its operands and all of its arguments."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Fifo:
         self.taken += self._loads.popleft()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         return self.sent - self.taken
 
     def __len__(self) -> int:
@@ -95,11 +95,11 @@ class LocalChannel:
         return self._messages.popleft()[0]
 
     def blocked(self) -> MeshError | None:
-        if self.fifo.held <= self.fifo.size:
+        if self.fifo.buffered <= self.fifo.size:
             return None
         site = self._messages[-1][1]
         return MeshError(
-            f"send_async ({site}) never ends: {self.fifo.held} bytes for each connection were sent and not "
+            f"send_async ({site}) never ends: {self.fifo.buffered} bytes for each connection were sent and not "
             f"received, and the FIFO holds {self.fifo.size}. A chip would wait for ever. Call "
             "ttnn.experimental.recv_async(...) on the other end first, or make fifo_size larger."
         )

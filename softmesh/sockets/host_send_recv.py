@@ -117,7 +117,7 @@ def _task(op: str, socket: HostSocket, steps: Iterator[None], nbytes: int) -> Ta
 
 def _nothing_written(op: str, socket: HostSocket) -> MeshError:
     return MeshError(
-        f"{op}: nothing was written to this socket that fills the tensor ({socket.stream.held} bytes are there). A "
+        f"{op}: nothing was written to this socket that fills the tensor ({socket.stream.buffered} bytes are there). A "
         "chip would wait for ever. Call H2DSocket.write_tensor(...) before the tensor is read."
     )
 

@@ -345,10 +345,10 @@ def _check_possible(
 
 
 def _warn_of_full_fifo(op: str, channel: LocalChannel) -> None:
-    if channel.fifo.held > channel.fifo.size and not channel.senders.isdisjoint(channel.receivers):
+    if channel.fifo.buffered > channel.fifo.size and not channel.senders.isdisjoint(channel.receivers):
         warn_or_raise(
-            f"{op}: the send before it put {channel.fifo.held} bytes into a FIFO of {channel.fifo.size}, on devices "
-            "that this receive needs as well. A chip's queue would not come to the receive, and wait for ever. "
+            f"{op}: the send before it put {channel.fifo.buffered} bytes into a FIFO of {channel.fifo.size}, on "
+            "devices that this receive needs as well. A chip's queue would not come to the receive, and wait for ever. "
             "Make fifo_size larger, or receive on other devices.",
             SoftmeshWarning,
             MeshError,

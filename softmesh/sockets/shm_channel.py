@@ -229,7 +229,7 @@ class SharedChannel(RankChannel):
     def _has_room(self, load: int) -> bool:
         if self._words[self._taken_at] != self._taken:
             self._collect_credits()
-        is_full = self._posted - self._taken == ENTRIES or self.fifo.held + load > self.fifo.size
+        is_full = self._posted - self._taken == ENTRIES or self.fifo.buffered + load > self.fifo.size
         return not (self._outbox or is_full)
 
     def blocks_for(self, description: Description, form: MessageFormat) -> BlockRotation | None:

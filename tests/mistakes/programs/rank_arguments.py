@@ -49,6 +49,7 @@ for op, given, argument, one, another, symptom in DIFFERENT:
         ttnn.synchronize_device(mesh)
 
     program.__name__ = f"another_{argument}_of_{op.name}"
+    program.__doc__ = f"A call of {op.name} with another {argument} on one rank"
 
     @right
     def program(mesh, rank, op=op, given=given, argument=argument, value=another):
