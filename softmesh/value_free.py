@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
 LARGE = 1 << 14  # elements
@@ -21,6 +21,7 @@ _FEW = 1 << 6  # elements: what has no more makes nothing large, unless it is to
 _SIZED = ("repeat", "new_", "_like", "arange", "linspace", "tile", "one_hot", "eye", "tril_indices", "triu_indices")
 _MOST_FORMS = 1 << 14  # that are remembered
 _META = torch.device("meta")
+_RANDOM = (torch.ops.aten.randn.default, torch.ops.aten.rand.default)
 
 is_on = False
 
@@ -40,6 +41,37 @@ def without_values() -> Iterator[None]:
 def is_value_free(data: torch.Tensor) -> bool:
     """Whether nobody computes the values of a tensor of this size."""
     return is_on and data.numel() >= LARGE
+
+
+def computed_once(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, for runs that repeat it without values.
+
+    Where all that it makes is large, it is made once. Where all is small, nobody looks for what is large within.
+    """
+    known: list[Any] = []
+    is_small = False
+
+    def again(*given: Any) -> Any:
+        nonlocal is_small
+        if not is_on:
+            return call(*given)
+        if known:
+            return known[0]
+        if is_small and _most(given) < LARGE:
+            with _disable_current_modes():
+                return call(*given)
+        made = call(*given)
+        sizes = [one.numel() if isinstance(one, torch.Tensor) else -1 for one in _results(made)]
+        if min(sizes, default=-1) >= LARGE:
+            known.append(made)
+        is_small = min(sizes, default=-1) >= 0 and max(sizes) < LARGE
+        return made
+
+    return again
+
+
+def _results(made: Any) -> tuple[Any, ...]:
+    return tuple(made) if isinstance(made, tuple | list) else (made,)
 
 
 class _Facts(NamedTuple):
@@ -70,7 +102,12 @@ class _ShapesOnly(TorchDispatchMode):
         if named:
             most = max(most, _most(tuple(named.values())))
         if most < LARGE and (facts.writes or (0 <= most <= _FEW and not facts.is_sized)):
-            return func(*args, **named)
+            try:
+                return func(*args, **named)
+            except RuntimeError:
+                if not (facts.writes and any(map(_is_one_number, _tensors((args, tuple(named.values())))))):
+                    raise
+                return _left_as_it_is(func._schema, args, named)  # to a small part of something large
         if facts.is_view:
             try:
                 return func(*args, **named)
@@ -126,6 +163,11 @@ def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield from _tensors(tuple(value))
 
 
+def _is_one_number(tensor: torch.Tensor) -> bool:
+    """Whether it has several elements in one place of memory, as a part of a large tensor does."""
+    return any(n > 1 and stride == 0 for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """By which calls are known to give the same form: 1, 1.0 and True are equal, and not the same argument."""
     return tuple(
@@ -151,7 +193,7 @@ def _left_as_it_is(schema: Any, args: tuple[Any, ...], named: dict[str, Any]) ->
         if argument.alias_info is not None and argument.alias_info.is_write:
             written.append(args[place] if place < len(args) else named.get(argument.name))
     for one in _tensors(tuple(written)):
-        if one.numel() < LARGE:
+        if one.numel() < LARGE and not _is_one_number(one):
             one.zero_()
     if not schema.returns:
         return None
@@ -160,6 +202,8 @@ def _left_as_it_is(schema: Any, args: tuple[Any, ...], named: dict[str, Any]) ->
 
 def _form_of(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The results on torch's device without memory; None where they depend on values."""
+    if func in _RANDOM:  # as torch makes them there, they need its compiler, which takes seconds to load
+        return torch.empty(args[0], dtype=named.get("dtype"), device=_META)
     moved_args, moved = tree_map(_nowhere, (args, named))
     if "device" in moved or not any(True for _ in _tensors((args, tuple(named.values())))):
         moved["device"] = _META

@@ -275,14 +275,17 @@ def _bias(case: Case) -> Finding | None:
     if devices < 2:
         return None
     for at, operand in enumerate(case.entry.inputs):
-        words = operand.dist.placements
-        if at and all(words[axis] is REPLICATE for axis in axes if axis < len(words)):
+        if at and _is_replicated(operand.dist.placements, axes):
             bias = whole_of(case.judgement.mine, operand)
             if bias is None or not _broadcasts(bias, found):
                 continue
             if case.same(found - (devices - 1) * bias) or case.same(found - devices * bias):
                 return _added_often(at, devices)
     return None
+
+
+def _is_replicated(words: Sequence[Placement], axes: Sequence[int]) -> bool:
+    return all(words[axis] is REPLICATE for axis in axes if axis < len(words))
 
 
 def _bias_of_contributions(case: Case) -> Finding | None:

@@ -1,4 +1,4 @@
-"""What is kept of a run that is compared: its ops in order, with the values that each read and wrote."""
+"""The record of a run that is compared: its ops in order, with the values that each read and wrote."""
 
 from __future__ import annotations
 

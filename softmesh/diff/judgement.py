@@ -292,10 +292,12 @@ class Judgement:
             is_end = one.verdict in wrong or any(number in self._off for number in made)
             one.may_be_carried = any(reader.may_be_carried for reader in after) if after else is_end
             one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
-            if one.verdict is Verdict.MISTAKE and not one.is_carried and one.may_be_carried:
-                one.is_carried = not self._is_dealt(one)
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = not self._is_rearranged(one)
+                one.is_carried = self._is_carried_otherwise(one)
+
+    def _is_carried_otherwise(self, mistake: Judged) -> bool:
+        """By the values themselves, where none of its readers carries it on."""
+        return (mistake.may_be_carried and not self._is_dealt(mistake)) or not self._is_rearranged(mistake)
 
     def _blamed(self) -> Judged | None:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is

@@ -1,4 +1,4 @@
-"""What is told of single ops when two runs are compared: figures, verdicts, the first divergence and its cause."""
+"""The result of comparing two runs: figures and verdicts of single ops, the first divergence and its cause."""
 
 from __future__ import annotations
 

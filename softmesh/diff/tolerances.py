@@ -1,4 +1,4 @@
-"""How far an op may be off by rounding alone: from its dtypes, what it adds up, and what its inputs bring along."""
+"""Tolerances of ops for rounding alone: from their dtypes, what they add up, and what their inputs bring along."""
 
 from __future__ import annotations
 

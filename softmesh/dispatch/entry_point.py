@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError, ArgumentValueError, SoftmeshError
 from softmesh.runtime import commands
-from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
+from softmesh.runtime.gpu_errors import gpu_error_of
 from softmesh.runtime.memory.host_memory import shortage_of
 from softmesh.runtime.queues import cuda_streams
 from softmesh.runtime.queues.queue_id import command_queue
@@ -133,10 +133,10 @@ class EntryPoint:
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, SoftmeshError):
                 raise
-            shortage = shortage_of(self.name, error) or gpu_shortage_of(self.name, error, _mesh_of(args, kwargs))
-            if shortage is None:
+            known = shortage_of(self.name, error) or gpu_error_of(self.name, error, _mesh_of(args, kwargs))
+            if known is None:
                 raise
-            raise shortage from error
+            raise known from error
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""
